@@ -1,0 +1,48 @@
+"""A machine is what a provider gives: an address that answers SSH with a known host key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MachineState(StrEnum):
+    RUNNING = "running"
+    STOPPED = "stopped"
+    STARTING = "starting"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    name: str  # head or slot name
+    cluster: str
+    address: str
+    state: MachineState
+    host_key: str  # public host key line ("ssh-ed25519 AAAA..."), pinned
+    user: str = "root"
+    port: int = 22
+    key_path: str = ""  # private key to sign in with; "" = the cluster's bootstrap key
+    image: str = ""  # id of the node image it was made from
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRequest:
+    """What a provider needs to make a machine."""
+
+    cluster: str
+    name: str
+    address: str
+    image: str  # image name ("debian13")
+    host_key_private: str  # OpenSSH private key text the machine will answer with
+    host_key_public: str
+    authorized_key: str  # the cluster's bootstrap public key
+    gpus: int = 0  # device nodes wanted (simulated where there are none)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something this host lacks, and how to get it. `fatal` gaps stop; the others are warnings."""
+
+    what: str
+    fix: str
+    fatal: bool = True

@@ -1,0 +1,124 @@
+"""Every error Headway raises on purpose.
+
+    HeadwayError                 what happened, where, what to do; never shown with a traceback
+    ├── InvalidSpec              the user's file has faults (all of them, with field paths)       HTTP 422, exit 2
+    ├── NotAllowed               the person may not do this                                       HTTP 403, exit 4
+    ├── NotSignedIn              no or an unknown token                                           HTTP 401, exit 4
+    ├── NotFound                 no such cluster, job, machine, ...                               HTTP 404, exit 5
+    ├── Conflict                 another operation holds the cluster, or the plan has changed     HTTP 409, exit 6
+    ├── NeedsConfirmation        a disturbing change with neither a terminal nor --yes            exit 3
+    ├── Refused                  a request that can't be done as asked (a port in use, ...)       HTTP 400, exit 1
+    ├── Unreachable              a machine, the controller or the server does not answer          HTTP 503, exit 7
+    └── CommandFailed            a process ended badly; carries argv, code and stderr             HTTP 502, exit 1
+
+`api.app` maps them to HTTP in one handler and `cli.main` to exit codes in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with a spec. `path` is the field's path ("partitions.urgent.preempt"), "" for the whole file."""
+
+    path: str
+    message: str
+    hint: str = ""
+    level: str = "error"  # error | warning
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.message}" if self.path else self.message
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class HeadwayError(Exception):
+    """`message` says what happened and where; `hint` says what to do."""
+
+    exit_code = 1
+    http_status = 400
+    kind = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class InvalidSpec(HeadwayError):
+    """The user's file cannot be used. `faults` holds every fault found."""
+
+    exit_code = 2
+    http_status = 422
+    kind = "invalid_spec"
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        count = len(faults)
+        super().__init__(
+            "\n".join([f"the cluster file has {count} fault{'s' * (count != 1)}:", *(f"  {f}" for f in faults)])
+        )
+        self.faults = tuple(faults)
+
+
+class NotSignedIn(HeadwayError):
+    exit_code = 4
+    http_status = 401
+    kind = "not_signed_in"
+
+
+class NotAllowed(HeadwayError):
+    exit_code = 4
+    http_status = 403
+    kind = "not_allowed"
+
+
+class NotFound(HeadwayError):
+    exit_code = 5
+    http_status = 404
+    kind = "not_found"
+
+
+class Conflict(HeadwayError):
+    exit_code = 6
+    http_status = 409
+    kind = "conflict"
+
+
+class NeedsConfirmation(HeadwayError):
+    exit_code = 3
+    http_status = 409
+    kind = "needs_confirmation"
+
+
+class Refused(HeadwayError):
+    exit_code = 1
+    http_status = 400
+    kind = "refused"
+
+
+class Unreachable(HeadwayError):
+    exit_code = 7
+    http_status = 503
+    kind = "unreachable"
+
+
+class CommandFailed(HeadwayError):
+    """A process, here or on a machine, ended with an error or ran past its time."""
+
+    http_status = 502
+    kind = "command_failed"
+
+    def __init__(self, argv: Sequence[str], code: int | None, stderr: str, *, where: str = "", hint: str = "") -> None:
+        ended = "ran past its time limit" if code is None else f"ended with {code}"
+        place = f" on {where}" if where else ""
+        last = stderr.strip()[-600:]
+        super().__init__(f"{' '.join(argv)[:200]}{place} {ended}" + (f": {last}" if last else ""), hint=hint)
+        self.argv = tuple(argv)
+        self.code = code
+        self.stderr = stderr
+        self.where = where
