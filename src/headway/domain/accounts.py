@@ -1,0 +1,40 @@
+"""Slurm accounting as it should be, or as sacctmgr says it is; compared purely by headway.changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    name: str
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """A user in an account."""
+
+    user: str
+    account: str
+    default: bool = False  # the user's default account
+    locked: bool = False  # may not submit (a departed user with running jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """Limits in sacctmgr's own words, e.g. {"GrpJobs": "50", "GrpTRES": "gres/gpu=16"}; flags sorted."""
+
+    name: str
+    limits: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Accounts:
+    accounts: tuple[Account, ...] = ()
+    associations: tuple[Association, ...] = ()
+    qos: tuple[Qos, ...] = ()
+    operators: tuple[str, ...] = ()  # users with AdminLevel=Operator
+    account_qos: Mapping[str, str] = field(default_factory=dict)  # account -> its default QOS
