@@ -232,6 +232,14 @@ class ExecIn(Ask):
     stdin_b64: str = ""
 
 
+class ExecOut(Wire):
+    """Output is bytes, in base64: passed through with nothing added."""
+
+    code: int
+    stdout_b64: str = ""
+    stderr_b64: str = ""
+
+
 class AccessOut(Wire):
     """What plain ssh needs to reach a cluster's login as this person."""
 

@@ -1,0 +1,398 @@
+"""The typed client: one method per endpoint, wire models in and out, HeadwayError subclasses for every failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headway import paths
+from headway.errors import HeadwayError, NotFound, Unreachable
+from headway.sdk.errors import to_error
+from headway.wire.schemas import (
+    API_PREFIX,
+    AccessOut,
+    ApplyIn,
+    ChangeSetOut,
+    ClusterOut,
+    Document,
+    DownIn,
+    ErrorOut,
+    EventOut,
+    ExecIn,
+    ExecOut,
+    JobOut,
+    MeOut,
+    OperationOut,
+    ServerOut,
+    SignInLinkOut,
+    StatusOut,
+    SubmitIn,
+    SubmitOut,
+    TokenIn,
+    TokenOut,
+    Wire,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+M = TypeVar("M", bound=Wire)
+
+NO_SERVER = "no server"
+NO_SERVER_HINT = "headway server start"
+SSE_SILENCE_S = 40.0  # the server pings open streams every 10 s
+
+
+class Client:
+    """A connection to one server. Use as a context manager, or call `close`.
+
+    `refresh` gives (url, token) again after the connection was lost: a restarted server may have another port."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout_s: float = 60.0,
+        refresh: Callable[[], tuple[str, str]] | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._token = token
+        self._timeout_s = timeout_s
+        self._refresh = refresh
+        self._transport = transport
+        self._http: httpx.Client | None = None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    # --- clusters
+
+    def plan(self, document: Document) -> ChangeSetOut:
+        """What `apply` of this document would change. Changes nothing."""
+        return self._post("/plan", ChangeSetOut, document)
+
+    def apply(self, document: Document, *, digest: str = "", confirmed: bool = False) -> OperationOut:
+        """Queues an apply. NeedsConfirmation when it disturbs something and `confirmed` is False; Conflict when
+        `digest` is not that of the plan as it is now."""
+        name = str(document.spec.get("name") or "")
+        body = ApplyIn(document=document, digest=digest, confirmed=confirmed)
+        return self._post(f"/clusters/{_part(name)}/apply", OperationOut, body)
+
+    def down(self, cluster: str, *, delete_data: bool = False) -> OperationOut:
+        return self._post(f"/clusters/{_part(cluster)}/down", OperationOut, DownIn(delete_data=delete_data))
+
+    def clusters(self) -> list[ClusterOut]:
+        return self._list("/clusters", ClusterOut)
+
+    def cluster(self, cluster: str) -> ClusterOut:
+        return self._get(f"/clusters/{_part(cluster)}", ClusterOut)
+
+    def status(self, cluster: str) -> StatusOut:
+        """Readiness checks and nodes."""
+        return self._get(f"/clusters/{_part(cluster)}/status", StatusOut)
+
+    def document(self, cluster: str) -> Document:
+        """The document that was last applied."""
+        return Document.model_validate(self._json("GET", f"/clusters/{_part(cluster)}/document"))
+
+    def access(self, cluster: str) -> AccessOut:
+        """What plain ssh needs to reach the cluster's login as this person."""
+        return self._get(f"/clusters/{_part(cluster)}/access", AccessOut)
+
+    def only_cluster(self) -> str:
+        """The name of the one cluster there is. NotFound when there is none or more than one."""
+        names = [c.name for c in self.clusters()]
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            raise NotFound("there is no cluster yet", hint="headway init, then headway apply")
+        raise NotFound(f"which cluster? there are {len(names)}: {', '.join(names)}", hint="name one")
+
+    # --- operations
+
+    def operation(self, operation: str) -> OperationOut:
+        return self._get(f"/operations/{_part(operation)}", OperationOut)
+
+    def operations(self, cluster: str = "") -> list[OperationOut]:
+        """The latest first, at most 50."""
+        return self._list("/operations", OperationOut, params={"cluster": cluster} if cluster else None)
+
+    def events(
+        self,
+        operation: str,
+        *,
+        after: int = 0,
+        patience_s: float = 60.0,
+        on_lost: Callable[[], None] | None = None,
+    ) -> Iterator[EventOut]:
+        """The operation's progress, from event `after` on, until it is finished; ask `operation()` for its end.
+
+        Outlives a server that is killed and started again: reconnects for up to `patience_s` after each loss, then
+        raises Unreachable. `on_lost` is called once a loss (it may start the server)."""
+        seen = after
+        lost_at: float | None = None
+        while True:
+            try:
+                for seq, event in self._event_stream(operation, seen):
+                    lost_at = None
+                    if event is None:
+                        return
+                    seen = seq
+                    yield event
+                # The stream ended without its closing line: the server went away in good order.
+                reason: HeadwayError = Unreachable("the server closed the stream", hint=NO_SERVER_HINT)
+            except Unreachable as error:
+                reason = error
+            now = time.monotonic()
+            if lost_at is None:
+                lost_at = now
+                if on_lost is not None:
+                    on_lost()
+            if now - lost_at > patience_s:
+                raise reason
+            time.sleep(0.2)
+            self._reconnect()
+
+    def wait(self, operation: str, *, patience_s: float = 60.0) -> OperationOut:
+        """Follows the operation without showing anything; its final state."""
+        for _ in self.events(operation, patience_s=patience_s):
+            pass
+        return self.operation(operation)
+
+    # --- jobs
+
+    def submit(self, cluster: str, request: SubmitIn) -> SubmitOut:
+        return self._post(f"/clusters/{_part(cluster)}/jobs", SubmitOut, request, timeout_s=120)
+
+    def jobs(self, cluster: str, *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
+        """Queued and running jobs; with `all` those that ended lately too."""
+        params = {"all": "1" if all else "", "user": user, "state": state}
+        return self._list(
+            f"/clusters/{_part(cluster)}/jobs", JobOut, params={k: v for k, v in params.items() if v}
+        )
+
+    def job(self, cluster: str, job_id: int) -> JobOut:
+        return self._get(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}", JobOut)
+
+    def cancel(self, cluster: str, job_id: int) -> None:
+        self._json("DELETE", f"/clusters/{_part(cluster)}/jobs/{int(job_id)}")
+
+    def log(self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False) -> Iterator[bytes]:
+        """The job's output (or with `err` its error output) in pieces; `follow` goes on until the job has ended."""
+        params = {"follow": "1" if follow else "", "err": "1" if err else ""}
+        with self._stream(
+            f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/log", {k: v for k, v in params.items() if v}, None
+        ) as answer:
+            yield from answer.iter_raw()
+
+    def exec(self, cluster: str, request: ExecIn, *, timeout_s: float = 3600.0) -> ExecOut:
+        """One command on the login; its exit code and output untouched."""
+        return self._post(f"/clusters/{_part(cluster)}/exec", ExecOut, request, timeout_s=timeout_s)
+
+    # --- people
+
+    def me(self) -> MeOut:
+        return self._get("/me", MeOut)
+
+    def sign_in_link(self) -> SignInLinkOut:
+        """A one-time link that signs a browser in as this person."""
+        return self._post("/signin-links", SignInLinkOut)
+
+    def tokens(self) -> list[TokenOut]:
+        return self._list("/tokens", TokenOut)
+
+    def create_token(self, request: TokenIn) -> TokenOut:
+        """The answer carries the token itself, this once."""
+        return self._post("/tokens", TokenOut, request)
+
+    def delete_token(self, token_id: str) -> None:
+        self._json("DELETE", f"/tokens/{_part(token_id)}")
+
+    def server(self) -> ServerOut:
+        return self._get("/server", ServerOut)
+
+    # --- HTTP
+
+    def _get(self, path: str, model: type[M]) -> M:
+        return model.model_validate(self._json("GET", path))
+
+    def _list(self, path: str, model: type[M], params: dict[str, str] | None = None) -> list[M]:
+        return [model.model_validate(item) for item in self._json("GET", path, params=params)]
+
+    def _post(self, path: str, model: type[M], body: Any = None, *, timeout_s: float | None = None) -> M:
+        return model.model_validate(self._json("POST", path, body=body, timeout_s=timeout_s))
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: dict[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        import httpx
+
+        content = None if body is None else body.model_dump_json()
+        try:
+            answer = self._client().request(
+                method,
+                API_PREFIX + path,
+                content=content,
+                params=params,
+                headers={"content-type": "application/json"} if content else None,
+                timeout=timeout_s or self._timeout_s,
+            )
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+        _raise_for(answer.status_code, answer.content)
+        return answer.json() if answer.content else None
+
+    @contextmanager
+    def _stream(
+        self, path: str, params: dict[str, str] | None, read_timeout_s: float | None
+    ) -> Iterator[httpx.Response]:
+        import httpx
+
+        timeout = httpx.Timeout(self._timeout_s, read=read_timeout_s)
+        try:
+            with self._client().stream("GET", API_PREFIX + path, params=params, timeout=timeout) as answer:
+                if answer.status_code >= 400:
+                    _raise_for(answer.status_code, answer.read())
+                yield answer
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+
+    def _event_stream(self, operation: str, after: int) -> Iterator[tuple[int, EventOut | None]]:
+        """(seq, event), then (seq, None) once the server says the operation is finished."""
+        params = {"after": str(after)} if after else None
+        with self._stream(f"/operations/{_part(operation)}/events", params, SSE_SILENCE_S) as answer:
+            kind = ""
+            data: list[str] = []
+            for line in answer.iter_lines():
+                field, _, value = line.partition(":")
+                if field == "event":
+                    kind = value.strip()
+                elif field == "data":
+                    data.append(value.removeprefix(" "))
+                elif not line and data:
+                    text, data = "\n".join(data), []
+                    if kind == "end":
+                        yield after, None
+                        return
+                    event = EventOut.model_validate_json(text)
+                    after = event.seq
+                    yield after, event
+
+    def _client(self) -> httpx.Client:
+        if self._http is None:
+            import httpx
+
+            self._http = httpx.Client(
+                base_url=self.url,
+                headers={"authorization": f"Bearer {self._token}"},
+                timeout=self._timeout_s,
+                transport=self._transport,
+                trust_env=False,
+            )
+        return self._http
+
+    def _reconnect(self) -> None:
+        if self._refresh is None:
+            return
+        try:
+            url, token = self._refresh()
+        except HeadwayError:
+            return  # no server yet
+        if (url.rstrip("/"), token) != (self.url, self._token):
+            self.close()
+            self.url, self._token = url.rstrip("/"), token
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        import httpx
+
+        if isinstance(error, httpx.ConnectError):
+            return Unreachable(f"{NO_SERVER} at {self.url}", hint=NO_SERVER_HINT)
+        if isinstance(error, httpx.TimeoutException):
+            return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")
+        return Unreachable(f"the connection to {self.url} broke: {error}", hint="headway server status")
+
+
+def discover(state_dir: Path | str | None = None) -> Client:
+    """The client for the server in reach: HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else the
+    config folder's client.json. Unreachable ("no server; headway server start") when there is none."""
+    url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
+    if url and state_dir is None:
+        return Client(url, token or _known(Path(state_dir or paths.state_dir()))[1])
+    folder = Path(state_dir) if state_dir is not None else paths.state_dir()
+
+    def find() -> tuple[str, str]:
+        return _local(folder) or _remote() or _none()
+
+    found_url, found_token = find()
+    return Client(found_url, found_token, refresh=find)
+
+
+def _local(folder: Path) -> tuple[str, str] | None:
+    """(url, token) of the server running on this state folder."""
+    from headway.sdk.liveness import alive
+
+    try:
+        running = json.loads((folder / paths.SERVER_FILE).read_text())
+        if not alive(int(running["pid"]), str(running.get("started", ""))):
+            return None
+        known = json.loads((folder / paths.CLIENT_FILE).read_text())
+        return str(running["url"]), str(known["token"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remote() -> tuple[str, str] | None:
+    url, token = _known(paths.config_dir())
+    return (url, token) if url else None
+
+
+def _none() -> tuple[str, str]:
+    raise Unreachable(NO_SERVER, hint=NO_SERVER_HINT)
+
+
+def _known(folder: Path) -> tuple[str, str]:
+    try:
+        known = json.loads((folder / paths.CLIENT_FILE).read_text())
+        return str(known["url"]), str(known["token"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", ""
+
+
+def _part(value: str) -> str:
+    """One path segment; never empty, so that a missing name cannot turn into another endpoint."""
+    from urllib.parse import quote
+
+    if not value or value in {".", ".."}:
+        raise NotFound("the name is missing")
+    return quote(value, safe="")
+
+
+def _raise_for(status: int, body: bytes) -> None:
+    if status < 400:
+        return
+    try:
+        out = ErrorOut.model_validate_json(body)
+    except ValueError:
+        out = ErrorOut(kind="error", message=f"the server answered {status}: {body[:200].decode(errors='replace')}")
+    raise to_error(out)

@@ -1,0 +1,30 @@
+"""Is the process in server.json still that process? Shared by the client and `headway server`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def start_time(pid: int) -> str:
+    """The kernel's start time of a process ("" when there is none): tells a process from a later one of its number."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in {"Z", "X"} else fields[19]
+
+
+def alive(pid: int, started: str = "") -> bool:
+    """Whether process `pid` runs, and, where `started` is known, is the one that started then."""
+    if not Path("/proc/self/stat").exists():
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+    now = start_time(pid)
+    return bool(now) and (not started or now == started)
