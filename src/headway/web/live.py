@@ -1,0 +1,58 @@
+"""What the page reads: the server gives the real one, tests a fake."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from starlette.requests import Request
+
+from headway.wire.schemas import ClusterOut, JobOut, StatusOut
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One line of a cluster's recent history: a node went down, a job was requeued, an apply ended."""
+
+    at: float  # unix seconds
+    text: str
+    level: Literal["info", "warning", "error"] = "info"
+    where: str = ""  # node name, "job 104", ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster as last read. `jobs` are the running and the pending, and those that ended lately if known."""
+
+    status: StatusOut
+    jobs: tuple[JobOut, ...] = ()
+    happenings: tuple[Happening, ...] = ()  # newest first
+
+
+class Live(Protocol):
+    """Answers from memory, so that a page never waits on a machine."""
+
+    async def clusters(self) -> list[ClusterOut]: ...
+
+    async def snapshot(self, name: str) -> Snapshot:
+        """Raises NotFound for a name that is no cluster."""
+        ...
+
+    def subscribe(self, name: str) -> AsyncIterator[None]:
+        """Yields whenever `snapshot` may answer something new; ends when the cluster is gone."""
+        ...
+
+
+class Viewer(Protocol):
+    """Who looks at the page."""
+
+    @property
+    def person(self) -> str: ...
+
+    @property
+    def role(self) -> str: ...
+
+
+# The person of a request's session, or None when nobody is signed in (NotSignedIn raised means the same).
+Principal = Callable[[Request], Awaitable[Viewer | None]]
