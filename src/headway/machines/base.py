@@ -56,6 +56,10 @@ class Provider(Protocol):
         """Makes exactly these datasets (and home, scratch, head state) appear under /srv/headway inside the machines."""
         ...
 
+    async def attached(self, cluster: str) -> tuple[str, ...]:
+        """Names of the datasets that are attached now."""
+        ...
+
     async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
         """Removes network and mounts of a cluster without machines; returns the paths of the data that was kept."""
         ...
