@@ -1,0 +1,67 @@
+"""Every command by name: where its code is and one line about it, so that help loads none of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """`target` is "module:attribute" under headway.cli: a function, or a Typer app for a group of commands.
+
+    `words` says how a command's line is read: "" by its options; "split": options end at `--` and what follows is
+    kept apart; "raw": every word is the command's own (sbatch's and scp's flags are not ours to know)."""
+
+    name: str
+    target: str
+    help: str
+    words: str = ""
+
+
+THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
+    (
+        "Clusters",
+        (
+            Entry("init", "files:init", "Write a commented cluster.yaml to start from."),
+            Entry("plan", "apply:plan", "Show what apply would change, and what that disturbs."),
+            Entry("apply", "apply:apply", "Make a cluster be what its file says."),
+            Entry("ls", "clusters:ls", "List clusters."),
+            Entry("status", "clusters:status", "Is it ready, and if not, why not."),
+            Entry("nodes", "clusters:nodes", "Nodes, their state and their GPUs."),
+            Entry("down", "down:down", "Take a cluster down; data is kept unless you say otherwise."),
+        ),
+    ),
+    (
+        "Jobs",
+        (
+            Entry("submit", "submit:submit", "Submit a batch script, with sbatch's own flags.", "raw"),
+            Entry("queue", "queue:queue", "The queue; -w keeps it on screen."),
+            Entry("job", "jobs:job", "All about one job."),
+            Entry("logs", "jobs:logs", "A job's output; -f follows it."),
+            Entry("cancel", "jobs:cancel", "Cancel jobs."),
+        ),
+    ),
+    (
+        "Access",
+        (
+            Entry("ssh", "access:ssh", "Log in to a cluster, or to a node you have a job on.", "split"),
+            Entry("exec", "access:exec_", "Run one command on the login, output untouched.", "split"),
+            Entry("cp", "access:cp", "Copy files to and from a cluster (scp).", "raw"),
+            Entry("ssh-config", "access:ssh_config", "Let plain ssh, scp, rsync and editors reach a cluster."),
+        ),
+    ),
+    (
+        "Headway",
+        (
+            Entry("doctor", "doctor:doctor", "What this machine lacks to run clusters, and how to get it."),
+            Entry("server", "server:app", "Start, stop and watch the Headway server."),
+            Entry("image", "image:app", "Build, list and remove node images."),
+            Entry("token", "tokens:app", "Access tokens and sign-in links."),
+            Entry("schema", "files:schema", "JSON Schema of cluster.yaml, for editors."),
+            Entry("version", "version:version", "Versions of this client and its server."),
+        ),
+    ),
+)
+
+ENTRIES: dict[str, Entry] = {entry.name: entry for _, entries in THEMES for entry in entries}
+
+EXAMPLE = "headway init && headway apply cluster.yaml && headway submit train.sbatch"

@@ -1,0 +1,183 @@
+"""The `headway` command. Commands are loaded by name: only the one that was called is imported, and help needs none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from headway.cli.index import ENTRIES, EXAMPLE, THEMES, Entry
+from headway.errors import HeadwayError
+
+# The parser's own classes are private to typer: this is the public way to its "wrong use" error.
+UsageError: Any = typer.BadParameter.__base__
+
+REST = "headway.rest"  # in a context's meta: the words after `--`
+
+
+class SplitCommand(TyperCommand):
+    """Options end at `--`; the words after it are kept in the context's meta (None where there was no `--`)."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest: list[str] | None = None
+        if "--" in args:
+            at = args.index("--")
+            args, rest = args[:at], args[at + 1 :]
+        ctx.meta[REST] = rest
+        return super().parse_args(ctx, args)
+
+
+class RawCommand(TyperCommand):
+    """Every word belongs to the command; only a leading --help is ours."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args[:1] not in (["--help"], ["-h"]):
+            args = ["--", *args]
+        return super().parse_args(ctx, args)
+
+
+COMMAND_CLASSES: dict[str, type[TyperCommand]] = {"": TyperCommand, "split": SplitCommand, "raw": RawCommand}
+
+
+def load(entry: Entry) -> Any:
+    """The command behind an entry; imports its module."""
+    module, _, attribute = entry.target.partition(":")
+    found = getattr(import_module(f"headway.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        command: Any = typer.main.get_group(found)
+        command.name = entry.name
+        return command
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(entry.name, cls=COMMAND_CLASSES[entry.words])(found)
+    return typer.main.get_command(app)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose names and one-line helps come from headway.cli.index."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return list(ENTRIES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        entry = ENTRIES.get(cmd_name)
+        return load(entry) if entry else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in ENTRIES and not name.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(name, ENTRIES, n=1)
+            ctx.fail(f"no such command: {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        width = max(map(len, ENTRIES))
+        for theme, entries in THEMES:
+            with formatter.section(theme):
+                formatter.write_dl([(entry.name.ljust(width), entry.help) for entry in entries])
+        with formatter.section("Example"):
+            formatter.write_text(EXAMPLE)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        from typer._click.shell_completion import CompletionItem
+
+        return [CompletionItem(e.name, help=e.help) for e in ENTRIES.values() if e.name.startswith(incomplete)]
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="One YAML file becomes a Slurm GPU cluster on machines you own.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    ctx: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        from headway import __version__
+
+        typer.echo(f"headway {__version__}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def main(argv: list[str]) -> int:
+    """Runs one command line; returns the exit code (errors.py's for a HeadwayError, 2 for wrong use, 130 for ^C)."""
+    try:
+        code = typer.main.get_command(app).main(args=argv, prog_name="headway", standalone_mode=False)
+    except HeadwayError as error:
+        complain(error.message, error.hint)
+        return error.exit_code
+    except UsageError as error:
+        return _wrong_use(error)
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        return _reader_gone()
+    except OSError as error:
+        if error.filename is None:
+            return _bug()
+        complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
+        return 1
+    except Exception:
+        return _bug()
+    return code if isinstance(code, int) else 0
+
+
+def run() -> None:
+    """Entry point of the `headway` program."""
+    code = main(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _reader_gone()
+    sys.exit(code)
+
+
+def complain(message: str, hint: str = "") -> None:
+    """`error: message`, then the hint, on standard error."""
+    coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    label = "\x1b[1;31merror:\x1b[0m" if coloured else "error:"
+    sys.stdout.flush()
+    print(f"{label} {message}", file=sys.stderr)  # noqa: T201
+    if hint:
+        print("\n".join(f"  {line}" for line in hint.splitlines()), file=sys.stderr)  # noqa: T201
+
+
+def _wrong_use(error: Any) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command: its help is the answer
+        error.show()
+        return 2
+    message = error.format_message().rstrip(".")
+    ctx = getattr(error, "ctx", None)
+    complain(message[:1].lower() + message[1:], f"{ctx.command_path} --help" if ctx else "headway --help")
+    return 2
+
+
+def _reader_gone() -> int:
+    """`headway queue | head`: the reader has seen enough. Keeps Python from complaining at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
+
+
+def _bug() -> int:
+    """A fault of ours: one line, and a file with the rest."""
+    from headway.cli.bug import keep_traceback
+
+    error = sys.exc_info()[1]
+    complain(
+        f"this is a bug in headway: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+        f"details: {keep_traceback()}",
+    )
+    return 70
