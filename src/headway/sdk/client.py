@@ -1,4 +1,5 @@
-"""The typed client: one method per endpoint, wire models in and out, HeadwayError subclasses for every failure."""
+"""The typed client: one method per endpoint, wire models in and out, HeadwayError subclasses for every
+failure."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ SSE_SILENCE_S = 40.0  # the server pings open streams every 10 s
 class Client:
     """A connection to one server. Use as a context manager, or call `close`.
 
-    `refresh` gives (url, token) again after the connection was lost: a restarted server may have another port."""
+    `refresh` gives (url, token) again after the connection was lost: a restarted server may have another
+    port."""
 
     def __init__(
         self,
@@ -87,7 +89,8 @@ class Client:
         return self._post("/plan", ChangeSetOut, document)
 
     def apply(self, document: Document, *, digest: str = "", confirmed: bool = False) -> OperationOut:
-        """Queues an apply. NeedsConfirmation when it disturbs something and `confirmed` is False; Conflict when
+        """Queues an apply. NeedsConfirmation when it disturbs something and `confirmed` is False; Conflict
+        when
         `digest` is not that of the plan as it is now."""
         name = str(document.spec.get("name") or "")
         body = ApplyIn(document=document, digest=digest, confirmed=confirmed)
@@ -140,9 +143,11 @@ class Client:
         patience_s: float = 60.0,
         on_lost: Callable[[], None] | None = None,
     ) -> Iterator[EventOut]:
-        """The operation's progress, from event `after` on, until it is finished; ask `operation()` for its end.
+        """The operation's progress, from event `after` on, until it is finished; ask `operation()` for its
+        end.
 
-        Outlives a server that is killed and started again: reconnects for up to `patience_s` after each loss, then
+        Outlives a server that is killed and started again: reconnects for up to `patience_s` after each
+        loss, then
         raises Unreachable. `on_lost` is called once a loss (it may start the server)."""
         seen = after
         lost_at: float | None = None
@@ -193,7 +198,8 @@ class Client:
         self._json("DELETE", f"/clusters/{_part(cluster)}/jobs/{int(job_id)}")
 
     def log(self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False) -> Iterator[bytes]:
-        """The job's output (or with `err` its error output) in pieces; `follow` goes on until the job has ended."""
+        """The job's output (or with `err` its error output) in pieces; `follow` goes on until the job has
+        ended."""
         params = {"follow": "1" if follow else "", "err": "1" if err else ""}
         with self._stream(
             f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/log", {k: v for k, v in params.items() if v}, None
@@ -334,7 +340,8 @@ class Client:
 
 
 def discover(state_dir: Path | str | None = None) -> Client:
-    """The client for the server in reach: HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else the
+    """The client for the server in reach: HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server,
+    else the
     config folder's client.json. Unreachable ("no server; headway server start") when there is none."""
     url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
     if url and state_dir is None:
@@ -394,5 +401,7 @@ def _raise_for(status: int, body: bytes) -> None:
     try:
         out = ErrorOut.model_validate_json(body)
     except ValueError:
-        out = ErrorOut(kind="error", message=f"the server answered {status}: {body[:200].decode(errors='replace')}")
+        out = ErrorOut(
+            kind="error", message=f"the server answered {status}: {body[:200].decode(errors='replace')}"
+        )
     raise to_error(out)

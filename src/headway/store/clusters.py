@@ -1,0 +1,142 @@
+"""Clusters, their secrets and the people ever on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy.exc import IntegrityError
+
+from headway.store import schema as t
+from headway.store.base import Base
+from headway.store.records import ClusterRow
+
+FIRST_UID = 20_000
+
+
+class ClusterStore(Base):
+    async def save_cluster(
+        self,
+        name: str,
+        document: Mapping[str, Any] | None = None,
+        *,
+        summary: Mapping[str, Any] | None = None,
+        state: str | None = None,
+        owner: str = "",
+    ) -> None:
+        """Makes the cluster's row, or changes what is given of it. A new row needs a document."""
+        given: dict[str, Any] = {}
+        if document is not None:
+            given["document"] = dict(document)
+        if summary is not None:
+            given["summary"] = dict(summary)
+        if state is not None:
+            given["state"] = state
+        if owner:
+            given["owner"] = owner
+        if not given:
+            return
+        async with self._write() as db:
+            changed = await db.execute(update(t.clusters).where(t.clusters.c.name == name).values(**given))
+            if changed.rowcount or document is None:
+                return
+            defaults = {"summary": {}, "state": "creating", "owner": "", "created_at": self._now()}
+            await db.execute(insert(t.clusters).values(**{**defaults, **given, "name": name}))
+
+    async def cluster(self, name: str) -> ClusterRow | None:
+        async with self._read() as db:
+            row = (await db.execute(select(t.clusters).where(t.clusters.c.name == name))).first()
+        return ClusterRow(**row._mapping) if row else None
+
+    async def clusters(self) -> tuple[ClusterRow, ...]:
+        async with self._read() as db:
+            rows = await db.execute(select(t.clusters).order_by(t.clusters.c.name))
+            return tuple(ClusterRow(**row._mapping) for row in rows)
+
+    async def forget_cluster(self, name: str, *, delete_data: bool = False) -> None:
+        """Removes the row. Secrets stay for a later cluster of this name that finds the kept data, unless
+        `delete_data`. Uids always stay."""
+        async with self._write() as db:
+            await db.execute(delete(t.clusters).where(t.clusters.c.name == name))
+            if delete_data:
+                await db.execute(delete(t.secrets).where(t.secrets.c.cluster == name))
+                await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
+
+    # --- secrets
+
+    async def secrets(self, cluster: str) -> dict[str, str]:
+        async with self._read() as db:
+            rows = await db.execute(
+                select(t.secrets.c.name, t.secrets.c.value).where(t.secrets.c.cluster == cluster)
+            )
+            return {row.name: row.value for row in rows}
+
+    async def put_secret(self, cluster: str, name: str, value: str) -> str:
+        """Keeps the value unless there is one; returns the one that is kept. The first writer wins."""
+        where = (t.secrets.c.cluster == cluster, t.secrets.c.name == name)
+        try:
+            async with self._write() as db:
+                kept = (await db.execute(select(t.secrets.c.value).where(*where))).scalar()
+                if kept is not None:
+                    return str(kept)
+                await db.execute(insert(t.secrets).values(cluster=cluster, name=name, value=value))
+                return value
+        except IntegrityError:  # another server was faster (PostgreSQL)
+            async with self._read() as db:
+                return str((await db.execute(select(t.secrets.c.value).where(*where))).scalar_one())
+
+    async def drop_secret(self, cluster: str, name: str) -> None:
+        async with self._write() as db:
+            await db.execute(
+                delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name)
+            )
+
+    # --- people on machines
+
+    async def uids(self, names: Iterable[str]) -> dict[str, int]:
+        """The uid of each name, given out in order from FIRST_UID on and never used for another name."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        async with self._read() as db:
+            known = await self._known(db, wanted)
+        if len(known) == len(wanted):
+            return known
+        async with self._write() as db:
+            if self._engine.dialect.name == "postgresql":
+                await db.execute(text("LOCK TABLE uids IN SHARE ROW EXCLUSIVE MODE"))
+            known = await self._known(db, wanted)
+            last = (await db.execute(select(func.max(t.uids.c.uid)))).scalar()
+            following = FIRST_UID if last is None else int(last) + 1
+            for name in wanted:
+                if name not in known:
+                    await db.execute(insert(t.uids).values(name=name, uid=following))
+                    known[name] = following
+                    following += 1
+        return known
+
+    async def _known(self, db: Any, names: list[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for start in range(0, len(names), 500):  # SQLite takes a bounded number of parameters
+            part = names[start : start + 500]
+            rows = await db.execute(select(t.uids.c.name, t.uids.c.uid).where(t.uids.c.name.in_(part)))
+            found |= {row.name: row.uid for row in rows}
+        return found
+
+    async def users_of(self, cluster: str) -> set[str]:
+        """Everybody who was ever on the cluster."""
+        async with self._read() as db:
+            rows = await db.execute(
+                select(t.cluster_users.c.name).where(t.cluster_users.c.cluster == cluster)
+            )
+            return {row.name for row in rows}
+
+    async def note_users(self, cluster: str, names: Iterable[str]) -> None:
+        new = sorted(set(names) - await self.users_of(cluster))
+        for name in new:
+            try:
+                async with self._write() as db:
+                    await db.execute(insert(t.cluster_users).values(cluster=cluster, name=name))
+            except IntegrityError:
+                continue  # noted meanwhile

@@ -1,0 +1,222 @@
+"""Operations: the queue of applies and downs, their leases, and their events.
+
+An operation runs under a lease. Only the oldest unfinished operation of a cluster can be claimed, so a
+second apply
+waits for the first and never mixes with it; a unique index makes the database refuse what this code should
+not do.
+"""
+
+from __future__ import annotations
+
+import secrets as random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Row, and_, exists, func, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from headway.errors import NotFound
+from headway.store import schema as t
+from headway.store.base import Base
+from headway.store.records import Event, Operation
+
+MAX_ATTEMPTS = 5  # an operation that brought its server down this often is not tried again
+UNFINISHED = ("queued", "running")
+
+
+class OperationStore(Base):
+    async def enqueue_operation(
+        self,
+        cluster: str,
+        kind: str,
+        person: str,
+        *,
+        document: Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> Operation:
+        """Puts an operation behind those of the same cluster that have not finished."""
+        operation_id = f"op-{random.token_hex(6)}"
+        async with self._write() as db:
+            await db.execute(
+                insert(t.operations).values(
+                    id=operation_id,
+                    cluster=cluster,
+                    kind=kind,
+                    person=person,
+                    document=dict(document or {}),
+                    params=dict(params or {}),
+                    state="queued",
+                    created_at=self._now(),
+                    kept=[],
+                )
+            )
+        return await self.operation(operation_id)
+
+    async def operation(self, operation_id: str) -> Operation:
+        """NotFound when there is none."""
+        async with self._read() as db:
+            row = (await db.execute(select(t.operations).where(t.operations.c.id == operation_id))).first()
+        if row is None:
+            raise NotFound(f"no operation {operation_id!r}")
+        return _operation(row)
+
+    async def operations(self, cluster: str = "", *, limit: int = 50) -> tuple[Operation, ...]:
+        """The latest first."""
+        query = select(t.operations).order_by(t.operations.c.number.desc()).limit(limit)
+        if cluster:
+            query = query.where(t.operations.c.cluster == cluster)
+        async with self._read() as db:
+            return tuple(_operation(row) for row in await db.execute(query))
+
+    async def active_operation(self, cluster: str) -> Operation | None:
+        """The oldest operation of the cluster that has not finished."""
+        query = (
+            select(t.operations)
+            .where(t.operations.c.cluster == cluster, t.operations.c.state.in_(UNFINISHED))
+            .order_by(t.operations.c.number)
+            .limit(1)
+        )
+        async with self._read() as db:
+            row = (await db.execute(query)).first()
+        return _operation(row) if row else None
+
+    # --- leases
+
+    async def claim(self, owner: str, now: float, lease_s: float) -> Operation | None:
+        """Takes the next operation that may run: queued, or running under a lease that has passed. None when
+        there
+        is none, or when another server took it in the same moment."""
+        o, earlier = t.operations, t.operations.alias("earlier")
+        first_in_line = ~exists().where(
+            earlier.c.cluster == o.c.cluster, earlier.c.state.in_(UNFINISHED), earlier.c.number < o.c.number
+        )
+        alone = ~exists().where(
+            earlier.c.cluster == o.c.cluster, earlier.c.state == "running", earlier.c.number != o.c.number
+        )
+        free = or_(o.c.state == "queued", and_(o.c.state == "running", o.c.lease_until < now))
+        candidate = select(o.c.number).where(free, first_in_line, alone).order_by(o.c.number).limit(1)
+        if self._engine.dialect.name == "postgresql":
+            candidate = candidate.with_for_update(skip_locked=True)
+        async with (
+            self._read() as db
+        ):  # the usual answer is "nothing to do": don't take the write lock for it
+            if (await db.execute(select(o.c.number).where(free).limit(1))).first() is None:
+                return None
+        try:
+            async with self._write() as db:
+                number = (await db.execute(candidate)).scalar()
+                if number is None:
+                    return None
+                taken = await db.execute(
+                    update(o)
+                    .where(o.c.number == number, free)
+                    .values(
+                        state="running",
+                        lease_owner=owner,
+                        lease_until=now + lease_s,
+                        attempts=o.c.attempts + 1,
+                        started_at=func.coalesce(o.c.started_at, now),
+                    )
+                )
+                if not taken.rowcount:
+                    return None
+                row = (await db.execute(select(o).where(o.c.number == number))).one()
+                return _operation(row)
+        except IntegrityError:
+            return None
+
+    async def renew(self, operation_id: str, owner: str, until: float) -> bool:
+        """Whether the lease was still this owner's and now runs `until`."""
+        o = t.operations
+        async with self._write() as db:
+            done = await db.execute(
+                update(o)
+                .where(o.c.id == operation_id, o.c.lease_owner == owner, o.c.state == "running")
+                .values(lease_until=until)
+            )
+        return bool(done.rowcount)
+
+    async def finish(
+        self,
+        operation_id: str,
+        owner: str,
+        state: str,
+        *,
+        error: Mapping[str, Any] | None = None,
+        kept: Sequence[str] = (),
+    ) -> bool:
+        """Ends the operation as "done" or "failed". False when the lease was lost: then nothing is
+        written."""
+        o = t.operations
+        async with self._write() as db:
+            ended = await db.execute(
+                update(o)
+                .where(o.c.id == operation_id, o.c.lease_owner == owner, o.c.state == "running")
+                .values(
+                    state=state,
+                    finished_at=self._now(),
+                    error=None if error is None else dict(error),
+                    kept=list(kept),
+                    lease_until=0.0,
+                )
+            )
+        return bool(ended.rowcount)
+
+    async def free_leases(self, owner_prefix: str) -> int:
+        """Ends the leases of owners that are known to be dead (their state folder's lock is ours); how
+        many."""
+        o = t.operations
+        async with self._write() as db:
+            freed = await db.execute(
+                update(o)
+                .where(o.c.state == "running", o.c.lease_owner.startswith(owner_prefix, autoescape=True))
+                .values(lease_until=0.0)
+            )
+        return int(freed.rowcount)
+
+    # --- events
+
+    async def add_event(
+        self,
+        operation_id: str,
+        step: str,
+        text: str,
+        *,
+        level: str = "info",
+        done: bool = False,
+        seconds: float | None = None,
+    ) -> Event:
+        e = t.events
+        at = self._now()
+        async with self._write() as db:
+            last = (await db.execute(select(func.max(e.c.seq)).where(e.c.operation == operation_id))).scalar()
+            event = Event((last or 0) + 1, at, step[:200], text, level, done, seconds)
+            await db.execute(
+                insert(e).values(
+                    operation=operation_id,
+                    seq=event.seq,
+                    at=at,
+                    step=event.step,
+                    text=text,
+                    level=level,
+                    done=done,
+                    seconds=seconds,
+                )
+            )
+        return event
+
+    async def events_after(self, operation_id: str, seq: int = 0, *, limit: int = 1000) -> tuple[Event, ...]:
+        """Events with a greater number, in order."""
+        e = t.events
+        query = select(e).where(e.c.operation == operation_id, e.c.seq > seq).order_by(e.c.seq).limit(limit)
+        async with self._read() as db:
+            return tuple(
+                Event(r.seq, r.at, r.step, r.text, r.level, r.done, r.seconds)
+                for r in await db.execute(query)
+            )
+
+
+def _operation(row: Row[Any]) -> Operation:
+    fields = dict(row._mapping)
+    fields["kept"] = tuple(fields["kept"] or ())
+    return Operation(**fields)

@@ -1,0 +1,86 @@
+"""Rows as the rest of the house sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ROLES = ("viewer", "member", "admin")  # least first
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    name: str
+    role: str  # one of ROLES
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token without its secret."""
+
+    id: str
+    person: str
+    role: str
+    label: str
+    created_at: float
+    expires_at: float | None
+    last_used_at: float | None
+
+
+@dataclass(frozen=True)
+class ClusterRow:
+    """`document` is the wire Document last applied, `summary` what lists show of it without resolving it
+    again."""
+
+    name: str
+    document: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    state: str  # creating | ready | changing | degraded | down | failed
+    owner: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Operation:
+    id: str
+    number: int
+    cluster: str
+    kind: str  # apply | down
+    person: str
+    document: Mapping[str, Any]
+    params: Mapping[str, Any]
+    state: str  # queued | running | done | failed
+    lease_owner: str
+    lease_until: float
+    attempts: int
+    created_at: float
+    started_at: float | None = None
+    finished_at: float | None = None
+    error: Mapping[str, Any] | None = None
+    kept: tuple[str, ...] = field(default=())
+
+    @property
+    def finished(self) -> bool:
+        return self.state in {"done", "failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    seq: int
+    at: float
+    step: str
+    text: str
+    level: str = "info"
+    done: bool = False
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    number: int
+    at: float
+    person: str
+    action: str
+    target: str
+    detail: Mapping[str, Any]

@@ -1,0 +1,155 @@
+"""The tables. Times are unix seconds; documents and errors are JSON; a secret's value never leaves
+`secrets`."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+HEAD = "0001"  # the newest migration; a test holds it against Alembic's own answer
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+people = Table(
+    "people",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("person", String(64), ForeignKey("people.name", ondelete="CASCADE"), nullable=False, index=True),
+    Column("label", String(200), nullable=False, default=""),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),
+    Column("last_used_at", Float),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("hash", String(64), primary_key=True),
+    Column("person", String(64), ForeignKey("people.name", ondelete="CASCADE"), nullable=False, index=True),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+)
+
+signin_codes = Table(
+    "signin_codes",
+    metadata,
+    Column("hash", String(64), primary_key=True),
+    Column("person", String(64), ForeignKey("people.name", ondelete="CASCADE"), nullable=False),
+    Column("expires_at", Float, nullable=False),
+)
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("document", JSON, nullable=False),
+    Column("summary", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+# What outlives the cluster's row: kept data needs its keys again, and a uid is never given to another name.
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("name", String(200), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+uids = Table(
+    "uids",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("uid", Integer, nullable=False, unique=True),
+)
+
+cluster_users = Table(
+    "cluster_users",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+)
+
+operations = Table(
+    "operations",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),  # the order they were asked for
+    Column("id", String(32), nullable=False, unique=True),
+    Column("cluster", String(64), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("params", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("lease_owner", String(200), nullable=False, default=""),
+    Column("lease_until", Float, nullable=False, default=0.0),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("created_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("finished_at", Float),
+    Column("error", JSON),
+    Column("kept", JSON, nullable=False),
+    Index("ix_operations_cluster_state", "cluster", "state"),
+    # The database itself refuses to let two operations run on one cluster.
+    Index(
+        "uq_operations_one_running",
+        "cluster",
+        unique=True,
+        sqlite_where=text("state = 'running'"),
+        postgresql_where=text("state = 'running'"),
+    ),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("operation", String(32), ForeignKey("operations.id", ondelete="CASCADE"), primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("at", Float, nullable=False),
+    Column("step", String(200), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("level", String(16), nullable=False),
+    Column("done", Boolean, nullable=False),
+    Column("seconds", Float),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("at", Float, nullable=False, index=True),
+    Column("person", String(64), nullable=False),
+    Column("action", String(64), nullable=False),
+    Column("target", String(200), nullable=False),
+    Column("detail", JSON, nullable=False),
+)

@@ -1,0 +1,24 @@
+"""The Store: everything the server remembers, behind typed methods."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from headway.store.clusters import ClusterStore
+from headway.store.engine import database_url, open_engine
+from headway.store.operations import OperationStore
+from headway.store.people import PeopleStore
+
+
+class Store(PeopleStore, ClusterStore, OperationStore):
+    """Open it with `open_store`; `close` it at the end."""
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+
+async def open_store(state_dir: Path, url: str = "", *, clock: Callable[[], float] = time.time) -> Store:
+    """The store of a state folder (SQLite), or of a PostgreSQL URL, at the newest migration."""
+    return Store(await open_engine(database_url(state_dir, url)), clock)

@@ -1,0 +1,248 @@
+"""The store on a real SQLite file: leases, queueing, uids, secrets, tokens, migrations."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headway.errors import NotFound, Refused, Unreachable
+from headway.store import Store, open_store
+from headway.store.engine import database_url, migrate, open_engine, shown_url
+from headway.store.schema import HEAD, metadata
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
+    opened = await open_store(tmp_path, clock=clock)
+    yield opened
+    await opened.close()
+
+
+async def test_second_operation_of_a_cluster_waits_for_the_first(store: Store) -> None:
+    first = await store.enqueue_operation("lab", "apply", "ann")
+    second = await store.enqueue_operation("lab", "apply", "bob")
+    other = await store.enqueue_operation("sky", "apply", "ann")
+    assert (await store.claim("a", 1000, 30)).id == first.id  # type: ignore[union-attr]
+    assert (await store.claim("a", 1000, 30)).id == other.id  # type: ignore[union-attr]
+    assert await store.claim("b", 1000, 30) is None
+    assert await store.finish(first.id, "a", "done")
+    assert (await store.claim("b", 1000, 30)).id == second.id  # type: ignore[union-attr]
+
+
+async def test_racing_claims_give_each_operation_to_one_owner(tmp_path: Path) -> None:
+    stores = [await open_store(tmp_path) for _ in range(4)]
+    for number in range(10):
+        await stores[0].enqueue_operation(f"c{number}", "apply", "ann")
+        await stores[0].enqueue_operation(f"c{number}", "apply", "ann")
+
+    async def drain(index: int) -> list[str]:
+        taken = []
+        while operation := await stores[index].claim(f"s{index}", 1000, 30):
+            taken.append(operation.id)
+        return taken
+
+    claimed = [x for part in await asyncio.gather(*(drain(i) for i in range(4))) for x in part]
+    assert len(claimed) == len(set(claimed)) == 10
+    running = [o for o in await stores[0].operations() if o.state == "running"]
+    assert sorted(o.cluster for o in running) == sorted(f"c{n}" for n in range(10))
+    for store in stores:
+        await store.close()
+
+
+async def test_expired_lease_is_claimed_again_and_the_old_owner_is_shut_out(store: Store) -> None:
+    operation = await store.enqueue_operation("lab", "apply", "ann")
+    await store.claim("old", 1000, 30)
+    assert await store.claim("new", 1029, 30) is None
+    assert await store.renew(operation.id, "old", 1050)
+    assert await store.claim("new", 1049, 30) is None
+    again = await store.claim("new", 1051, 30)
+    assert again is not None
+    assert again.attempts == 2
+    assert again.started_at == 1000
+    assert not await store.renew(operation.id, "old", 9999)
+    assert not await store.finish(operation.id, "old", "done")
+    assert await store.finish(operation.id, "new", "failed", error={"kind": "refused", "message": "x"})
+    ended = await store.operation(operation.id)
+    assert ended.state == "failed"
+    assert ended.error == {"kind": "refused", "message": "x"}
+    assert ended.finished
+
+
+async def test_free_leases_takes_only_the_dead_owners(store: Store) -> None:
+    await store.enqueue_operation("lab", "apply", "ann")
+    await store.enqueue_operation("sky", "apply", "ann")
+    await store.claim("host_a:1", 1000, 300)
+    await store.claim("hostXa:2", 1000, 300)
+    assert await store.free_leases("host_a:") == 1
+    assert (await store.claim("host_a:3", 1001, 30)).cluster == "lab"  # type: ignore[union-attr]
+
+
+async def test_database_refuses_two_running_operations(store: Store, tmp_path: Path) -> None:
+    await store.enqueue_operation("lab", "apply", "ann")
+    await store.enqueue_operation("lab", "apply", "ann")
+    with sqlite3.connect(tmp_path / "headway.db") as db, pytest.raises(sqlite3.IntegrityError):
+        db.execute("UPDATE operations SET state = 'running'")
+
+
+async def test_events_are_numbered_from_one_and_read_from_any_point(store: Store) -> None:
+    operation = await store.enqueue_operation("lab", "apply", "ann")
+    await asyncio.gather(*(store.add_event(operation.id, "machines", f"line {n}") for n in range(20)))
+    await store.add_event(operation.id, "machines", "up", done=True, seconds=1.5)
+    events = await store.events_after(operation.id)
+    assert [e.seq for e in events] == list(range(1, 22))
+    assert (events[-1].done, events[-1].seconds) == (True, 1.5)
+    assert [e.seq for e in await store.events_after(operation.id, 19)] == [20, 21]
+
+
+async def test_uids_are_never_reused(store: Store) -> None:
+    assert await store.uids(["bob", "alice"]) == {"alice": 20000, "bob": 20001}
+    assert await store.uids(["carol", "bob"]) == {"bob": 20001, "carol": 20002}
+    given = await asyncio.gather(*(store.uids([f"u{n}"]) for n in range(10)))
+    assert len({uid for one in given for uid in one.values()}) == 10
+    assert await store.uids([]) == {}
+
+
+async def test_first_secret_wins_and_outlives_the_cluster(store: Store) -> None:
+    await store.save_cluster("lab", {"spec": {}}, owner="ann")
+    values = await asyncio.gather(*(store.put_secret("lab", "jwt_key", f"v{n}") for n in range(5)))
+    assert len(set(values)) == 1
+    assert await store.secrets("lab") == {"jwt_key": values[0]}
+    await store.forget_cluster("lab")
+    assert await store.cluster("lab") is None
+    assert await store.put_secret("lab", "jwt_key", "other") == values[0]
+    await store.forget_cluster("lab", delete_data=True)
+    assert await store.secrets("lab") == {}
+
+
+async def test_cluster_row_changes_only_what_is_given(store: Store, clock: Clock) -> None:
+    await store.save_cluster("lab", {"text": "a"}, summary={"nodes": 4}, owner="ann")
+    clock.now = 2000
+    await store.save_cluster("lab", state="ready")
+    row = await store.cluster("lab")
+    assert row is not None
+    assert (row.document, row.summary, row.state, row.owner) == ({"text": "a"}, {"nodes": 4}, "ready", "ann")
+    assert row.created_at == 1000
+    await store.save_cluster("ghost", state="ready")
+    assert [c.name for c in await store.clusters()] == ["lab"]
+    await store.note_users("lab", ["bob", "alice"])
+    await store.note_users("lab", ["bob"])
+    assert await store.users_of("lab") == {"alice", "bob"}
+
+
+async def test_token_belongs_to_a_person_and_expires(store: Store, clock: Clock, tmp_path: Path) -> None:
+    await store.put_person("ann", "member")
+    row, secret = await store.create_token("ann", label="ci", days=1)
+    person = await store.person_of_token(secret)
+    assert person is not None
+    assert (person.name, person.role) == ("ann", "member")
+    assert (await store.tokens("ann"))[0].last_used_at == 1000
+    assert await store.person_of_token(secret + "x") is None
+    clock.now += 86400
+    assert await store.person_of_token(secret) is None
+    assert secret.encode() not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
+    await store.delete_token(row.id)
+    with pytest.raises(NotFound):
+        await store.delete_token(row.id)
+    with pytest.raises(NotFound):
+        await store.create_token("nobody")
+    with pytest.raises(Refused):
+        await store.put_person("ann", "king")
+
+
+async def test_signin_code_works_once_and_for_five_minutes(store: Store, clock: Clock) -> None:
+    await store.put_person("ann", "admin")
+    code, expires = await store.create_signin_code("ann")
+    assert expires == 1300
+    spent = await asyncio.gather(*(store.spend_signin_code(code) for _ in range(3)))
+    good = [one for one in spent if one is not None]
+    assert len(good) == 1
+    cookie = good[0][1]
+    assert (await store.person_of_session(cookie)).name == "ann"  # type: ignore[union-attr]
+    await store.end_session(cookie)
+    assert await store.person_of_session(cookie) is None
+    late, _ = await store.create_signin_code("ann")
+    clock.now += 300
+    assert await store.spend_signin_code(late) is None
+
+
+async def test_database_file_is_private_and_in_wal(store: Store, tmp_path: Path) -> None:
+    await store.put_person("ann", "admin")
+    for file in tmp_path.glob("headway.db*"):
+        assert file.stat().st_mode & 0o777 == 0o600, file
+    with sqlite3.connect(tmp_path / "headway.db") as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_head_is_alembics_head_and_tables_match_the_migrations(tmp_path: Path) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.config import Config
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    import headway.store
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(headway.store.__file__).parent / "migrations"))
+    assert ScriptDirectory.from_config(config).get_current_head() == HEAD
+    engine = await open_engine(database_url(tmp_path))
+    async with engine.connect() as db:
+        differences = await db.run_sync(lambda c: compare_metadata(MigrationContext.configure(c), metadata))
+    await engine.dispose()
+    assert differences == []
+
+
+async def test_newer_database_is_refused(tmp_path: Path) -> None:
+    engine = await open_engine(database_url(tmp_path))
+    with sqlite3.connect(tmp_path / "headway.db") as db:
+        db.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(Refused, match="newer than this Headway"):
+        await migrate(engine)
+    await engine.dispose()
+
+
+def test_alembic_is_not_imported_for_a_current_database(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, sys, pathlib\nfrom headway.store import open_store\n"
+        "async def main():\n    s = await open_store(pathlib.Path(sys.argv[1]))\n    await s.close()\n"
+        "asyncio.run(main())\nprint('alembic' in sys.modules)"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+        )
+        for _ in range(2)
+    ]
+    assert [r.stdout.strip() for r in runs] == ["True", "False"]
+
+
+def test_database_urls(tmp_path: Path) -> None:
+    assert database_url(tmp_path) == f"sqlite+aiosqlite:///{tmp_path}/headway.db"
+    assert database_url(tmp_path, "postgresql://u:p@h/d") == "postgresql+asyncpg://u:p@h/d"
+    assert "p4ss" not in shown_url("postgresql+asyncpg://u:p4ss@h/d")
+    with pytest.raises(Refused):
+        database_url(tmp_path, "mysql://h/d")
+
+
+async def test_unreachable_database_says_so_without_the_password(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable) as caught:
+        await open_store(tmp_path, "postgresql://u:p4ss@127.0.0.1:9/d")
+    assert "p4ss" not in str(caught.value)
