@@ -1,0 +1,104 @@
+"""(resolved, observed) -> ChangeSet: what must change, in order, and what each change disturbs. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from headway.changes.accounts import changes as account_changes
+from headway.changes.machine import Wanted, machine_changes
+from headway.domain.accounts import Accounts
+from headway.domain.change import Change, ChangeSet, Disturbs
+from headway.domain.cluster import Cluster
+from headway.domain.machine import MachineState
+from headway.domain.observed import Observed
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Everything that should be: per role what a machine holds, and the accounts."""
+
+    cluster: Cluster
+    roles: Mapping[str, Wanted]  # "head" | "node"
+    accounts: Accounts
+    gone_jobs: Mapping[str, int] = field(default_factory=dict)  # machine that goes -> jobs on it
+
+
+def role_of(cluster: Cluster, name: str) -> str:
+    return "head" if name == cluster.head else "node"
+
+
+def changeset(goal: Goal, observed: Observed) -> ChangeSet:
+    cluster = goal.cluster
+    changes = tuple(_all(goal, observed))
+    if changes:
+        return ChangeSet(cluster.name, changes)
+    count = len(cluster.slots)
+    why = f"the head and {count} node{'s' * (count != 1)} already are as the file says"
+    return ChangeSet(cluster.name, (), why)
+
+
+def digest(changes: ChangeSet) -> str:
+    """Names this very ChangeSet: apply refuses to carry out another one than was shown."""
+    rows = [[c.kind, c.where, c.what, c.disturbs.value] for c in changes.changes]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+
+
+def _all(goal: Goal, observed: Observed) -> Iterator[Change]:
+    yield from _storage(goal.cluster, observed)
+    yield from _machines(goal, observed)
+    for name in (goal.cluster.head, *goal.cluster.slot_names):
+        seen = observed.seen.get(name)
+        if seen is not None:
+            role = role_of(goal.cluster, name)
+            for change in machine_changes(name, goal.roles[role], seen):
+                yield _with_diff(change, goal, observed)
+        elif name in observed.unreachable:
+            yield Change("machine.restart", name, name, observed.unreachable[name], Disturbs.JOBS)
+    if observed.accounts is not None:
+        yield from account_changes(goal.accounts, observed.accounts)
+    elif goal.cluster.head in observed.machines:
+        yield Change("account.all", "cluster", "accounts", "the accounting database does not answer yet")
+
+
+def _storage(cluster: Cluster, observed: Observed) -> Iterator[Change]:
+    if not observed.machines or cluster.provider != "local":
+        return
+    wanted = {dataset.name for dataset in cluster.storage.datasets}
+    for name in sorted(wanted - observed.datasets):
+        yield Change("dataset.attach", "cluster", name, "is not mounted yet")
+    for name in sorted(observed.datasets - wanted):
+        yield Change("dataset.detach", "cluster", name, "is no longer part of the cluster file", Disturbs.NODE_DRAIN)
+
+
+def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
+    cluster = goal.cluster
+    wanted = (cluster.head, *cluster.slot_names)
+    spares = set(cluster.slot_names[cluster.nodes :])
+    for name in sorted(set(observed.machines) - set(wanted)):
+        jobs = goal.gone_jobs.get(name, 0)
+        why = "is no longer part of the cluster file" + (f"; {jobs} jobs run on it" if jobs else "")
+        yield Change("machine.delete", name, name, why, Disturbs.JOBS if jobs else Disturbs.NODE_DRAIN)
+    for name in wanted:
+        machine = observed.machines.get(name)
+        kind = "head" if name == cluster.head else "spare" if name in spares else "node"
+        if machine is None:
+            yield Change("machine.create", name, name, f"the cluster has no such {kind} yet", data={"role": kind})
+        elif machine.state is MachineState.STOPPED:
+            yield Change("machine.start", name, name, "is stopped", data={"role": kind})
+
+
+def _with_diff(change: Change, goal: Goal, observed: Observed) -> Change:
+    """Adds the changed lines of the head's Slurm files; never of a secret."""
+    old = observed.texts.get(change.what)
+    if change.kind != "file.write" or change.where != goal.cluster.head or old is None:
+        return change
+    file = goal.roles["head"].files[change.what]
+    if file.secret:
+        return change
+    lines = difflib.unified_diff(old.splitlines(), file.text.splitlines(), lineterm="", n=0)
+    kept = tuple(line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
+    return replace(change, diff=kept[:60])

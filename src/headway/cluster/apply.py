@@ -1,0 +1,228 @@
+"""Brings a cluster from what is there to what should be, by the very ChangeSet that `plan` shows.
+
+Every machine goes its own way: made, set up, its daemons started; nodes wait for the controller, nothing else waits.
+Each step can be repeated, and what to do is computed anew from facts at every start, so a run that was killed anywhere
+is finished by running again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+
+from headway.changes.accounts import changes as account_changes
+from headway.changes.accounts import desired
+from headway.changes.cluster import Goal, changeset, role_of
+from headway.changes.machine import machine_changes
+from headway.cluster import ops, secrets
+from headway.cluster.env import Env, Say
+from headway.cluster.goal import goal_of, site_of
+from headway.cluster.observe import look_at, machines_of, observe, read_accounts
+from headway.cluster.ready import hold_spares, return_nodes, wait_for_nodes
+from headway.cluster.steps import by_stage
+from headway.domain.change import Change, ChangeSet
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine, MachineRequest
+from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
+from headway.errors import HeadwayError, Refused
+from headway.machines.base import Place
+
+# Machines made at once: a container start is mostly work of this host's processors.
+MAKE_AT_ONCE = 6
+BOOT_S = 120
+
+
+async def plan(cluster: Cluster, env: Env) -> ChangeSet:
+    """What apply would do. Makes nothing, not even secrets."""
+    place = await env.provider.find(cluster)
+    if place is None:
+        return changeset(_unbuilt(cluster), Observed())
+    site = await site_of(cluster, env, place)
+    goal = await goal_of(cluster, site, await env.store.secrets(cluster.name))
+    return changeset(goal, await observe(goal, env))
+
+
+def _unbuilt(cluster: Cluster) -> Goal:
+    """The goal for a cluster with no machine: only which machines there will be matters."""
+    return Goal(cluster, {}, desired(cluster))
+
+
+async def apply(cluster: Cluster, env: Env, say: Say) -> None:
+    """Carries out what must change. Raises HeadwayError naming every machine that did not get there."""
+    began = time.monotonic()
+    gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
+    if gaps:
+        raise Refused(
+            "this host is not ready:\n" + "\n".join(f"  {gap.what}" for gap in gaps),
+            hint="; ".join(dict.fromkeys(gap.fix for gap in gaps)),
+        )
+    have = await secrets.ensure(env.store, cluster.name, (cluster.head, *cluster.slot_names))
+    env.connections.use_key(have["bootstrap_key"])
+    await env.store.note_users(cluster.name, [user.name for user in cluster.users])
+    place = await env.provider.place(cluster)
+    site = await site_of(cluster, env, place)
+    goal = await goal_of(cluster, site, have)
+    observed = await observe(goal, env)
+    changes = changeset(goal, observed)
+    if changes.empty:
+        await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
+        await settle(cluster, env, say, frozenset())
+        return
+    await say("changes", f"{len(changes.changes)} changes", done=True, seconds=time.monotonic() - began)
+    await env.provider.attach(cluster.name, cluster.storage.datasets)
+    await Run(goal, env, say, place, have, observed, changes).execute()
+    await say("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)
+
+
+@dataclass
+class Run:
+    """One carrying-out of a ChangeSet."""
+
+    goal: Goal
+    env: Env
+    say: Say
+    place: Place
+    secrets: dict[str, str]
+    observed: Observed
+    changes: ChangeSet
+    controller_up: asyncio.Event = field(default_factory=asyncio.Event)
+    failures: dict[str, HeadwayError] = field(default_factory=dict)
+    making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
+    machines: dict[str, Machine] = field(default_factory=dict)
+
+    async def execute(self) -> None:
+        cluster = self.goal.cluster
+        await self._delete_machines()
+        by_machine: dict[str, list[Change]] = {}
+        for change in self.changes.changes:
+            by_machine.setdefault(change.where, []).append(change)
+        self.machines.update(self.observed.machines)
+        names = [cluster.head, *(name for name in cluster.slot_names if name in by_machine)]
+        await asyncio.gather(*(self._guard(name, self._bring(name, by_machine.get(name, []))) for name in names))
+        if cluster.head in self.failures:
+            raise self.failures[cluster.head]
+        started = frozenset(c.where for c in self.changes.changes if c.kind.startswith("machine."))
+        await settle(cluster, self.env, self.say, started - set(self.failures))
+        if self.failures:
+            lines = [f"  {name}: {error.message}" for name, error in sorted(self.failures.items())]
+            raise Refused(
+                f"{len(lines)} of {len(cluster.slots) + 1} machines did not get there:\n" + "\n".join(lines),
+                hint="the others are up; mend what is said above and run apply again",
+            )
+
+    async def _guard(self, name: str, work: Awaitable[None]) -> None:
+        """One machine's failure is kept for the end; only the head's stops the rest."""
+        try:
+            await work
+        except HeadwayError as error:
+            self.failures[name] = error
+            await self.say(name, error.message, level="error", done=True)
+            if name == self.goal.cluster.head:
+                self.controller_up.set()
+
+    async def _delete_machines(self) -> None:
+        going = [c.where for c in self.changes.changes if c.kind == "machine.delete"]
+        machines = [self.observed.machines[name] for name in going]
+        await asyncio.gather(*(self.env.provider.delete(machine) for machine in machines))
+        for name in going:
+            await self.say(name, "deleted", done=True)
+
+    async def _bring(self, name: str, changes: list[Change]) -> None:
+        """One machine: there, reachable, set up, its daemons running."""
+        kinds = {change.kind for change in changes}
+        seen = self.observed.seen.get(name)
+        fresh = "machine.create" in kinds
+        if kinds & {"machine.create", "machine.start", "machine.restart"}:
+            await self._make(name, kinds)
+            seen = NOT_SEEN if fresh else await self._look(name)
+        if seen is None:
+            raise self._lost(name)
+        await self._set_up(name, seen, fresh=fresh)
+
+    def _lost(self, name: str) -> HeadwayError:
+        return Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
+
+    async def _make(self, name: str, kinds: set[str]) -> None:
+        began = time.monotonic()
+        await self.say(name, "machine is being made" if "machine.create" in kinds else "machine is being started")
+        async with self.making:
+            if "machine.create" in kinds:
+                machine = await self.env.provider.create(self._request(name))
+            else:
+                machine = self.observed.machines[name]
+                if "machine.restart" in kinds:
+                    await self.env.provider.stop(machine)
+                await self.env.provider.start(machine)
+                machine = (await machines_of(self.env, self.goal.cluster.name))[name]
+        self.machines[name] = machine
+        await self.env.connections.wait_ready(machine, timeout_s=BOOT_S)
+        await self.say(name, "machine is up", done=True, seconds=time.monotonic() - began)
+
+    def _request(self, name: str) -> MachineRequest:
+        cluster = self.goal.cluster
+        private = self.secrets[secrets.host_key_name(name)]
+        return MachineRequest(
+            cluster=cluster.name,
+            name=name,
+            address=self.place.addresses[name],
+            image=cluster.image,
+            host_key_private=private,
+            host_key_public=secrets.public_of(private),
+            authorized_key=secrets.public_of(self.secrets["bootstrap_key"]),
+            gpus=0 if name == cluster.head else cluster.plan.gpus,
+        )
+
+    async def _look(self, name: str) -> SeenMachine:
+        role = role_of(self.goal.cluster, name)
+        seen, _ = await look_at(self.env, self.machines[name], self.goal.roles[role])
+        return seen
+
+    async def _set_up(self, name: str, seen: SeenMachine, *, fresh: bool) -> None:
+        began = time.monotonic()
+        cluster = self.goal.cluster
+        wanted = self.goal.roles[role_of(cluster, name)]
+        stages = by_stage(machine_changes(name, wanted, seen), wanted, self.secrets, fresh=fresh)
+        is_head = name == cluster.head
+        for stage, steps in stages.items():
+            if stage == "node":
+                await self.controller_up.wait()
+                if cluster.head in self.failures:
+                    raise Refused(f"{name}: waits for the head, which did not come up")
+            if is_head:
+                await self.say(name, f"{stage}: {len(steps)} steps")
+            await ops.perform(self.env.connections, self.machines[name], steps)
+        if is_head:
+            self.controller_up.set()
+            await self._accounts()
+        if stages:
+            await self.say(name, "is set up", done=True, seconds=time.monotonic() - began)
+
+    async def _accounts(self) -> None:
+        head = self.machines[self.goal.cluster.head]
+        seen = await read_accounts(self.env, head)
+        if seen is None:
+            raise Refused(
+                f"{head.name}: slurmdbd runs but does not answer sacctmgr",
+                hint=f"headway exec {head.cluster} -- journalctl -u slurmdbd",
+            )
+        changes = account_changes(self.goal.accounts, seen)
+        steps = [ops.run_step([str(word) for word in c.data["argv"]]) for c in changes]  # type: ignore[union-attr]
+        if steps:
+            await ops.perform(self.env.connections, head, steps)
+            await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
+
+
+async def settle(cluster: Cluster, env: Env, say: Say, started: frozenset[str]) -> None:
+    """After the daemons: nodes registered, those that this run started returned to service, spares held."""
+    head = (await machines_of(env, cluster.name))[cluster.head]
+    began = time.monotonic()
+    if started:
+        await wait_for_nodes(cluster, env, head, started)
+        await return_nodes(cluster, env, head, started)
+    if await hold_spares(cluster, env, head):
+        await say("spares", f"{cluster.spares} held ready", done=True)
+    if started:
+        await say("nodes", "registered with Slurm", done=True, seconds=time.monotonic() - began)
+

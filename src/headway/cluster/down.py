@@ -1,0 +1,44 @@
+"""Takes a cluster down: jobs cancelled so that accounting closes, daemons stopped so that nothing is lost, machines gone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from headway.cluster import ops
+from headway.cluster.env import Env, Say
+from headway.cluster.observe import machines_of
+from headway.domain.cluster import Cluster
+from headway.domain.machine import MachineState
+from headway.errors import HeadwayError
+
+_STOP = ["systemctl", "stop", "slurmctld.service", "slurmrestd.service", "slurmdbd.service", "mariadb.service"]
+
+
+async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple[str, ...]:
+    """Returns the paths of what was kept (home, scratch, accounting). A machine that does not answer is deleted all the same."""
+    began = time.monotonic()
+    machines = await machines_of(env, cluster.name)
+    head = machines.get(cluster.head)
+    if head is not None and head.state is MachineState.RUNNING and not delete_data:
+        await say("jobs", "cancelling jobs, closing accounting")
+        steps = [
+            {"op": "end_jobs", "timeout_s": 20},
+            ops.run_step(_STOP, timeout_s=60, ok=(0, 1, 5)),
+        ]
+        try:
+            await ops.perform(env.connections, head, steps, timeout_s=120)
+            await say("jobs", "cancelled; accounting closed", done=True)
+        except HeadwayError as error:
+            await say("jobs", f"the head did not close down by itself: {error.message}", level="warning", done=True)
+
+    async def delete(name: str) -> None:
+        await env.provider.delete(machines[name])
+        await say(name, "deleted", done=True)
+
+    await asyncio.gather(*(delete(name) for name in machines))
+    kept = await env.provider.release(cluster.name, delete_data=delete_data)
+    if delete_data:
+        await env.store.forget_secrets(cluster.name)
+    await say("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
+    return kept

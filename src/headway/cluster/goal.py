@@ -1,0 +1,69 @@
+"""What should be: a resolved cluster, its place and its people -> files, units, folders and accounts per role."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from headway.changes.accounts import desired
+from headway.changes.cluster import Goal
+from headway.changes.machine import Wanted
+from headway.cluster import secrets as cluster_secrets
+from headway.cluster.env import Env
+from headway.domain.cluster import Cluster, Site
+from headway.machines.base import Place
+from headway.render import render, units
+
+MYSQL_DIR = "/srv/headway-state/mysql"
+CONTROLLER_STATE = "/srv/headway-state/slurmctld"
+
+
+async def site_of(cluster: Cluster, env: Env, place: Place) -> Site:
+    """Joins the provider's addresses with the people's uids, departed ones included."""
+    now = [user.name for user in cluster.users]
+    ever = await env.store.users_of(cluster.name)
+    departed = sorted(ever - set(now))
+    uids = await env.store.uids([*now, *departed])
+    return Site(
+        subnet=place.subnet,
+        gateway=place.gateway,
+        head_address=place.addresses[cluster.head],
+        addresses=place.addresses,
+        uids=uids,
+        departed=tuple(departed),
+        simulated_gpus=cluster.simulated_gpus,
+        gpu_devices=place.gpu_devices,
+        real_cpus=place.real_cpus,
+        real_memory_mib=place.real_memory_mib,
+    )
+
+
+async def goal_of(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
+    """Rendering is pure but long for thousands of nodes, so it runs beside the event loop."""
+    return await asyncio.to_thread(make_goal, cluster, site, secrets)
+
+
+def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
+    """Pure: everything the cluster should be."""
+    rendered = render(cluster, site)
+    role_units = units(cluster)
+    digests = cluster_secrets.digests(secrets)
+    head_dirs = [(CONTROLLER_STATE, "slurm", 0o755)]
+    homes = []
+    for user in cluster.users:
+        uid = site.uids[user.name]
+        homes.append((str(PurePosixPath(cluster.storage.home, user.name)), user.name, uid))
+        head_dirs.append((str(PurePosixPath(cluster.storage.scratch, user.name)), str(uid), 0o700))
+    roles = {
+        "head": Wanted.make(
+            rendered["head"],
+            digests,
+            role_units["head"],
+            dirs=tuple(head_dirs),
+            homes=tuple(homes),
+            departed=site.departed,
+        ),
+        "node": Wanted.make(rendered["node"], digests, role_units["node"], departed=site.departed),
+    }
+    return Goal(cluster, roles, desired(cluster))

@@ -1,0 +1,77 @@
+"""Reads what is there: the provider's machines, each machine's facts, the accounts. Changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headway.changes.cluster import Goal, role_of
+from headway.changes.machine import Wanted
+from headway.cluster import ops
+from headway.cluster.env import Env
+from headway.domain.accounts import Accounts
+from headway.domain.machine import Machine, MachineState
+from headway.domain.observed import Observed, SeenMachine
+from headway.errors import HeadwayError
+from headway.slurm import accounts as slurm_accounts
+
+# So many machines are asked at once; each is one SSH channel and one short Python process over there.
+FAN_OUT = 64
+
+
+async def machines_of(env: Env, cluster: str) -> dict[str, Machine]:
+    return {machine.name: machine for machine in await env.provider.list(cluster)}
+
+
+async def observe(goal: Goal, env: Env) -> Observed:
+    """Everything the ChangeSet is computed from. Machines that run but don't answer are named with the reason."""
+    cluster = goal.cluster
+    machines = await machines_of(env, cluster.name)
+    wanted_names = {cluster.head, *cluster.slot_names}
+    limit = asyncio.Semaphore(FAN_OUT)
+    seen: dict[str, SeenMachine] = {}
+    unreachable: dict[str, str] = {}
+    texts: dict[str, str] = {}
+
+    async def look(machine: Machine) -> None:
+        role = role_of(cluster, machine.name)
+        async with limit:
+            try:
+                facts, found = await look_at(env, machine, goal.roles[role], with_texts=role == "head")
+            except HeadwayError as error:
+                unreachable[machine.name] = error.message
+                return
+        seen[machine.name] = facts
+        texts.update(found)
+
+    running = [m for m in machines.values() if m.state is MachineState.RUNNING and m.name in wanted_names]
+    head = machines.get(cluster.head)
+    accounts, attached, *_ = await asyncio.gather(
+        read_accounts(env, head), env.provider.attached(cluster.name), *(look(machine) for machine in running)
+    )
+    return Observed(machines, seen, unreachable, accounts, texts, frozenset(attached))
+
+
+async def look_at(
+    env: Env, machine: Machine, wanted: Wanted, *, with_texts: bool = False
+) -> tuple[SeenMachine, dict[str, str]]:
+    """One machine's facts. Raises Unreachable."""
+    return await ops.observe(
+        env.connections,
+        machine,
+        files=wanted.files,
+        units=[unit.name for unit in wanted.units],
+        dirs=[*(path for path, _, _ in wanted.dirs), *(path for path, _, _ in wanted.homes)],
+        users=wanted.departed,
+        texts=[p for p, f in wanted.files.items() if p.startswith("/etc/slurm/") and not f.secret] if with_texts else (),
+    )
+
+
+async def read_accounts(env: Env, head: Machine | None) -> Accounts | None:
+    """None when there is no head or its accounting database does not answer."""
+    if head is None or head.state is not MachineState.RUNNING:
+        return None
+    try:
+        return await slurm_accounts.read(env.connections, head)
+    except HeadwayError:
+        return None
+

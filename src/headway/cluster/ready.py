@@ -1,0 +1,130 @@
+"""The last steps of a bring-up, and the question "is it ready, and if not, why"."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from headway.cluster import secrets
+from headway.cluster.env import Env
+from headway.cluster.observe import machines_of
+from headway.cluster.spares import wanted_reserve
+from headway.domain.cluster import Cluster
+from headway.domain.hostlist import compress
+from headway.domain.live import Check, NodeState
+from headway.domain.machine import Machine, MachineState
+from headway.errors import HeadwayError, Unreachable
+from headway.slurm import control
+from headway.slurm.reader import SlurmReader
+
+REGISTER_S = 90
+POLL_S = 0.25
+
+
+@asynccontextmanager
+async def reader_of(cluster: Cluster, env: Env, head: Machine) -> AsyncIterator[SlurmReader]:
+    """A reader of this cluster's Slurm, closed at the end."""
+    key = secrets.content(await env.store.secrets(cluster.name), "jwt_key")
+    reader = SlurmReader(env.connections, head, key, cluster.slurm_version)
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
+async def node_states(cluster: Cluster, env: Env, head: Machine) -> dict[str, NodeState]:
+    async with reader_of(cluster, env, head) as reader:
+        return {node.name: node for node in await reader.nodes()}
+
+
+async def wait_for_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> None:
+    """Until slurmctld has heard from each of these nodes. Raises Unreachable naming the silent ones."""
+    silent = names - {cluster.head}
+    ends = time.monotonic() + REGISTER_S
+    async with reader_of(cluster, env, head) as reader:
+        while silent and time.monotonic() < ends:
+            states = {node.name: node for node in await reader.nodes()}
+            silent = {name for name in silent if name not in states or not _registered(states[name])}
+            if silent:
+                await asyncio.sleep(POLL_S)
+    if silent:
+        raise Unreachable(
+            f"{compress(silent)}: slurmd did not register with the controller within {REGISTER_S} s",
+            hint=f"headway ssh {cluster.name} {min(silent)} -- journalctl -u slurmd",
+        )
+
+
+def _registered(node: NodeState) -> bool:
+    return not {"NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}.intersection(node.states) and node.boot_time > 0
+
+
+async def return_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> tuple[str, ...]:
+    """Returns to service the nodes among these that Slurm holds DOWN although they have registered since.
+    A drain that a person asked for stays."""
+    states = await node_states(cluster, env, head)
+    back = [n for n in sorted(names) if n in states and "DOWN" in states[n].states and "DRAIN" not in states[n].states]
+    for name in back:
+        await control.node_resume(env.connections, head, name)
+    return tuple(back)
+
+
+async def hold_spares(cluster: Cluster, env: Env, head: Machine) -> bool:
+    """Brings the reservation of spares in line with which nodes are usable; True when it had to change."""
+    states = await node_states(cluster, env, head)
+    held = frozenset(await control.reserved_spares(env.connections, head))
+    wanted = wanted_reserve(cluster, states, held)
+    if wanted == held:
+        return False
+    await control.set_spare_reservation(env.connections, head, sorted(wanted))
+    return True
+
+
+async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
+    """Readiness, one thing a line, in the order in which they depend on each other."""
+    machines = await machines_of(env, cluster.name)
+    wanted = (cluster.head, *cluster.slot_names)
+    stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
+    head = machines.get(cluster.head)
+    found = [_machines_check(cluster, stopped, len(wanted))]
+    if head is None or cluster.head in stopped:
+        return (*found, Check("head", False, f"{cluster.head} does not run; headway apply brings it back"))
+    units = ("munge", "mariadb", "slurmdbd", "slurmctld", "slurmrestd")
+    try:
+        ran = await env.connections.remote(head, ["systemctl", "is-active", *units], timeout_s=15, check=False)
+    except HeadwayError as error:
+        return (*found, Check("head", False, error.message))
+    found.append(Check("head", True, f"{cluster.head} answers at {head.address}"))
+    for unit, state in zip(units, ran.stdout.split(), strict=False):
+        said = "is running" if state == "active" else f"is {state}; headway exec {cluster.name} -- journalctl -u {unit}"
+        found.append(Check(unit, state == "active", said))
+    try:
+        states = await node_states(cluster, env, head)
+        held = await control.reserved_spares(env.connections, head)
+    except HeadwayError as error:
+        return (*found, Check("slurm", False, error.message))
+    return (*found, *_slurm_checks(cluster, states, held))
+
+
+def _machines_check(cluster: Cluster, stopped: list[str], count: int) -> Check:
+    if not stopped:
+        return Check("machines", True, f"{count} of {count} run")
+    what = f"{compress(stopped)} {'is' if len(stopped) == 1 else 'are'} missing or stopped"
+    return Check("machines", False, f"{what}; headway apply brings {'it' if len(stopped) == 1 else 'them'} back")
+
+
+def _slurm_checks(cluster: Cluster, states: dict[str, NodeState], held: tuple[str, ...]) -> list[Check]:
+    bad = {n: states[n] for n in cluster.slot_names if n in states and not states[n].usable}
+    missing = [n for n in cluster.slot_names if n not in states]
+    usable = len(cluster.slots) - len(bad) - len(missing)
+    lines = [Check("nodes", not bad and not missing, f"{usable} of {len(cluster.slots)} usable")]
+    for name, node in bad.items():
+        lines.append(Check(name, False, f"{'+'.join(node.states).lower()}: {node.reason or 'no reason given'}"))
+    if missing:
+        lines.append(Check("slurm.conf", False, f"slurmctld does not know {compress(missing)}; headway apply"))
+    if cluster.spares:
+        short = cluster.spares - len(held)
+        said = f"{compress(held)} stands by" if held else "none stands by: they have taken failed nodes' places"
+        lines.append(Check("spares", short <= 0, said))
+    return lines

@@ -1,0 +1,158 @@
+"""Changes of one machine -> the steps node/ops.py carries out there, stage by stage. Pure but for secrets' bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headway.changes.machine import Wanted
+from headway.cluster import secrets as cluster_secrets
+from headway.cluster.ops import Step, file_step, run_step
+from headway.domain.change import Change
+from headway.render.checks import candidate_check
+
+STAGES = ("base", "database", "accounting", "controller", "node")
+CANDIDATE = "/run/headway/candidate"
+MYSQL_DIR = "/srv/headway-state/mysql"
+_DATABASE = (
+    "create database if not exists slurm_acct_db;"
+    "create user if not exists slurm@localhost identified via unix_socket;"
+    "grant all on slurm_acct_db.* to slurm@localhost;"
+)
+_ACTION = {"unit.start": "start", "unit.restart": "restart", "unit.reload": "reload", "unit.enable": "start"}
+
+
+def by_stage(changes: Iterable[Change], wanted: Wanted, secrets: Mapping[str, str], *, fresh: bool) -> dict[str, list[Step]]:
+    """The steps of each stage of bring-up. `fresh`: the machine was just made, so units that the image started are
+    restarted rather than started."""
+    rows = list(changes)
+    units = {unit.name: unit for unit in wanted.units}
+    stages: dict[str, list[Step]] = {stage: [] for stage in STAGES}
+    switched = _switched(rows, wanted, fresh)
+    files = [c for c in rows if c.kind == "file.write" and c.what not in switched]
+    base = stages["base"]
+    base += _candidate(rows, wanted, secrets)
+    base += [file_step(c.what, wanted.files[c.what], _secret(wanted, c.what, secrets)) for c in files]
+    base += [{"op": "remove", "path": c.what} for c in rows if c.kind == "file.remove" and c.what not in switched]
+    if any(c.kind == "managed.write" for c in rows):
+        base.append({"op": "managed", "paths": sorted(wanted.files)})
+    touched = [c.what for c in rows if c.kind in ("file.write", "file.remove")]
+    if any(path.startswith("/etc/systemd/system/") for path in touched):
+        base.append({"op": "daemon_reload"})
+    if any(path.startswith("/etc/sysusers.d/") for path in touched):
+        base.insert(_after_files(base), {"op": "run", "argv": ["systemd-sysusers"]})
+    if any(path.startswith("/etc/tmpfiles.d/") for path in touched):
+        base.append({"op": "run", "argv": ["systemd-tmpfiles", "--create"], "ok": [0, 65, 73]})
+    for stage in STAGES:
+        if stage == "database" and any(u.stage == stage for u in wanted.units):
+            stages[stage].append({"op": "seed", "source": "/var/lib/mysql", "target": MYSQL_DIR})
+        stages[stage] += _unit_steps(rows, units, stage, fresh, switched, wanted, secrets)
+    base += [{"op": "dir", "path": c.what, "owner": c.data["owner"], "mode": c.data["mode"]} for c in rows if c.kind == "dir.make"]
+    base += [{"op": "home", "path": c.what, "user": c.data["user"], "uid": c.data["uid"]} for c in rows if c.kind == "home.make"]
+    leaving = [c.what for c in rows if c.kind == "user.end"]
+    if leaving:
+        base.append({"op": "end_sessions", "users": leaving})
+    return {stage: steps for stage, steps in stages.items() if _does_something(steps)}
+
+
+def _does_something(steps: list[Step]) -> bool:
+    return any(step["op"] != "seed" for step in steps)
+
+
+def _after_files(steps: list[Step]) -> int:
+    """System users are made before any file that they own is written."""
+    for index, step in enumerate(steps):
+        if step["op"] == "file" and step["path"].startswith("/etc/sysusers.d/"):
+            return index + 1
+    return 0
+
+
+def _secret(wanted: Wanted, path: str, secrets: Mapping[str, str]) -> bytes | None:
+    name = wanted.files[path].secret
+    return cluster_secrets.content(secrets, name) if name else None
+
+
+def _switched(rows: list[Change], wanted: Wanted, fresh: bool) -> set[str]:
+    """Files of a slurmctld that runs: they are written together with taking them up, so that the old ones can come back."""
+    taken_up = any(c.kind in ("unit.restart", "unit.reload") and c.what == "slurmctld.service" for c in rows)
+    if fresh or not taken_up:
+        return set()
+    unit = next(unit for unit in wanted.units if unit.name == "slurmctld.service")
+    own = set(unit.restart_on) | set(unit.reload_on)
+    return {c.what for c in rows if c.kind in ("file.write", "file.remove") and c.what in own}
+
+
+def _candidate(rows: list[Change], wanted: Wanted, secrets: Mapping[str, str]) -> list[Step]:
+    """The whole new Slurm configuration is read by the real programs before anything is touched."""
+    controller = next((unit for unit in wanted.units if unit.name == "slurmctld.service"), None)
+    if controller is None:
+        return []
+    own = {*controller.restart_on, *controller.reload_on}
+    if not any(c.kind == "file.write" and c.what in own for c in rows):
+        return []
+    files = [
+        file_step(path, file, _secret(wanted, path, secrets))
+        for path, file in wanted.files.items()
+        if path.startswith("/etc/slurm/") and path.endswith(".conf") and not path.endswith("slurmdbd.conf")
+    ]
+    for file in files:
+        file.update(owner="root", group="root")
+    return [{"op": "candidate", "folder": CANDIDATE, "files": files, "checks": candidate_check(CANDIDATE)}]
+
+
+def _unit_steps(
+    rows: list[Change],
+    units: Mapping[str, object],
+    stage: str,
+    fresh: bool,
+    switched: set[str],
+    wanted: Wanted,
+    secrets: Mapping[str, str],
+) -> list[Step]:
+    steps: list[Step] = []
+    for change in rows:
+        if not change.kind.startswith("unit.") or change.data["stage"] != stage:
+            continue
+        name = change.what
+        unit = next(unit for unit in wanted.units if unit.name == name)
+        action = _ACTION[change.kind]
+        if fresh and name.endswith(".service"):
+            action = "restart"
+        step: Step = {
+            "op": "units",
+            "names": [name],
+            "action": action,
+            "enable": [name] if name.endswith((".service", ".mount", ".socket")) else [],
+            "stamps": {name: change.data["loaded"]},
+        }
+        if action == "reload" and unit.reload:
+            step["argv"] = list(unit.reload)
+        if name == "slurmctld.service" and switched:
+            own = [p for p in switched if p in wanted.files]
+            steps.append(
+                {
+                    "op": "switch",
+                    "files": [file_step(p, wanted.files[p], _secret(wanted, p, secrets)) for p in own],
+                    "remove": sorted(switched - set(own)),
+                    "take_up": step,
+                    "probe": {"argv": ["scontrol", "ping"], "timeout_s": 30, "message": "slurmctld does not answer"},
+                }
+            )
+            continue
+        steps.append(step)
+        steps += _after(name)
+    return steps
+
+
+def _after(name: str) -> list[Step]:
+    """What follows the start of a daemon: others wait until it answers."""
+    if name == "mariadb.service":
+        return [run_step(["mariadb", "-e", _DATABASE])]
+    if name == "slurmdbd.service":
+        return [_wait(["sacctmgr", "-nP", "show", "config"], "slurmdbd does not answer")]
+    if name == "slurmctld.service":
+        return [_wait(["scontrol", "ping"], "slurmctld does not answer")]
+    return []
+
+
+def _wait(argv: list[str], message: str) -> Step:
+    return {"op": "wait", "argv": argv, "timeout_s": 60, "message": message}

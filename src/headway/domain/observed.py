@@ -1,0 +1,52 @@
+"""What is really there: facts read from the provider, the machines and Slurm, without judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headway.domain.accounts import Accounts
+from headway.domain.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    digest: str  # sha256 of the content
+    mode: int
+    owner: str
+    group: str
+    ctime: float  # unix seconds
+
+
+@dataclass(frozen=True, slots=True)
+class SeenUnit:
+    active: bool
+    enabled: bool
+    started: float  # unix seconds, 0 when not running
+    pid: int
+    loaded: str  # digest of the files it was last told to read, "" after a boot
+
+
+@dataclass(frozen=True)
+class SeenMachine:
+    files: Mapping[str, SeenFile] = field(default_factory=dict)
+    units: Mapping[str, SeenUnit] = field(default_factory=dict)
+    managed: tuple[str, ...] = ()  # paths Headway wrote before
+    dirs: frozenset[str] = frozenset()
+    sessions: tuple[str, ...] = ()  # departed users who still have processes here
+
+
+@dataclass(frozen=True)
+class Observed:
+    """`seen` lacks machines that do not run; `unreachable` says why one that runs does not answer."""
+
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    seen: Mapping[str, SeenMachine] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+    accounts: Accounts | None = None  # None: the accounting database does not answer (yet)
+    texts: Mapping[str, str] = field(default_factory=dict)  # current text of the head's Slurm files, for diffs
+    datasets: frozenset[str] = frozenset()  # names attached now
+    departed_busy: frozenset[str] = frozenset()  # departed users with jobs that still run
+
+
+NOT_SEEN = SeenMachine()
