@@ -24,7 +24,9 @@ from typing import Any
 
 STAMPS = "/run/headway/loaded"
 MANAGED = "/var/lib/headway/managed.json"
-UNIT_FIELDS = "Id,ActiveState,SubState,UnitFileState,MainPID,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic"
+UNIT_FIELDS = (
+    "Id,ActiveState,SubState,UnitFileState,MainPID,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic"
+)
 
 
 class StepFailed(Exception):
@@ -73,7 +75,11 @@ def see_units(names: Any) -> dict[str, Any]:
     if not names:
         return {}
     done = subprocess.run(
-        ["systemctl", "show", "-p", UNIT_FIELDS, *names], capture_output=True, text=True, timeout=30, check=False
+        ["systemctl", "show", "-p", UNIT_FIELDS, *names],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     offset = time.time() - time.monotonic()
     units = {}
@@ -244,7 +250,10 @@ def journal(names: list[str]) -> str:
         if state == "failed":
             said = subprocess.run(
                 ["journalctl", "-u", name, "-n", "8", "--no-pager", "-o", "cat"],
-                capture_output=True, text=True, timeout=20, check=False,
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=False,
             )
             return f"\n{name}: {said.stdout.strip()}"
     return ""
@@ -276,7 +285,12 @@ def op_candidate(step: dict[str, Any]) -> None:
         op_file({**file, "path": f"{folder}/{os.path.basename(file['path'])}"})
     for argv in step["checks"]:
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "SLURM_CONF": f"{folder}/slurm.conf"}
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "SLURM_CONF": f"{folder}/slurm.conf"},
         )
         said = done.stderr + done.stdout
         if done.returncode != 0 or any(word in said for word in ("error:", "fatal:")):
@@ -348,7 +362,9 @@ def run(argv: list[str], timeout_s: float, text: str | None = None, ok: Any = (0
     except OSError as error:
         raise StepFailed(f"{argv[0]}: {error.strerror}") from None
     if done.returncode not in ok:
-        raise StepFailed(f"{' '.join(argv)[:200]} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-800:]}")
+        raise StepFailed(
+            f"{' '.join(argv)[:200]} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-800:]}"
+        )
     return done.stdout
 
 

@@ -54,7 +54,13 @@ def machine_changes(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Ch
             yield Change("dir.make", name, path, "is missing", data={"path": path, "owner": owner, "mode": mode})
     for path, user, uid in wanted.homes:
         if path not in seen.dirs:
-            yield Change("home.make", name, path, f"{user} has no home yet", data={"path": path, "user": user, "uid": uid})
+            yield Change(
+                "home.make",
+                name,
+                path,
+                f"{user} has no home yet",
+                data={"path": path, "user": user, "uid": uid},
+            )
     for path in seen.managed:
         if path not in wanted.files:
             yield Change("file.remove", name, path, "is no longer part of the cluster file")
@@ -85,7 +91,11 @@ def _why_file(path: str, wanted: Wanted, seen: SeenMachine) -> str:
     found = seen.files.get(path)
     if found is None:
         return "is missing"
-    return "differs from what the cluster file asks for" if found.digest != wanted.digests[path] else "has another owner or mode"
+    return (
+        "differs from what the cluster file asks for"
+        if found.digest != wanted.digests[path]
+        else "has another owner or mode"
+    )
 
 
 def _unit_change(name: str, unit: Unit, wanted: Wanted, seen: SeenMachine, changed: set[str]) -> Change | None:

@@ -225,4 +225,3 @@ async def settle(cluster: Cluster, env: Env, say: Say, started: frozenset[str]) 
         await say("spares", f"{cluster.spares} held ready", done=True)
     if started:
         await say("nodes", "registered with Slurm", done=True, seconds=time.monotonic() - began)
-

@@ -1,4 +1,4 @@
-"""Takes a cluster down: jobs cancelled so that accounting closes, daemons stopped so that nothing is lost, machines gone."""
+"""Takes a cluster down: jobs cancelled so that accounting closes, daemons stopped so that nothing is lost, then machines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import MachineState
 from headway.errors import HeadwayError
 
-_STOP = ["systemctl", "stop", "slurmctld.service", "slurmrestd.service", "slurmdbd.service", "mariadb.service"]
+_STOP = [
+    "systemctl",
+    "stop",
+    "slurmctld.service",
+    "slurmrestd.service",
+    "slurmdbd.service",
+    "mariadb.service",
+]
 
 
 async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple[str, ...]:
-    """Returns the paths of what was kept (home, scratch, accounting). A machine that does not answer is deleted all the same."""
+    """Returns the paths of what was kept. A machine that does not answer is deleted all the same."""
     began = time.monotonic()
     machines = await machines_of(env, cluster.name)
     head = machines.get(cluster.head)

@@ -62,7 +62,9 @@ async def look_at(
         units=[unit.name for unit in wanted.units],
         dirs=[*(path for path, _, _ in wanted.dirs), *(path for path, _, _ in wanted.homes)],
         users=wanted.departed,
-        texts=[p for p, f in wanted.files.items() if p.startswith("/etc/slurm/") and not f.secret] if with_texts else (),
+        texts=[p for p, f in wanted.files.items() if p.startswith("/etc/slurm/") and not f.secret]
+        if with_texts
+        else (),
     )
 
 
@@ -74,4 +76,3 @@ async def read_accounts(env: Env, head: Machine | None) -> Accounts | None:
         return await slurm_accounts.read(env.connections, head)
     except HeadwayError:
         return None
-

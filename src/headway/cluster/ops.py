@@ -122,4 +122,6 @@ async def perform(
         if done is not None:
             await done(step)
     if len(answers) < len(steps):
-        raise StepFailed(f"{machine.name}: stopped after {len(answers)} of {len(steps)} steps: {ran.stderr.strip()[-400:]}")
+        raise StepFailed(
+            f"{machine.name}: stopped after {len(answers)} of {len(steps)} steps: {ran.stderr.strip()[-400:]}"
+        )

@@ -87,7 +87,7 @@ async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
     wanted = (cluster.head, *cluster.slot_names)
     stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
     head = machines.get(cluster.head)
-    found = [_machines_check(cluster, stopped, len(wanted))]
+    found = [_machines_check(stopped, len(wanted))]
     if head is None or cluster.head in stopped:
         return (*found, Check("head", False, f"{cluster.head} does not run; headway apply brings it back"))
     units = ("munge", "mariadb", "slurmdbd", "slurmctld", "slurmrestd")
@@ -107,7 +107,7 @@ async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
     return (*found, *_slurm_checks(cluster, states, held))
 
 
-def _machines_check(cluster: Cluster, stopped: list[str], count: int) -> Check:
+def _machines_check(stopped: list[str], count: int) -> Check:
     if not stopped:
         return Check("machines", True, f"{count} of {count} run")
     what = f"{compress(stopped)} {'is' if len(stopped) == 1 else 'are'} missing or stopped"

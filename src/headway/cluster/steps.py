@@ -21,11 +21,12 @@ _DATABASE = (
 _ACTION = {"unit.start": "start", "unit.restart": "restart", "unit.reload": "reload", "unit.enable": "start"}
 
 
-def by_stage(changes: Iterable[Change], wanted: Wanted, secrets: Mapping[str, str], *, fresh: bool) -> dict[str, list[Step]]:
+def by_stage(
+    changes: Iterable[Change], wanted: Wanted, secrets: Mapping[str, str], *, fresh: bool
+) -> dict[str, list[Step]]:
     """The steps of each stage of bring-up. `fresh`: the machine was just made, so units that the image started are
     restarted rather than started."""
     rows = list(changes)
-    units = {unit.name: unit for unit in wanted.units}
     stages: dict[str, list[Step]] = {stage: [] for stage in STAGES}
     switched = _switched(rows, wanted, fresh)
     files = [c for c in rows if c.kind == "file.write" and c.what not in switched]
@@ -45,9 +46,17 @@ def by_stage(changes: Iterable[Change], wanted: Wanted, secrets: Mapping[str, st
     for stage in STAGES:
         if stage == "database" and any(u.stage == stage for u in wanted.units):
             stages[stage].append({"op": "seed", "source": "/var/lib/mysql", "target": MYSQL_DIR})
-        stages[stage] += _unit_steps(rows, units, stage, fresh, switched, wanted, secrets)
-    base += [{"op": "dir", "path": c.what, "owner": c.data["owner"], "mode": c.data["mode"]} for c in rows if c.kind == "dir.make"]
-    base += [{"op": "home", "path": c.what, "user": c.data["user"], "uid": c.data["uid"]} for c in rows if c.kind == "home.make"]
+        stages[stage] += _unit_steps(rows, stage, fresh, switched, wanted, secrets)
+    base += [
+        {"op": "dir", "path": c.what, "owner": c.data["owner"], "mode": c.data["mode"]}
+        for c in rows
+        if c.kind == "dir.make"
+    ]
+    base += [
+        {"op": "home", "path": c.what, "user": c.data["user"], "uid": c.data["uid"]}
+        for c in rows
+        if c.kind == "home.make"
+    ]
     leaving = [c.what for c in rows if c.kind == "user.end"]
     if leaving:
         base.append({"op": "end_sessions", "users": leaving})
@@ -72,7 +81,7 @@ def _secret(wanted: Wanted, path: str, secrets: Mapping[str, str]) -> bytes | No
 
 
 def _switched(rows: list[Change], wanted: Wanted, fresh: bool) -> set[str]:
-    """Files of a slurmctld that runs: they are written together with taking them up, so that the old ones can come back."""
+    """Files of a slurmctld that runs: written together with taking them up, so that the old ones can come back."""
     taken_up = any(c.kind in ("unit.restart", "unit.reload") and c.what == "slurmctld.service" for c in rows)
     if fresh or not taken_up:
         return set()
@@ -101,7 +110,6 @@ def _candidate(rows: list[Change], wanted: Wanted, secrets: Mapping[str, str]) -
 
 def _unit_steps(
     rows: list[Change],
-    units: Mapping[str, object],
     stage: str,
     fresh: bool,
     switched: set[str],
@@ -134,7 +142,11 @@ def _unit_steps(
                     "files": [file_step(p, wanted.files[p], _secret(wanted, p, secrets)) for p in own],
                     "remove": sorted(switched - set(own)),
                     "take_up": step,
-                    "probe": {"argv": ["scontrol", "ping"], "timeout_s": 30, "message": "slurmctld does not answer"},
+                    "probe": {
+                        "argv": ["scontrol", "ping"],
+                        "timeout_s": 30,
+                        "message": "slurmctld does not answer",
+                    },
                 }
             )
             continue

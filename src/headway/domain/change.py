@@ -25,8 +25,8 @@ ASK_FROM = (Disturbs.CONTROLLER_RESTART, Disturbs.NODE_DRAIN, Disturbs.JOBS, Dis
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that must change. `kind` names what executes it ("machine.create", "file.write", "unit.restart",
-    "account.set", ...), `where` the machine (or "cluster"), `what` the object, `data` what the executor needs; no secrets."""
+    """One thing that must change. `kind` says what carries it out ("machine.create", "file.write",
+    "unit.restart", ...), `where` the machine or "cluster", `what` the object, `data` details; never a secret."""
 
     kind: str
     where: str

@@ -1,4 +1,4 @@
-"""What a cluster is once every default and catalogue entry has been filled in. All frozen; imports nothing of Headway."""
+"""What a cluster is once defaults and catalogue are filled in. All frozen; imports nothing of Headway."""
 
 from __future__ import annotations
 

@@ -1,0 +1,85 @@
+"""Small resolved clusters for tests: everything has a default, tests name only what they are about."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from headway.domain.cluster import Cluster, Partition, Plan, Site, Slot, Storage, Switch, Team, User
+from headway.domain.live import JobState, NodeState
+from headway.domain.machine import Machine, MachineState
+
+H100 = Plan("h100-8", "h100", 8, 81559, 128, 2048000, Decimal("31.20"), "NVIDIA H100 80GB HBM3")
+
+
+def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) -> Cluster:
+    name = others.pop("name", "lab")
+    slots = tuple(
+        Slot(f"{name}-{i // leaf_size + 1}-{i % leaf_size + 1}", f"leaf{i // leaf_size + 1}", i + 1)
+        for i in range(nodes + spares)
+    )
+    leaves: dict[str, list[str]] = {}
+    for slot in slots:
+        leaves.setdefault(slot.leaf, []).append(slot.name)
+    switches = tuple(Switch(leaf, nodes=tuple(names)) for leaf, names in leaves.items())
+    if len(switches) > 1:
+        switches = (*switches, Switch("spine", children=tuple(leaves)))
+    fields: dict[str, Any] = {
+        "provider": "local",
+        "image": "debian13",
+        "slurm_version": "24.11",
+        "plan": H100,
+        "storage": Storage(),
+        "partitions": (Partition("train", tuple(s.name for s in slots), True, 1, 604800, 86400, (), False, 0, ()),),
+        "teams": (Team("default", ("alice",), 1),),
+        "users": (User("alice", (), ("default",), admin=True),),
+    }
+    fields.update(others)
+    return Cluster(
+        name=name,
+        nodes=nodes,
+        spares=spares,
+        slots=slots,
+        switches=switches if len(switches) > 1 else (),
+        **fields,
+    )
+
+
+def site(of: Cluster) -> Site:
+    addresses = {
+        of.head: "10.9.0.10",
+        **{slot.name: f"10.9.{slot.number // 200}.{slot.number % 200 + 11}" for slot in of.slots},
+    }
+    return Site("10.9.0.0/16", "10.9.0.1", "10.9.0.10", addresses, {u.name: 20000 + i for i, u in enumerate(of.users)})
+
+
+def machine(name: str, state: MachineState = MachineState.RUNNING) -> Machine:
+    return Machine(name, "lab", "10.9.0.9", state, "ssh-ed25519 AAAA")
+
+
+def node(name: str, *states: str, reason: str = "", cpus_used: int = 0) -> NodeState:
+    return NodeState(name, states or ("IDLE",), reason, 8, 0, (), 128, cpus_used, 2048000, 0, ("train",), boot_time=1)
+
+
+def job(number: int, state: str = "RUNNING", **others: Any) -> JobState:
+    fields: dict[str, Any] = {
+        "name": "train",
+        "user": "alice",
+        "account": "default",
+        "partition": "train",
+        "reason": "",
+        "nodes": (),
+        "node_count": 1,
+        "gpus": 8,
+        "submit_time": 1,
+        "start_time": 2,
+        "end_time": 0,
+        "time_limit_s": 3600,
+        "restarts": 0,
+        "stdout": "/home/alice/out",
+        "stderr": "/home/alice/out",
+        "command": "train.sbatch",
+        "workdir": "/home/alice",
+    }
+    fields.update(others)
+    return JobState(id=number, state=state, **fields)
