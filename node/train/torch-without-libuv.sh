@@ -2,16 +2,26 @@
 # Makes Debian's torchrun meet: usage: torch-without-libuv.sh ROOT   (a root file system that is being built, or /)
 #
 # Debian builds PyTorch without libuv, yet PyTorch 2.4 and later ask for a libuv store wherever a caller does not say
-# otherwise, and torchrun's own rendezvous code does not let one say it: every torchrun ends with "use_libuv was requested
-# but PyTorch was build without libuv support". This changes the default, in the few places that have one; a caller's own
-# choice stands. Versions before libuv (Debian 12) have none of these lines, and nothing is changed there.
+# otherwise, and torchrun does not let one say it: it ends with "use_libuv was requested but PyTorch was build without
+# libuv support". Such a store can never be had here, so the other kind is made instead, for torchrun and for scripts.
+# Versions before libuv (Debian 12) are left as they are. Running it twice changes nothing.
 set -eu
-torch=${1%/}/usr/lib/python3/dist-packages/torch/distributed
-[ -d "$torch" ] || exit 0
-grep -q USE_LIBUV "$torch/rendezvous.py" || exit 0
-sed -i 's/"USE_LIBUV", "1"/"USE_LIBUV", "0"/' "$torch/rendezvous.py" "$torch/elastic/utils/distributed.py"
-for file in c10d_rendezvous_backend static_tcp_rendezvous; do
-  file=$torch/elastic/rendezvous/$file.py
-  grep -q use_libuv "$file" || sed -i 's/^\( *\)multi_tenant=True,$/&\n\1use_libuv=False,/' "$file"
-  grep -q use_libuv=False "$file" || { echo "torch-without-libuv: $file is not as expected" >&2; exit 1; }
-done
+package=${1%/}/usr/lib/python3/dist-packages/torch/distributed
+[ -d "$package" ] || exit 0
+grep -q use_libuv "$package/rendezvous.py" || exit 0
+grep -q 'Headway: ' "$package/__init__.py" && exit 0
+cat >>"$package/__init__.py" <<'PYTHON'
+
+
+# Headway: this build has no libuv, so a store that asks for it is made without.
+if is_available():
+    from torch._C import _distributed_c10d as _c10d
+
+    _make_store = _c10d.TCPStore.__init__
+
+    def _store_without_libuv(self, *args, **kwargs):
+        kwargs["use_libuv"] = False
+        _make_store(self, *args, **kwargs)
+
+    _c10d.TCPStore.__init__ = _store_without_libuv
+PYTHON
