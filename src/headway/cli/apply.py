@@ -1,0 +1,134 @@
+"""plan and apply: from a cluster file to a cluster."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import changeset, session, show
+from headway.cli.follow import follow
+from headway.cli.session import Format, Output
+
+if TYPE_CHECKING:
+    from headway.cli.session import Api
+    from headway.wire.schemas import ChangeSetOut, Document, OperationOut
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.", show_default=True)]
+Diff = Annotated[bool, typer.Option("--diff", help="With the changed lines of each file.")]
+DEFAULT_FILE = Path("cluster.yaml")
+
+
+def plan(file: File = DEFAULT_FILE, diff: Diff = False, output: Output = Format.table) -> None:
+    """Show what apply would change and what each change disturbs. Changes nothing."""
+    document = _document(file)
+    _show(session.connect().plan(document), diff=diff, output=output)
+
+
+def apply(
+    file: File = DEFAULT_FILE,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever is disturbed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change (plan).")] = False,
+    diff: Diff = False,
+    follow_id: Annotated[
+        str, typer.Option("--follow", metavar="OPERATION", help="Only follow an apply or down that runs already.")
+    ] = "",
+    output: Output = Format.table,
+) -> None:
+    """Make a cluster be what its file says: bring it up, or change it.
+
+    Shows the changes, asks on a terminal when something that runs is disturbed, then follows the work. Stopping this
+    command does not stop the work: it goes on on the server. Starts the server when there is none here."""
+    quiet = output is Format.json
+    if follow_id:
+        api = session.connect()
+        _end(follow(api, api.operation(follow_id), quiet=quiet), output)
+        return
+    document = _document(file)
+    api = _reach(quiet=quiet)
+    changes = api.plan(document)
+    if dry_run:
+        _show(changes, diff=diff, output=output)
+        return
+    if not quiet:
+        _print_changes(changes, diff=diff)
+    if not changes.changes:
+        if quiet:
+            session.print_json(changes)
+        return
+    if changes.asks:
+        session.confirm(
+            "Go ahead?", yes=yes, otherwise=f"{show.count(changes.asks, 'change')} would disturb what is running"
+        )
+    operation = api.apply(document, digest=changes.digest, confirmed=bool(changes.asks))
+    _end(follow(api, operation, quiet=quiet, on_lost=_start_again), output)
+
+
+def _document(file: Path) -> Document:
+    from headway.sdk.load import load_document
+
+    return load_document(file)
+
+
+def _reach(*, quiet: bool) -> Api:
+    """The server; started when none runs here and no other was named."""
+    from headway.errors import Unreachable
+
+    try:
+        api = session.connect()
+        api.me()
+        return api
+    except Unreachable:
+        if os.environ.get("HEADWAY_URL"):
+            raise
+    url = _start_server()
+    if url and not quiet:
+        session.say(f"started the server at {url}; headway server stop ends it")
+    return session.connect()
+
+
+def _start_server() -> str:
+    from headway.sdk.local import start_server
+
+    return start_server().url
+
+
+def _start_again() -> None:
+    """The server went away while it worked for us: a new one picks the operation up where it was."""
+    from headway.errors import HeadwayError
+
+    if os.environ.get("HEADWAY_URL"):
+        return
+    try:
+        _start_server()
+    except HeadwayError as error:
+        session.note(f"the server is gone and did not start again: {error.message}")
+
+
+def _show(changes: ChangeSetOut, *, diff: bool, output: Format) -> None:
+    if output is Format.json:
+        session.print_json(changes)
+    else:
+        _print_changes(changes, diff=diff)
+
+
+def _print_changes(changes: ChangeSetOut, *, diff: bool) -> None:
+    for line in changeset.lines(changes, show.screen(), diffs=diff):
+        session.say(line)
+
+
+def _end(operation: OperationOut, output: Format) -> None:
+    if output is Format.json:
+        session.print_json(operation)
+        return
+    name = operation.cluster
+    took = ""
+    if operation.finished_at is not None:
+        took = f" in {operation.finished_at - operation.created_at:.1f} s"
+    if operation.kind == "down":
+        session.say(f"{name} is down{took}")
+        return
+    session.say(f"{name} is ready{took}")
+    session.say(f"  headway status {name} · headway submit {name} SCRIPT · headway ssh {name} · headway down {name}")

@@ -1,0 +1,83 @@
+"""A ChangeSet for people: counts by kind; what disturbs something by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headway.cli import show
+from headway.domain.change import ASK_FROM, Disturbs
+from headway.domain.hostlist import compress
+
+if TYPE_CHECKING:
+    from headway.wire.schemas import ChangeOut, ChangeSetOut
+
+_ASK = {str(d) for d in ASK_FROM}
+_HARD = {str(Disturbs.JOBS), str(Disturbs.DATA)}
+_DIFF_LINES = 12
+
+
+def lines(changes: ChangeSetOut, on: show.Screen, *, diffs: bool = False) -> list[str]:
+    """What would be done, grouped; then everything that disturbs something, one line each."""
+    out = [show.paint(f"warning: {w.path + ': ' if w.path else ''}{w.message}", "warn", on) for w in changes.warnings]
+    if not changes.changes:
+        return [*out, f"{changes.cluster}: nothing to change: {changes.why_empty or 'it is as the file says'}"]
+    price = f", {changes.price_usd_per_hour} USD an hour" if changes.price_usd_per_hour else ""
+    out.append(f"{show.paint(changes.cluster, 'bold', on)}: {show.count(len(changes.changes), 'change')}{price}")
+    out += _counted(changes.changes, on)
+    asked = [c for c in changes.changes if c.disturbs in _ASK]
+    if asked:
+        out += ["", show.paint("These disturb what is running:", "warn", on)]
+        out += _grouped(asked, on)
+    if diffs:
+        for change in changes.changes:
+            out += _diff(change, on)
+    return out
+
+
+def _counted(changes: Sequence[ChangeOut], on: show.Screen) -> list[str]:
+    """One line a kind: how many, on which machines, and which things where they are few."""
+    kinds: dict[str, list[ChangeOut]] = {}
+    for change in changes:
+        kinds.setdefault(change.kind, []).append(change)
+    rows: list[list[show.Cell]] = []
+    for kind, group in kinds.items():
+        machines = compress(dict.fromkeys(c.where for c in group if c.where and c.where != "cluster"))
+        things = Counter(c.what for c in group if c.what and c.what != c.where)
+        few = ", ".join(list(things)[:4]) + (f" and {len(things) - 4} more" if len(things) > 4 else "")
+        rows.append([f"  {kind}", str(len(group)), machines or "cluster", (few, "dim")])
+    columns = [
+        show.Column("  WHAT"), show.Column("COUNT", right=True), show.Column("WHERE", shrink=True),
+        show.Column("THINGS", shrink=True, drop=1),
+    ]  # fmt: skip
+    return show.table(columns, rows, on)
+
+
+def _grouped(asked: Sequence[ChangeOut], on: show.Screen) -> list[str]:
+    """The same change on many machines is one line."""
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for c in asked:
+        what = "" if c.what == c.where else c.what
+        groups.setdefault((c.kind, what, c.why, c.disturbs), []).append(c.where)
+    out = []
+    for (kind, what, why, disturbs), where in groups.items():
+        style = "bad" if disturbs in _HARD else "warn"
+        place = compress(dict.fromkeys(where))
+        subject = " ".join(part for part in (kind, what, f"on {place}" if place != "cluster" else "") if part)
+        out.append(f"  {show.clean(subject)}: {show.paint(disturbs, style, on)}" + (f" ({show.clean(why)})" if why else ""))
+    return out
+
+
+def _diff(change: ChangeOut, on: show.Screen) -> list[str]:
+    if not change.diff:
+        return []
+    shown = change.diff[:_DIFF_LINES]
+    out = ["", show.paint(f"{change.where}: {change.what}", "bold", on)]
+    out += [
+        show.paint(f"  {show.clean(line)}", "good" if line.startswith("+") else "bad" if line.startswith("-") else "dim", on)
+        for line in shown
+    ]
+    if len(change.diff) > len(shown):
+        out.append(f"  and {len(change.diff) - len(shown)} more lines")
+    return out

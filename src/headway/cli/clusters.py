@@ -1,0 +1,127 @@
+"""ls, status, nodes: what there is and how it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from headway.cli import session, show
+from headway.cli.session import ClusterName, Format, Output
+
+if TYPE_CHECKING:
+    from headway.wire.schemas import CheckOut, ClusterOut, NodeOut
+
+_STATE_STYLE = {
+    "ready": "good", "creating": "busy", "changing": "busy", "degraded": "warn", "down": "dim", "failed": "bad",
+}  # fmt: skip
+
+
+def ls(output: Output = Format.table) -> None:
+    """List clusters."""
+    clusters = session.connect().clusters()
+    if output is Format.json:
+        session.print_json(clusters)
+        return
+    if not clusters:
+        session.say("no cluster yet; headway init, then headway apply")
+        return
+    on = show.screen()
+    columns = [
+        show.Column("CLUSTER"), show.Column("STATE"), show.Column("NODES", right=True), show.Column("PLAN", drop=2),
+        show.Column("GPUS"), show.Column("JOBS"), show.Column("PROVIDER", drop=3), show.Column("USD/H", right=True, drop=1),
+    ]  # fmt: skip
+    for line in show.table(columns, [_cluster_row(c) for c in clusters], on):
+        session.say(line)
+
+
+def _cluster_row(c: ClusterOut) -> list[show.Cell]:
+    simulated = " SIMULATED" if c.simulated_gpus and c.gpus else ""
+    return [
+        (c.name, "bold"),
+        (c.state, _STATE_STYLE.get(c.state, "")),
+        f"{c.nodes}+{c.spares}" if c.spares else str(c.nodes),
+        c.plan,
+        [(f"{c.gpus_used}/{c.gpus}" if c.gpus else "-", ""), (simulated, "warn")],
+        f"{c.jobs_running} running, {c.jobs_pending} pending",
+        c.provider,
+        c.price_usd_per_hour,
+    ]
+
+
+def status(cluster: ClusterName = "", output: Output = Format.table) -> None:
+    """Is the cluster ready, and if not, why not. Exits with 1 when it is not.
+
+    One line a thing: ok or FAIL, and what to do."""
+    api = session.connect()
+    answer = api.status(session.pick(api, cluster))
+    if output is Format.json:
+        session.print_json(answer)
+    else:
+        on = show.screen()
+        lines = [_headline(answer.cluster, on), "", *(check_line(c, on) for c in answer.checks)]
+        lines += ["", *node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=on)]
+        for line in lines:
+            session.say(line)
+    if not all(check.ok for check in answer.checks) or answer.cluster.state in {"failed", "down"}:
+        raise typer.Exit(1)
+
+
+def _headline(c: ClusterOut, on: show.Screen) -> str:
+    name, state = show.paint(c.name, "bold", on), show.paint(c.state, _STATE_STYLE.get(c.state, ""), on)
+    size = show.count(c.nodes, "node") + (f" and {show.count(c.spares, 'spare')}" if c.spares else "")
+    jobs = f"{c.jobs_running} running and {c.jobs_pending} pending jobs"
+    stale = show.paint(f"  (figures are old: {c.stale})", "warn", on) if c.stale else ""
+    return f"{name} is {state}: {size} of {c.plan}, Slurm {c.slurm_version}, {jobs}{stale}"
+
+
+def check_line(check: CheckOut, on: show.Screen) -> str:
+    """`ok    message` or `FAIL  message`."""
+    word = show.paint("ok  ", "good", on) if check.ok else show.paint("FAIL", "bad", on)
+    first, *more = check.message.splitlines() or [check.name]
+    return "\n".join([f"{word}  {show.clean(first)}", *(f"      {show.clean(line.strip())}" for line in more)])
+
+
+def nodes(cluster: ClusterName = "", output: Output = Format.table) -> None:
+    """Nodes, their state and their GPUs: a filled cell is a GPU that a job holds."""
+    api = session.connect()
+    answer = api.status(session.pick(api, cluster))
+    if output is Format.json:
+        session.print_json(answer.nodes)
+        return
+    for line in node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=show.screen()):
+        session.say(line)
+
+
+def node_lines(nodes: list[NodeOut], *, simulated: bool, on: show.Screen) -> list[str]:
+    """The node table, with a line below it where the GPUs are simulated."""
+    columns = [
+        show.Column("NODE"), show.Column("STATE", shrink=True), show.Column("GPUS"), show.Column("JOBS", shrink=True, drop=4),
+        show.Column("CPUS", right=True, drop=3), show.Column("MEMORY", right=True, drop=5),
+        show.Column("PARTITIONS", shrink=True, drop=6), show.Column("REASON", shrink=True, drop=1),
+    ]  # fmt: skip
+    lines = show.table(columns, [_node_row(n, on) for n in nodes], on)
+    if simulated and any(n.gpus for n in nodes):
+        lines.append(show.paint(show.SIMULATED_NOTE, "warn", on))
+    return lines
+
+
+def _node_row(n: NodeOut, on: show.Screen) -> list[show.Cell]:
+    jobs = sorted({gpu.job_id for gpu in n.gpus if gpu.job_id is not None})
+    words = "+".join(state.lower() for state in n.states) or n.machine or "unknown"
+    style = show.node_style(n.states)
+    if n.role == "head" and not n.states:
+        style = "good" if n.machine == "running" else "bad"
+    elif n.machine in {"stopped", "missing"}:
+        words, style = f"{words}, machine {n.machine}" if n.states else f"machine {n.machine}", "bad"
+    role = f" ({n.role})" if n.role != "node" else ""
+    return [
+        [(n.name, ""), (role, "dim")],
+        (words, style),
+        show.node_gpus(n, on),
+        ",".join(map(str, jobs)),
+        f"{n.cpus_used}/{n.cpus}" if n.cpus else "",
+        f"{n.memory_used_mib / 1024:.0f}/{n.memory_mib / 1024:.0f}G" if n.memory_mib else "",
+        ",".join(n.partitions),
+        (n.reason, "warn"),
+    ]

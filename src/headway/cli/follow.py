@@ -1,0 +1,140 @@
+"""Follows an operation to its end: a live list of steps on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headway.cli import session, show
+from headway.errors import HeadwayError, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.cli.session import Api
+    from headway.wire.schemas import EventOut, OperationOut
+
+STEP_WIDTH = 14
+
+
+def follow(
+    api: Api, operation: OperationOut, *, quiet: bool = False, on_lost: Callable[[], None] | None = None
+) -> OperationOut:
+    """Shows the operation's steps until it ends; its final state. Raises the error it failed with. ^C leaves it running
+    on the server, says how to follow it again and exits with 130."""
+    on = show.screen()
+    view: _Plain | _Live | _Quiet
+    if quiet:
+        view = _Quiet()
+    elif on.width is not None and on.colours:
+        view = _Live()
+    else:
+        view = _Plain(operation.created_at)
+    try:
+        with view:
+            for event in api.events(operation.id, on_lost=on_lost):
+                view.event(event)
+    except KeyboardInterrupt:
+        session.note(
+            f"\nthe {operation.kind} of {operation.cluster} goes on on the server; "
+            f"follow it again: headway apply --follow {operation.id}"
+        )
+        raise typer.Exit(130) from None
+    final = api.operation(operation.id)
+    if final.state == "failed":
+        raise _error(final)
+    return final
+
+
+def _error(operation: OperationOut) -> HeadwayError:
+    from headway.sdk.errors import to_error
+
+    if operation.error is None:
+        return Refused(f"the {operation.kind} of {operation.cluster} failed", hint="headway server logs")
+    return to_error(operation.error)
+
+
+class _Quiet:
+    """Shows nothing: the answer goes to a program."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def event(self, event: EventOut) -> None: ...
+
+
+class _Plain(_Quiet):
+    """`  12.3s  lab-1-2         slurmd is up`: seconds since the operation was asked for."""
+
+    def __init__(self, started_at: float) -> None:
+        self._started_at = started_at
+
+    def event(self, event: EventOut) -> None:
+        mark = "" if event.level == "info" else f"{event.level}: "
+        since = max(0.0, event.at - self._started_at)
+        session.say(f"{since:7.1f}s  {event.step:<{STEP_WIDTH}}  {mark}{show.clean(event.text)}")
+
+
+class _Live(_Quiet):
+    """Open steps with a spinner and their seconds at the bottom; finished ones stay above."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._open: dict[str, tuple[str, float]] = {}
+        self._console = Console(highlight=False)
+        self._live = Live(
+            get_renderable=self._render, console=self._console, refresh_per_second=10, transient=True
+        )
+
+    def __enter__(self) -> None:
+        self._live.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def event(self, event: EventOut) -> None:
+        text = show.clean(event.text)
+        if event.done or event.level != "info":
+            self._keep(event, text)
+        if event.done:
+            self._open.pop(event.step, None)
+        else:
+            since = self._open[event.step][1] if event.step in self._open else time.monotonic()
+            self._open[event.step] = (text, since)
+
+    def _keep(self, event: EventOut, text: str) -> None:
+        from rich.text import Text
+
+        mark, style = {"info": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "bold red")}[event.level]
+        line = Text.assemble((f"{mark} ", style), (f"{event.step:<{STEP_WIDTH}}", "bold"), "  ", text)
+        if event.seconds is not None:
+            line.append(f"  {event.seconds:.1f}s", style="dim")
+        self._console.print(line, overflow="ellipsis", no_wrap=True)
+
+    def _render(self) -> Any:
+        from rich.console import Group
+        from rich.spinner import Spinner
+        from rich.text import Text
+
+        room = max(3, self._console.height - 4)
+        shown = list(self._open.items())[:room]
+        now = time.monotonic()
+        lines: list[Any] = [
+            Spinner(
+                "dots",
+                Text.assemble(
+                    (f"{step:<{STEP_WIDTH}}", "bold"), "  ", text, (f"  {now - since:.0f}s", "dim"),
+                    overflow="ellipsis", no_wrap=True,
+                ),
+                style="cyan",
+            )
+            for step, (text, since) in shown
+        ]  # fmt: skip
+        if len(self._open) > room:
+            lines.append(Text(f"  and {len(self._open) - room} more", style="dim"))
+        return Group(*lines)

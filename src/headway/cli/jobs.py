@@ -1,0 +1,113 @@
+"""job, logs, cancel: one job at a time."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session, show
+from headway.cli.queue import job_label, where_or_why
+from headway.cli.session import Format, Output
+from headway.errors import HeadwayError
+
+if TYPE_CHECKING:
+    from headway.wire.schemas import JobOut
+
+Words = Annotated[list[str], typer.Argument(metavar="[CLUSTER] JOB", help="The cluster may be left out when there is one.")]
+ManyWords = Annotated[list[str], typer.Argument(metavar="[CLUSTER] JOB...", help="The cluster may be left out when there is one.")]  # fmt: skip
+
+
+def job(words: Words, output: Output = Format.table) -> None:
+    """All about one job."""
+    cluster, number = _one_job(words)
+    api = session.connect()
+    name = session.pick(api, cluster)
+    found = api.job(name, number)
+    if output is Format.json:
+        session.print_json(found)
+        return
+    simulated = bool(found.gpus) and api.cluster(name).simulated_gpus
+    on = show.screen()
+    for line in show.facts(_facts(found, name, simulated, on), on):
+        session.say(line)
+
+
+def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tuple[str, show.Cell]]:
+    gpus: list[show.Span] = [(str(j.gpus), ""), (" SIMULATED" if simulated else "", "warn")] if j.gpus else []
+    loss = f"{j.progress.loss:.4f} at step {j.progress.step}" if j.progress else ""
+    curve = show.sparkline([v for _, v in j.progress.series], on) if j.progress else ""
+    why = where_or_why(j) if j.state not in {"RUNNING", "COMPLETING"} else ""
+    return [
+        ("job", f"{job_label(j)} {j.name}"),
+        ("state", [(j.state, show.job_style(j.state)), (f" {why}" if why else "", "")]),
+        ("restarts", str(j.restarts or "")),
+        ("cluster", cluster),
+        ("user", f"{j.user} ({j.account})" if j.account else j.user),
+        ("partition", f"{j.partition}, QOS {j.qos}" if j.qos else j.partition),
+        ("nodes", f"{j.node_count or len(j.nodes)}: {j.nodelist or ','.join(j.nodes)}" if j.nodes else str(j.node_count or "")),
+        ("gpus", gpus),
+        ("submitted", show.moment(j.submit_time)),
+        ("started", show.moment(j.start_time) if j.state != "PENDING" else ""),
+        ("expected", show.moment(j.start_time) if j.state == "PENDING" else ""),
+        ("ended", show.moment(j.end_time) if j.state not in {"PENDING", "RUNNING", "COMPLETING"} else ""),
+        ("elapsed", f"{show.duration(j.elapsed_s)} of {show.duration(j.time_limit_s)}"),
+        ("loss", loss),
+        ("", (curve, "busy")),
+        ("exit code", str(j.exit_code) if j.exit_code else ""),
+        ("command", j.command),
+        ("folder", j.workdir),
+        ("output", j.stdout),
+        ("errors", j.stderr if j.stderr != j.stdout else ""),
+    ]  # fmt: skip
+
+
+def logs(
+    words: Words,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends.")] = False,
+    err: Annotated[bool, typer.Option("--err", help="Its error output, where the job keeps it apart.")] = False,
+) -> None:
+    """A job's output.
+
+    headway logs -f 12"""
+    cluster, number = _one_job(words)
+    api = session.connect()
+    name = session.pick(api, cluster)
+    try:
+        for piece in api.log(name, number, follow=follow, err=err):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+    except KeyboardInterrupt:
+        session.note(f"\njob {number} goes on; follow it again: headway logs {name} -f {number}")
+        raise typer.Exit(130) from None
+
+
+def cancel(words: ManyWords) -> None:
+    """Cancel jobs.
+
+    headway cancel 12 13"""
+    cluster, rest = session.split_cluster(words)
+    numbers = session.job_ids(rest)
+    if not numbers:
+        raise typer.BadParameter("which job?")
+    api = session.connect()
+    name = session.pick(api, cluster)
+    failed: HeadwayError | None = None
+    for number in numbers:
+        try:
+            api.cancel(name, number)
+        except HeadwayError as error:
+            session.note(f"job {number}: {error.message}" if len(numbers) > 1 else "")
+            failed = error
+        else:
+            session.say(f"cancelled {number} on {name}")
+    if failed is not None:
+        raise failed
+
+
+def _one_job(words: list[str]) -> tuple[str, int]:
+    cluster, rest = session.split_cluster(words)
+    if len(rest) != 1:
+        raise typer.BadParameter("one job id is needed" if not rest else f"one job id, not {len(rest)}")
+    return cluster, session.job_ids(rest)[0]

@@ -1,0 +1,141 @@
+"""server: the Headway server of this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway import paths
+from headway.cli import session, show
+from headway.cli.session import Format, Output
+from headway.errors import Refused, Unreachable
+
+app = typer.Typer(
+    help="Start, stop and watch the Headway server.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+
+
+@app.command()
+def start() -> None:
+    """Start the server in the background, unless it runs already."""
+    from headway.sdk.local import running, start_server
+
+    already = running()
+    server = already or start_server()
+    session.say(f"the server {'runs already' if already else 'runs'} at {server.url} (process {server.pid})")
+
+
+@app.command()
+def stop() -> None:
+    """Stop the server. Clusters and their jobs go on."""
+    from headway.sdk.local import stop_server
+
+    session.say("the server has ended" if stop_server() else "no server runs")
+
+
+@app.command()
+def status(output: Output = Format.table) -> None:
+    """Where the server is and how it is. Exits with 7 when none answers."""
+    server = session.connect().server()
+    if output is Format.json:
+        session.print_json(server)
+        return
+    pairs: list[tuple[str, show.Cell]] = [
+        ("url", server.url), ("version", server.version), ("process", str(server.pid)),
+        ("state", server.state_dir), ("database", server.database), ("clusters", str(server.clusters)),
+    ]  # fmt: skip
+    for line in show.facts(pairs, show.screen()):
+        session.say(line)
+
+
+@app.command()
+def logs(
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until ^C.")] = False,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many of the last lines.")] = 50,
+) -> None:
+    """The server's log."""
+    from headway.sdk.local import log_file
+
+    log = log_file()
+    if not log.exists():
+        raise Unreachable(f"there is no log at {log}", hint="headway server start")
+    if follow:
+        sys.stdout.flush()
+        os.execvp("tail", ["tail", "-n", str(lines), "-F", str(log)])
+    for line in _last(log, lines):
+        session.say(line)
+
+
+def _last(log: Path, lines: int) -> list[str]:
+    size = log.stat().st_size
+    with log.open("rb") as source:
+        source.seek(max(0, size - 400 * lines))
+        return source.read().decode(errors="replace").splitlines()[-lines:]
+
+
+@app.command()
+def run() -> None:
+    """Run the server in the foreground (what a service manager starts)."""
+    from headway.sdk.local import running, server_argv
+
+    already = running()
+    if already is not None:
+        raise Refused(
+            f"a server runs already at {already.url} (process {already.pid})", hint="headway server stop"
+        )
+    argv = server_argv()
+    sys.stdout.flush()
+    os.execv(argv[0], argv)
+
+
+_UNIT = """\
+[Unit]
+Description=Headway server
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Environment="HEADWAY_STATE={state}"
+ExecStart={argv}
+Restart=on-failure
+RestartSec=2
+# Machines and running operations outlive a restart of the server.
+KillMode=process
+
+[Install]
+WantedBy={target}
+"""
+
+
+@app.command()
+def install(
+    show_only: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
+) -> None:
+    """Write a systemd unit, so that the server starts with the machine (for a user: with the user's session)."""
+    from headway.sdk.local import server_argv
+
+    root = os.geteuid() == 0
+    text = _UNIT.format(
+        state=_systemd_quote(str(paths.state_dir())),
+        argv=" ".join(f'"{_systemd_quote(word)}"' for word in server_argv()),
+        target="multi-user.target" if root else "default.target",
+    )
+    if show_only:
+        sys.stdout.write(text)
+        return
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    folder = Path("/etc/systemd/system") if root else config / "systemd/user"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "headway.service").write_text(text)
+    systemctl = "systemctl" if root else "systemctl --user"
+    session.say(f"wrote {folder / 'headway.service'}")
+    session.say(f"  {systemctl} daemon-reload && {systemctl} enable --now headway")
+
+
+def _systemd_quote(text: str) -> str:
+    """For a double-quoted word of a unit file, where % and $ mean something too."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")

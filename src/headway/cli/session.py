@@ -1,0 +1,123 @@
+"""What every command needs: the server, which cluster is meant, and how answers are printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from headway.errors import NeedsConfirmation, Refused
+
+if TYPE_CHECKING:
+    from headway.wire import schemas as w
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="table for people, json for programs.")]
+ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", help="May be left out when there is one.")]
+
+
+class Api(Protocol):
+    """What the commands ask of `headway.sdk.client.Client`; its docstrings hold."""
+
+    url: str
+
+    def plan(self, document: w.Document) -> w.ChangeSetOut: ...
+    def apply(
+        self, document: w.Document, *, digest: str = "", confirmed: bool = False
+    ) -> w.OperationOut: ...
+    def down(self, cluster: str, *, delete_data: bool = False) -> w.OperationOut: ...
+    def clusters(self) -> list[w.ClusterOut]: ...
+    def cluster(self, cluster: str) -> w.ClusterOut: ...
+    def status(self, cluster: str) -> w.StatusOut: ...
+    def access(self, cluster: str) -> w.AccessOut: ...
+    def only_cluster(self) -> str: ...
+    def operation(self, operation: str) -> w.OperationOut: ...
+    def events(
+        self, operation: str, *, after: int = 0, patience_s: float = 60.0, on_lost: Any = None
+    ) -> Iterator[w.EventOut]: ...
+    def submit(self, cluster: str, request: w.SubmitIn) -> w.SubmitOut: ...
+    def jobs(
+        self, cluster: str, *, all: bool = False, user: str = "", state: str = ""
+    ) -> list[w.JobOut]: ...
+    def job(self, cluster: str, job_id: int) -> w.JobOut: ...
+    def cancel(self, cluster: str, job_id: int) -> None: ...
+    def log(
+        self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False
+    ) -> Iterator[bytes]: ...
+    def exec(self, cluster: str, request: w.ExecIn) -> w.ExecOut: ...
+    def me(self) -> w.MeOut: ...
+    def sign_in_link(self) -> w.SignInLinkOut: ...
+    def tokens(self) -> list[w.TokenOut]: ...
+    def create_token(self, request: w.TokenIn) -> w.TokenOut: ...
+    def delete_token(self, token_id: str) -> None: ...
+    def server(self) -> w.ServerOut: ...
+
+
+def connect() -> Api:
+    """The server in reach. Raises Unreachable ("no server") when there is none."""
+    from headway.sdk.client import discover
+
+    return discover()
+
+
+def pick(api: Api, name: str) -> str:
+    """`name`, or the one cluster there is. Raises NotFound when that is not clear."""
+    return name or api.only_cluster()
+
+
+def split_cluster(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Job ids are numbers and cluster names start with a letter: ("lab" or "", the other words)."""
+    if words and words[0][:1].isalpha():
+        return words[0], list(words[1:])
+    return "", list(words)
+
+
+def job_ids(words: Sequence[str]) -> list[int]:
+    """Raises BadParameter for a word that is no job id."""
+    for word in words:
+        if not (word.isascii() and word.isdigit()):
+            raise typer.BadParameter(f"{word!r} is not a job id")
+    return [int(word) for word in words]
+
+
+def print_json(answer: Any) -> None:
+    """A wire model, or a list of them."""
+    data = [item.model_dump(mode="json") for item in answer] if isinstance(answer, list) else answer
+    if hasattr(data, "model_dump"):
+        data = data.model_dump(mode="json")
+    print(json.dumps(data, indent=2))  # noqa: T201
+
+
+def say(text: str = "") -> None:
+    """A line on standard output."""
+    typer.echo(text)
+
+
+def note(text: str) -> None:
+    """A line for the person on standard error: standard output stays what the command is asked for."""
+    sys.stdout.flush()
+    typer.echo(text, err=True)
+
+
+def at_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def confirm(question: str, *, yes: bool, otherwise: str) -> None:
+    """Asks on a terminal. Raises NeedsConfirmation without one (unless `yes`), Refused when the answer is no."""
+    if yes:
+        return
+    if not at_terminal():
+        raise NeedsConfirmation(otherwise, hint="--yes goes ahead without asking")
+    if not typer.confirm(question, default=False):
+        raise Refused("nothing was done")

@@ -1,0 +1,80 @@
+"""token: access tokens and sign-in links."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from headway.cli import session, show
+from headway.cli.session import Format, Output
+
+app = typer.Typer(
+    help="Access tokens and sign-in links.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+
+
+class Role(StrEnum):
+    admin = "admin"
+    member = "member"
+    viewer = "viewer"
+
+
+@app.command()
+def create(
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="Yourself when left out; another's needs an admin.")] = "",
+    role: Annotated[Role | None, typer.Option("--role", help="What it allows; at most what the person may do.")] = None,
+    label: Annotated[str, typer.Option("--label", help="What it is for.")] = "",
+    days: Annotated[int | None, typer.Option("--days", min=1, help="How long it is valid; for ever when left out.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """Create a token. It is shown this once."""
+    from headway.wire.schemas import TokenIn
+
+    request = TokenIn(person=person, role=role.value if role else None, label=label, days=days)
+    made = session.connect().create_token(request)
+    if output is Format.json:
+        session.print_json(made)
+        return
+    session.say(made.token or "")
+    until = f" until {show.moment(made.expires_at)}" if made.expires_at else ""
+    session.note(f"token {made.id} of {made.person} ({made.role}){until}; it is not shown again")
+
+
+@app.command()
+def ls(output: Output = Format.table) -> None:
+    """List tokens (never the tokens themselves)."""
+    tokens = session.connect().tokens()
+    if output is Format.json:
+        session.print_json(tokens)
+        return
+    columns = [
+        show.Column("ID"), show.Column("PERSON"), show.Column("ROLE"), show.Column("LABEL", shrink=True, drop=3),
+        show.Column("CREATED", drop=2), show.Column("EXPIRES", drop=1), show.Column("LAST USED", drop=4),
+    ]  # fmt: skip
+    rows = [
+        [t.id, t.person, t.role, t.label, show.moment(t.created_at), show.moment(t.expires_at) or "never",
+         show.moment(t.last_used_at) or "never"]
+        for t in tokens
+    ]  # fmt: skip
+    for line in show.table(columns, rows, show.screen()):
+        session.say(line)
+
+
+@app.command()
+def revoke(token: Annotated[str, typer.Argument(metavar="ID", help="From headway token ls.")]) -> None:
+    """Revoke a token; it stops working at once."""
+    session.connect().delete_token(token)
+    session.say(f"revoked {token}")
+
+
+@app.command()
+def link(output: Output = Format.table) -> None:
+    """A link that signs a browser in as you, once."""
+    made = session.connect().sign_in_link()
+    if output is Format.json:
+        session.print_json(made)
+        return
+    session.say(made.url)
+    session.note(f"works once, until {show.moment(made.expires_at)}")
