@@ -45,7 +45,5 @@ async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple
 
     await asyncio.gather(*(delete(name) for name in machines))
     kept = await env.provider.release(cluster.name, delete_data=delete_data)
-    if delete_data:
-        await env.store.forget_secrets(cluster.name)
     await say("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
     return kept

@@ -1,0 +1,91 @@
+"""What must change on a machine, from facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.changes.machine import Wanted, machine_changes
+from headway.domain.change import Disturbs
+from headway.domain.files import File
+from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
+from headway.domain.unit import Unit
+
+CONF = "/etc/slurm/slurm.conf"
+KEY = "/etc/munge/munge.key"
+UNITS = (
+    Unit("munge.service", restart_on=(KEY,)),
+    Unit("slurmctld.service", reload_on=(CONF,), reload=("scontrol", "reconfigure"), stage="controller"),
+)
+WANTED = Wanted.make(
+    {CONF: File("ClusterName=lab\n"), KEY: File("", 0o400, "munge", "munge", secret="munge_key")},
+    {"munge_key": "d1"},
+    UNITS,
+)
+
+
+def as_wanted(written: float = 100.0, started: float = 200.0) -> SeenMachine:
+    files = {p: SeenFile(WANTED.digests[p], f.mode, f.owner, f.group, written) for p, f in WANTED.files.items()}
+    units = {unit.name: SeenUnit(True, True, started, 7, "") for unit in UNITS}
+    return SeenMachine(files, units, tuple(WANTED.files))
+
+
+def kinds(seen: SeenMachine, wanted: Wanted = WANTED) -> list[tuple[str, str]]:
+    return [(c.kind, c.what) for c in machine_changes("lab-head", wanted, seen)]
+
+
+def test_a_machine_as_wanted_needs_nothing() -> None:
+    assert kinds(as_wanted()) == []
+
+
+def test_an_empty_machine_gets_files_before_units() -> None:
+    found = [kind for kind, _ in kinds(NOT_SEEN)]
+    assert found == ["file.write", "file.write", "managed.write", "unit.start", "unit.start"]
+
+
+def test_a_file_written_after_its_daemon_started_is_caught_up_even_when_the_file_is_right() -> None:
+    """The trace of an apply that was killed between writing a file and telling the daemon."""
+    assert kinds(as_wanted(written=300.0)) == [
+        ("unit.restart", "munge.service"),
+        ("unit.reload", "slurmctld.service"),
+    ]
+
+
+def test_a_daemon_that_was_told_since_is_left_alone() -> None:
+    seen = as_wanted(written=300.0)
+    told = {name: replace(unit, loaded=WANTED.loaded[name]) for name, unit in seen.units.items()}
+    assert kinds(replace(seen, units=told)) == []
+
+
+def test_a_changed_file_reloads_or_restarts_by_what_it_changes() -> None:
+    old = replace(as_wanted().files[CONF], digest="other")
+    seen = replace(as_wanted(), files={**as_wanted().files, CONF: old})
+    assert kinds(seen) == [
+        ("file.write", CONF),
+        ("managed.write", "list of Headway's files"),
+        ("unit.reload", "slurmctld.service"),
+    ]
+    hard = replace(WANTED, effects={CONF: Disturbs.CONTROLLER_RESTART})
+    last = list(machine_changes("lab-head", hard, seen))[-1]
+    assert (last.kind, last.disturbs) == ("unit.restart", Disturbs.CONTROLLER_RESTART)
+
+
+def test_a_wrong_mode_or_owner_counts_as_a_difference() -> None:
+    seen = as_wanted()
+    open_key = replace(seen.files[KEY], mode=0o444)
+    assert ("file.write", KEY) in kinds(replace(seen, files={**seen.files, KEY: open_key}))
+
+
+def test_a_secret_never_shows() -> None:
+    for change in machine_changes("lab-head", WANTED, NOT_SEEN):
+        assert "d1" not in repr(change)
+
+
+def test_a_file_that_headway_wrote_and_no_longer_wants_goes() -> None:
+    seen = replace(as_wanted(), managed=(*WANTED.files, "/etc/slurm/topology.conf"))
+    assert ("file.remove", "/etc/slurm/topology.conf") in kinds(seen)
+
+
+def test_a_departed_user_s_processes_end() -> None:
+    wanted = replace(WANTED, departed=("bob",))
+    assert ("user.end", "bob") in kinds(replace(as_wanted(), sessions=("bob",)), wanted)
+    assert kinds(as_wanted(), wanted) == []

@@ -1,0 +1,116 @@
+"""The program that works on a machine, run here on a folder of its own."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import grp
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "node" / "ops.py"
+spec = importlib.util.spec_from_file_location("node_ops", PROGRAM)
+assert spec is not None
+assert spec.loader is not None
+ops = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ops)
+
+ME = getpass.getuser()
+MY_GROUP = grp.getgrgid(os.getgid()).gr_name
+
+
+def perform(*steps: dict[str, Any]) -> list[dict[str, Any]]:
+    ran = subprocess.run(
+        [sys.executable, str(PROGRAM)],
+        input=json.dumps({"do": "apply", "steps": steps}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in ran.stderr, ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def file_step(path: Path, text: str, mode: int = 0o640) -> dict[str, Any]:
+    data = base64.b64encode(text.encode()).decode()
+    return {"op": "file", "path": str(path), "b64": data, "mode": mode, "owner": ME, "group": MY_GROUP}
+
+
+def test_a_file_is_written_with_its_mode_and_read_back_as_a_fact(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "slurm.conf"
+    assert perform(file_step(target, "ClusterName=lab\n"))[0]["ok"]
+    fact = ops.see_file(str(target))
+    assert (target.read_text(), fact["mode"], fact["owner"]) == ("ClusterName=lab\n", 0o640, ME)
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("keep")
+    (tmp_path / "conf").symlink_to(victim)
+    assert ops.see_file(str(tmp_path / "conf"))["sha"] == ""
+    assert perform(file_step(tmp_path / "conf", "new"))[0]["ok"]
+    assert victim.read_text() == "keep"
+    assert not (tmp_path / "conf").is_symlink()
+
+
+def test_it_stops_at_the_first_step_that_fails_and_says_which(tmp_path: Path) -> None:
+    answers = perform(
+        {"op": "run", "argv": ["true"]},
+        {"op": "run", "argv": ["sh", "-c", "echo no space >&2; exit 3"]},
+        file_step(tmp_path / "never", "x"),
+    )
+    assert [a["ok"] for a in answers] == [True, False]
+    assert "ended with 3" in answers[1]["error"]
+    assert "no space" in answers[1]["error"]
+    assert not (tmp_path / "never").exists()
+
+
+def test_an_unknown_owner_is_told_in_words(tmp_path: Path) -> None:
+    step = {**file_step(tmp_path / "f", "x"), "owner": "nosuchuser"}
+    assert "no user 'nosuchuser'" in perform(step)[0]["error"]
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_seed_that_was_cut_short_is_begun_again(tmp_path: Path) -> None:
+    source = tmp_path / "image"
+    source.mkdir()
+    (source / "ibdata1").write_text("data")
+    target = tmp_path / "state" / "mysql"
+    half = Path(f"{target}.headway-new")
+    half.mkdir(parents=True)
+    (half / "ibdata1").write_text("da")
+    step = {"op": "seed", "source": str(source), "target": str(target)}
+    assert perform(step)[0]["ok"]
+    assert (target / "ibdata1").read_text() == "data"
+    (target / "ibdata1").write_text("in use")
+    assert perform(step)[0]["ok"]
+    assert (target / "ibdata1").read_text() == "in use"
+
+
+def test_a_candidate_that_the_program_refuses_stops_before_anything_is_written(tmp_path: Path) -> None:
+    candidate = {
+        "op": "candidate",
+        "folder": str(tmp_path / "candidate"),
+        "files": [file_step(Path("/etc/slurm/slurm.conf"), "NoSuchKey=1\n")],
+        "checks": [["sh", "-c", 'echo "fatal: in $SLURM_CONF" >&2; grep -q NoSuchKey "$SLURM_CONF"']],
+    }
+    answers = perform(candidate, file_step(tmp_path / "slurm.conf", "new"))
+    assert [a["ok"] for a in answers] == [False]
+    assert "the old ones stay" in answers[0]["error"]
+
+
+def test_waiting_ends_with_the_reason(tmp_path: Path) -> None:
+    step = {"op": "wait", "argv": ["false"], "timeout_s": 0, "message": "slurmdbd does not answer"}
+    assert perform(step)[0]["error"].startswith("slurmdbd does not answer")
+
+
+@pytest.mark.parametrize("absent", ["/nonexistent/file", "/proc/nope"])
+def test_what_is_not_there_is_no_fact(absent: str) -> None:
+    assert ops.observe({"files": [absent], "dirs": [absent]})["files"] == {}
