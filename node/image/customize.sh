@@ -1,0 +1,54 @@
+#!/bin/sh
+# Runs on the building host when all packages are installed; $1 is the root folder of the image to be.
+set -eu
+root=$1
+in_root() { chroot "$root" "$@"; }
+
+# Started by `headway apply` when their configuration is there, never by the image.
+for unit in slurmd slurmctld slurmdbd slurmrestd prometheus mariadb; do
+    in_root systemctl disable "$unit.service" 2>/dev/null || true
+done
+in_root systemctl enable ssh.service munge.service
+in_root systemctl set-default multi-user.target
+
+# What a container neither needs nor may do (udev and sysctl would act on the host), and what would slow the boot.
+for unit in \
+    systemd-udevd.service systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udev-trigger.service \
+    systemd-udev-settle.service systemd-sysctl.service systemd-modules-load.service systemd-binfmt.service \
+    proc-sys-fs-binfmt_misc.automount proc-sys-fs-binfmt_misc.mount kmod-static-nodes.service systemd-hwdb-update.service \
+    systemd-networkd.service systemd-networkd.socket systemd-networkd-wait-online.service systemd-resolved.service \
+    systemd-timesyncd.service systemd-random-seed.service systemd-remount-fs.service systemd-machine-id-commit.service \
+    systemd-firstboot.service systemd-update-utmp.service systemd-update-utmp-runlevel.service ldconfig.service \
+    systemd-journal-flush.service systemd-journal-catalog-update.service systemd-update-done.service \
+    systemd-pstore.service systemd-network-generator.service systemd-tpm2-setup.service systemd-tpm2-setup-early.service \
+    systemd-pcrextend.socket systemd-pcrlock.socket systemd-mountfsd.socket systemd-nsresourced.socket systemd-hostnamed.socket systemd-creds.socket \
+    systemd-ask-password-console.path systemd-ask-password-wall.path \
+    dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-tracing.mount sys-kernel-config.mount \
+    sys-fs-fuse-connections.mount getty.target getty-static.service console-getty.service getty@tty1.service \
+    e2scrub_all.timer e2scrub_reap.service fstrim.timer apt-daily.timer apt-daily-upgrade.timer man-db.timer \
+    dpkg-db-backup.timer prometheus-node-exporter.service sysstat.service mdmonitor.service; do
+    ln -sf /dev/null "$root/etc/systemd/system/$unit"
+done
+mkdir -p "$root/etc/systemd/system-generators"
+for generator in systemd-ssh-generator systemd-gpt-auto-generator systemd-hibernate-resume-generator \
+    systemd-tpm2-generator systemd-getty-generator systemd-fstab-generator; do
+    ln -sf /dev/null "$root/etc/systemd/system-generators/$generator"
+done
+
+# Identities are a machine's or a cluster's own, never the image's.
+rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/munge/munge.key" "$root/var/lib/dbus/machine-id"
+: >"$root/etc/machine-id"
+rm -f "$root/etc/hostname" "$root/etc/resolv.conf"
+mkdir -p "$root/etc/headway/boot" "$root/srv/headway" "$root/srv/headway-state" "$root/var/lib/extrausers"
+
+# slurmrestd refuses to run as root or SlurmUser.
+in_root useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin slurmrestd
+
+in_root localedef -i en_US -f UTF-8 en_US.UTF-8
+# Users' files may come from /var/lib/extrausers.
+sed -i -E 's/^((passwd|group|shadow):.*)$/\1 extrausers/; s/( extrausers)+$/ extrausers/' "$root/etc/nsswitch.conf"
+
+in_root dpkg-query -W -f '${Package} ${Version}\n' >"$root/usr/lib/headway/packages"
+rm -rf "$root"/usr/share/i18n/charmaps "$root"/var/log/apt "$root"/var/log/*.log "$root"/var/cache/debconf/*-old \
+    "$root"/var/cache/ldconfig "$root"/var/lib/dpkg/*-old "$root"/usr/lib/systemd/hwdb "$root"/usr/lib/udev/hwdb.* \
+    "$root"/etc/apt/apt.conf.d/99mmdebstrap

@@ -1,0 +1,402 @@
+"""The node image: one for head and nodes, made by mmdebstrap from the host's own Debian mirror, kept by podman.
+
+Its tag carries a hash of everything it is made from (package list, files under node/image, this recipe's version), so it is
+built again only when one of them changed. Builders queue on a lock; a half-made image never gets the tag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import headway
+from headway.errors import CommandFailed, NotFound, Refused
+from headway.machines.mirror import Mirror, host_mirror
+from headway.machines.podman import lock_folder, locked
+from headway.machines.run import run
+
+Say = Callable[..., Awaitable[None]]
+
+REPOSITORY = "localhost/headway-node"
+_RECIPE = 1  # raise when this module makes a different image from the same inputs
+_NEED_MIB = 6000  # packages, root folder, archive and podman's copy, at the worst moment
+
+_COMMON = """
+systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
+slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin libpam-slurm-adopt libnss-extrausers
+mariadb-server prometheus python3-torch python3-numpy lmod iproute2 iputils-ping procps less vim-tiny nano rsync
+ca-certificates bsd-mailx msmtp-mta msmtp bash-completion locales tzdata kmod util-linux-extra sudo git make curl
+""".split()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What an image is made of. `download_mb` and `build_s` were measured; they are what a user is told beforehand."""
+
+    name: str
+    suite: str
+    slurm_version: str
+    packages: tuple[str, ...]
+    download_mb: int
+    build_s: int
+
+
+RECIPES = {
+    "debian13": Recipe("debian13", "trixie", "24.11", tuple(_COMMON), download_mb=430, build_s=120),
+    "debian12": Recipe("debian12", "bookworm", "22.05", tuple(_COMMON), download_mb=430, build_s=120),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """An image that is there. `current` is False when its inputs have changed since."""
+
+    name: str
+    tag: str
+    id: str
+    hash: str
+    size_mib: int
+    built: str  # ISO 8601, UTC
+    slurm_version: str
+    current: bool = True
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of this name. Raises NotFound."""
+    if name not in RECIPES:
+        raise NotFound(f"there is no node image {name!r}", hint=f"use one of: {', '.join(RECIPES)}")
+    return RECIPES[name]
+
+
+def files_folder() -> Path:
+    """node/image, in the source tree or in an installed package."""
+    package = Path(headway.__file__).resolve().parent
+    for folder in (package / "_node" / "image", package.parent.parent / "node" / "image"):
+        if folder.is_dir():
+            return folder
+    raise Refused(
+        "the files of the node image are missing from this installation", hint="install headway again"
+    )
+
+
+def inputs_hash(name: str) -> str:
+    """12 hex digits over all that the image is made from."""
+    made_from = recipe(name)
+    digest = hashlib.sha256(
+        f"{_RECIPE}\n{made_from.suite}\n{' '.join(sorted(made_from.packages))}\n".encode()
+    )
+    base = files_folder()
+    for path in sorted(p for p in base.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+        executable = bool(path.stat().st_mode & 0o100)
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{path.relative_to(base)} {executable} {content}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+def tag(name: str) -> str:
+    return f"{REPOSITORY}:{name}-{inputs_hash(name)}"
+
+
+async def list_images() -> tuple[ImageInfo, ...]:
+    """The images on this host, newest first."""
+    argv = ["podman", "images", "--filter", "label=headway.image", "--format", "json"]
+    found = json.loads((await run(argv, timeout_s=60)).stdout or "[]")
+    infos = [info for item in found for info in [_info(item)] if info is not None]
+    return tuple(sorted(infos, key=lambda info: info.built, reverse=True))
+
+
+def _info(item: dict[str, Any]) -> ImageInfo | None:
+    label = item.get("Labels") or {}
+    name = label.get("headway.image", "")
+    tags = [text for text in item.get("Names") or [] if text.startswith(f"{REPOSITORY}:{name}-")]
+    if not tags or name not in RECIPES:
+        return None
+    return ImageInfo(
+        name=name,
+        tag=tags[0],
+        id=item["Id"],
+        hash=label.get("headway.hash", ""),
+        size_mib=int(item.get("Size", 0)) >> 20,
+        built=label.get("headway.built", ""),
+        slurm_version=label.get("headway.slurm", ""),
+        current=label.get("headway.hash") == inputs_hash(name),
+    )
+
+
+_seen: dict[str, tuple[float, ImageInfo]] = {}
+
+
+async def find(name: str) -> ImageInfo | None:
+    """The image made from the present inputs, or None."""
+    wanted = tag(name)
+    known = _seen.get(wanted)
+    if known is not None and time.monotonic() - known[0] < 20:
+        return known[1]
+    for info in await list_images():
+        if info.tag == wanted:
+            _seen[wanted] = (time.monotonic(), info)
+            return info
+    return None
+
+
+async def ensure(name: str, say: Say | None = None, *, state_dir: Path | None = None) -> ImageInfo:
+    """The image, built first where it is missing or its inputs changed."""
+    return await find(name) or await build(name, say, state_dir=state_dir)
+
+
+async def remove(name: str) -> tuple[str, ...]:
+    """Removes the images of this name ("all": every one); returns their tags. Raises Refused when machines still use one."""
+    if name != "all":
+        recipe(name)
+    gone = []
+    for info in await list_images():
+        if name in ("all", info.name):
+            ran = await run(["podman", "rmi", info.tag], timeout_s=120, check=False)
+            if ran.code != 0:
+                raise Refused(
+                    f"image {info.tag} can't be removed: {ran.stderr.strip()[-300:]}",
+                    hint="take down the clusters that use it first: headway ls",
+                )
+            _seen.pop(info.tag, None)
+            gone.append(info.tag)
+    return tuple(gone)
+
+
+async def _silent(*_: object, **__: object) -> None:
+    return None
+
+
+async def build(
+    name: str, say: Say | None = None, *, state_dir: Path | None = None, force: bool = False
+) -> ImageInfo:
+    """Builds the image unless it is there from the same inputs. Raises Refused (no root, no mmdebstrap, disk too full, no
+    mirror) before anything is downloaded, CommandFailed when a step fails; nothing is left of a failed build."""
+    say = say or _silent
+    made_from = recipe(name)
+    lock = locked(lock_folder() / f"headway-image-{name}.lock")
+    await asyncio.to_thread(lock.__enter__)
+    try:
+        found = None if force else await find(name)
+        if found is not None:
+            await say("image", f"node image {found.tag} is there", done=True)
+            return found
+        return await _build(made_from, say, state_dir)
+    finally:
+        lock.__exit__(None, None, None)
+
+
+async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageInfo:
+    started = time.monotonic()
+    _check_host()
+    mirror = await host_mirror(made_from.suite)
+    await say(
+        "image",
+        f"building node image {made_from.name} (Slurm {made_from.slurm_version}): downloads about "
+        f"{made_from.download_mb} MB of Debian packages, takes about {made_from.build_s // 60 + 1} minutes, once",
+    )
+    work = Path(tempfile.mkdtemp(prefix="headway-image-", dir=_roomy()))
+    progress = asyncio.create_task(_progress(work, say, started))
+    draft = f"{REPOSITORY}:draft-{made_from.name}-{os.getpid()}"
+    try:
+        manifest = _manifest(made_from)
+        (work / "overlay.tar").write_bytes(_overlay(manifest))
+        await _bootstrap_and_import(made_from, mirror, manifest, work, draft)
+        wanted = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
+        await run(["podman", "tag", draft, wanted], timeout_s=60)
+    finally:
+        progress.cancel()
+        await run(["podman", "rmi", draft], timeout_s=60, check=False)
+        await asyncio.to_thread(shutil.rmtree, work, True)
+    _seen.clear()
+    info = await find(made_from.name)
+    if info is None:
+        raise Refused(f"the image {wanted} vanished right after it was built", hint="build it again")
+    if state_dir is not None:
+        await _keep_manifest(info, manifest, state_dir)
+    seconds = time.monotonic() - started
+    await say("image", f"node image {info.tag} is ready: {info.size_mib} MiB", done=True, seconds=seconds)
+    return info
+
+
+def _check_host() -> None:
+    if os.geteuid() != 0:
+        raise Refused("building a node image needs root rights", hint="run it through sudo")
+    for program in ("mmdebstrap", "podman"):
+        if shutil.which(program) is None:
+            raise Refused(f"{program} is not installed here", hint="make setup")
+    free_mib = shutil.disk_usage(_roomy()).free >> 20
+    if free_mib < _NEED_MIB:
+        raise Refused(
+            f"{_roomy()} has {free_mib} MiB free, building a node image needs {_NEED_MIB} MiB",
+            hint="make room, then repeat",
+        )
+
+
+def _roomy() -> str:
+    return os.environ.get("TMPDIR") or "/var/tmp"
+
+
+def _manifest(made_from: Recipe) -> dict[str, Any]:
+    return {
+        "image": made_from.name,
+        "hash": inputs_hash(made_from.name),
+        "suite": made_from.suite,
+        "slurm": made_from.slurm_version,
+        "headway": headway.__version__,
+        "built": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _overlay(manifest: dict[str, Any]) -> bytes:
+    """node/image/rootfs as a tar archive that belongs to root whoever owns the checkout, with the manifest in it."""
+    base = files_folder() / "rootfs"
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path in sorted(p for p in base.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+            mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            _add(archive, str(path.relative_to(base)), path.read_bytes(), mode)
+        _add(archive, "usr/lib/headway/manifest.json", json.dumps(manifest, indent=1).encode() + b"\n", 0o644)
+    return buffer.getvalue()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def mmdebstrap_argv(made_from: Recipe, mirror: Mirror, work: Path) -> list[str]:
+    """The build's one command; the archive comes on stdout."""
+    small = ["doc", "man", "info", "lintian", "bug", "doc-base"]
+    excludes = [f"path-exclude=/usr/share/{folder}/*" for folder in small]
+    excludes += [
+        "path-exclude=/usr/share/locale/*",
+        "path-include=/usr/share/locale/locale.alias",
+        "force-unsafe-io",
+    ]
+    return [
+        *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=tar", "--components=main"),
+        f"--include={','.join(made_from.packages)}",
+        *(f"--dpkgopt={text}" for text in excludes),
+        *(f"--aptopt={text}" for text in mirror.apt_options),
+        # Files first: MariaDB's package makes the first database from its settings at installation.
+        f"--essential-hook=tar-in {work}/overlay.tar /",
+        f"--customize-hook={files_folder() / 'customize.sh'}",
+        made_from.suite,
+        "-",
+        *mirror.lines,
+    ]
+
+
+async def _bootstrap_and_import(
+    made_from: Recipe, mirror: Mirror, manifest: dict[str, Any], work: Path, draft: str
+) -> None:
+    """mmdebstrap | podman import: no archive on disk in between, and both cores busy."""
+    labels = {
+        "headway": "1",
+        "headway.image": made_from.name,
+        "headway.hash": manifest["hash"],
+        "headway.slurm": made_from.slurm_version,
+        "headway.built": manifest["built"],
+    }
+    changes = [
+        'CMD ["/sbin/init"]',
+        "STOPSIGNAL SIGRTMIN+3",
+        *(f"LABEL {key}={value}" for key, value in labels.items()),
+    ]
+    importer = [
+        "podman",
+        "import",
+        "--quiet",
+        *(part for text in changes for part in ("--change", text)),
+        "-",
+        draft,
+    ]
+    read_end, write_end = os.pipe()
+    env = {"TMPDIR": str(work), "LC_ALL": "C.UTF-8"}
+    jobs = [
+        asyncio.create_task(
+            run(mmdebstrap_argv(made_from, mirror, work), timeout_s=3600, env=env, stdout=write_end)
+        ),
+        asyncio.create_task(run(importer, timeout_s=3600, stdin=read_end)),
+    ]
+    try:
+        await asyncio.gather(*jobs)
+    except CommandFailed as error:
+        text = error.stderr
+        hint = "run `headway image build` again"
+        if "No space left" in text:
+            hint = "the disk is full: make room, then build again"
+        elif re.search(r"Could not resolve|Unable to connect|Failed to fetch|Connection", text):
+            hint = "the Debian mirror of this host (/etc/apt) did not answer: check the network, then build again"
+        raise CommandFailed(
+            error.argv[:1], error.code, _telling(text), where="this host", hint=hint
+        ) from error
+    finally:
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+
+def _telling(text: str) -> str:
+    """The lines of a build's output that say what went wrong."""
+    errors = [line for line in text.splitlines() if re.match(r"(E:|W: .*fail|dpkg: error|Error)", line)]
+    return "\n".join(errors[-6:]) or text[-600:]
+
+
+async def _progress(work: Path, say: Say, started: float) -> None:
+    """Tells now and then how far the build is."""
+    stage, told = "", 0
+    while True:
+        await asyncio.sleep(2)
+        now_stage, mb = await asyncio.to_thread(_look, work)
+        if now_stage == stage and mb < told + 50:
+            continue
+        stage, told = now_stage, mb
+        text = f"{stage}: {mb} MB so far" if mb and stage == "downloading packages" else stage
+        await say("image", text, seconds=time.monotonic() - started)
+
+
+def _look(work: Path) -> tuple[str, int]:
+    """(what the build does now, MB downloaded), from what lies in its folder."""
+    mb = 0
+    roots = list(work.glob("mmdebstrap.*"))
+    for root in roots:
+        for place in ("var/cache/apt/archives", "var/cache/apt/archives/partial"):
+            with contextlib.suppress(OSError):
+                mb += sum(entry.stat().st_size for entry in (root / place).glob("*.deb*"))
+        if (root / "usr/lib/headway/packages").exists():
+            return "packing the image", mb // 1_000_000
+        if (root / "var/lib/dpkg/info/slurmd.list").exists():
+            return "setting up packages", mb // 1_000_000
+    return "downloading packages", mb // 1_000_000
+
+
+async def _keep_manifest(info: ImageInfo, manifest: dict[str, Any], state_dir: Path) -> None:
+    """The manifest with every package's version, beside the server's state."""
+    argv = ["podman", "image", "mount", info.tag]
+    ran = await run(argv, timeout_s=60, check=False)
+    packages = ""
+    if ran.code == 0:
+        with contextlib.suppress(OSError):
+            packages = (Path(ran.stdout.strip()) / "usr/lib/headway/packages").read_text()
+        await run(["podman", "image", "umount", info.tag], timeout_s=60, check=False)
+    versions = dict(line.split(" ", 1) for line in packages.splitlines() if " " in line)
+    folder = state_dir / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{info.name}-{info.hash}.json"
+    path.write_text(json.dumps({**manifest, "id": info.id, "packages": versions}, indent=1) + "\n")

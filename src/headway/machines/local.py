@@ -1,0 +1,309 @@
+"""Local machines: podman system containers that boot systemd from a Headway node image.
+
+podman only creates, lists, starts, stops and deletes them; all that happens inside goes by SSH, as for any machine. Every
+object carries the state folder's instance hash in its name and labels, so clusters and state folders never collide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import ipaddress
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.domain.cluster import Cluster, Dataset
+from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
+from headway.errors import CommandFailed, HeadwayError
+from headway.machines import image, mounts, network
+from headway.machines.base import Place
+from headway.machines.podman import Podman, labels, lock_folder, locked
+
+_AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
+_RUNNING = {
+    "running": MachineState.RUNNING,
+    "paused": MachineState.RUNNING,
+    "starting": MachineState.STARTING,
+}
+
+
+class LocalProvider:
+    """Provider `local`. `state_dir` is the server's state folder; machines, data and locks of it live there."""
+
+    name = "local"
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir.absolute()
+        self.instance = hashlib.sha256(str(self.state_dir.resolve()).encode()).hexdigest()[:8]
+        self._podman = Podman(self.state_dir)
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+
+    # ---- where things are
+
+    def _owner(self, cluster: str) -> str:
+        return f"headway-{self.instance}-{cluster}"
+
+    def _container(self, cluster: str, machine: str) -> str:
+        return f"{self._owner(cluster)}-{machine}"
+
+    def _boot(self, cluster: str, machine: str) -> Path:
+        return self.state_dir / "machines" / cluster / machine
+
+    def _volumes(self, cluster: str) -> Path:
+        return self.state_dir / "volumes" / cluster
+
+    def _labels(self, cluster: str) -> list[tuple[str, str]]:
+        # headway.owner joins both: podman ORs several label filters of `events`.
+        return [
+            ("headway", "1"),
+            ("headway.instance", self.instance),
+            ("headway.cluster", cluster),
+            ("headway.owner", self._owner(cluster)),
+        ]
+
+    # ---- the Protocol
+
+    async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
+        from headway.machines.preflight import host_gaps
+
+        machines = len(cluster.slots) + 1
+        return host_gaps(need_mib=400 + 220 * machines, need_disk_mib=1024 + 300 * machines)
+
+    async def place(self, cluster: Cluster) -> Place:
+        network.addresses(
+            cluster, ipaddress.IPv4Network("10.64.0.0/24")
+        )  # too many nodes: say so before making any
+        found = await self.find(cluster)
+        if found is not None:
+            return found
+        lock = locked(lock_folder() / "headway-network.lock")
+        await asyncio.to_thread(lock.__enter__)
+        try:
+            found = await self.find(cluster)
+            if found is not None:
+                return found
+            known = await self._podman.json("network", "ls", "--format", "json") or []
+            taken = [
+                ipaddress.IPv4Network(subnet["subnet"])
+                for item in known
+                for subnet in item.get("subnets") or ()
+                if ":" not in subnet["subnet"]
+            ]
+            owner = self._owner(cluster.name)
+            subnet = network.choose_subnet(owner, [*taken, *network.routed()])
+            argv = [
+                "--driver",
+                "bridge",
+                "--disable-dns",
+                "--subnet",
+                str(subnet),
+                "--gateway",
+                str(subnet[1]),
+            ]
+            await self._podman("network", "create", *argv, *labels(self._labels(cluster.name)), owner)
+        finally:
+            lock.__exit__(None, None, None)
+        return self._place(cluster, subnet)
+
+    async def find(self, cluster: Cluster) -> Place | None:
+        ran = await self._podman("network", "inspect", self._owner(cluster.name), check=False)
+        if ran.code != 0:
+            if "not found" in ran.stderr or "no such network" in ran.stderr:
+                return None
+            raise CommandFailed(ran.argv, ran.code, ran.stderr)
+        return self._place(cluster, ipaddress.IPv4Network(json.loads(ran.stdout)[0]["subnets"][0]["subnet"]))
+
+    @staticmethod
+    def _place(cluster: Cluster, subnet: ipaddress.IPv4Network) -> Place:
+        memory_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 20)
+        return network.place_in(cluster, subnet, cpus=os.cpu_count() or 1, memory_mib=memory_mib)
+
+    async def list(self, cluster: str) -> tuple[Machine, ...]:
+        found = await self._ps(cluster)
+        machines = [self._machine(item) for item in found if item["State"] != "removing"]
+        return tuple(sorted(machines, key=lambda m: ipaddress.ip_address(m.address)))
+
+    async def _ps(self, cluster: str) -> list[dict[str, Any]]:
+        label = f"label=headway.owner={self._owner(cluster)}"
+        found = await self._podman.json("ps", "--all", "--no-trunc", "--filter", label, "--format", "json")
+        return [item for item in found or [] if item["Labels"].get("headway.machine")]
+
+    @staticmethod
+    def _machine(item: dict[str, Any]) -> Machine:
+        label = item["Labels"]
+        return Machine(
+            name=label["headway.machine"],
+            cluster=label["headway.cluster"],
+            address=label["headway.address"],
+            state=_RUNNING.get(item["State"], MachineState.STOPPED),
+            host_key=label["headway.host_key"],
+            image=item["ImageID"],
+        )
+
+    async def create(self, request: MachineRequest) -> Machine:
+        info = await image.ensure(request.image, state_dir=self.state_dir)
+        await asyncio.to_thread(self._folders, request.cluster)
+        await asyncio.to_thread(self._write_boot, request)
+        argv = await self._run_argv(request, info.tag)
+        async with self._gate:
+            try:
+                await self._podman(*argv, timeout_s=120)
+            except CommandFailed as error:
+                if "already in use" not in error.stderr and "already allocated" not in error.stderr:
+                    raise self._explain(request, error) from error
+                await self._remove(request.cluster, request.name)
+                await self._podman(*argv, timeout_s=120)
+        return Machine(
+            name=request.name,
+            cluster=request.cluster,
+            address=request.address,
+            state=MachineState.RUNNING,
+            host_key=request.host_key_public.strip(),
+            image=info.id,
+        )
+
+    async def _run_argv(self, request: MachineRequest, tag: str) -> list[str]:
+        own = [
+            *self._labels(request.cluster),
+            ("headway.machine", request.name),
+            ("headway.address", request.address),
+            ("headway.host_key", request.host_key_public.strip()),
+        ]
+        volumes = self._volumes(request.cluster)
+        binds = [
+            f"{self._boot(request.cluster, request.name)}:/etc/headway/boot:ro",
+            f"{volumes / 'shared'}:/srv/headway:rslave",
+        ]
+        if request.name == f"{request.cluster}-head":
+            binds.append(f"{volumes / 'head'}:/srv/headway-state")
+        shm_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 21)
+        return [
+            *("run", "--detach", "--systemd=always", "--privileged", "--name"),
+            self._container(request.cluster, request.name),
+            *("--network", self._owner(request.cluster), "--ip", request.address),
+            *("--mac-address", network.mac(request.address), "--hostname", request.name),
+            *("--no-hosts", "--dns", "none", "--log-driver", "none", "--pids-limit", "-1"),
+            *("--shm-size", f"{shm_mib}m", "--pull", "never"),
+            *labels(own),
+            *(part for bind in binds for part in ("--volume", bind)),
+            *await self._podman.limits(tag),
+            tag,
+            "/sbin/init",
+        ]
+
+    def _explain(self, request: MachineRequest, error: CommandFailed) -> HeadwayError:
+        hint = "run `headway doctor`; then `headway apply` again"
+        if "no space left" in error.stderr:
+            hint = "the disk is full: make room, then apply again"
+        return CommandFailed(
+            error.argv[:3], error.code, error.stderr, where=f"this host, for {request.name}", hint=hint
+        )
+
+    def _folders(self, cluster: str) -> None:
+        """The data folders of a cluster and its parent mount; idempotent, also right after a reboot of the host."""
+        volumes = self._volumes(cluster)
+        for folder in (volumes / "shared", volumes / "head"):
+            folder.mkdir(parents=True, exist_ok=True)
+        volumes.chmod(0o711)
+        with locked(volumes / ".lock"):
+            for name, mode in (("home", 0o755), ("scratch", 0o1777), ("datasets", 0o755)):
+                folder = volumes / "shared" / name
+                if not folder.is_dir():
+                    folder.mkdir()
+                    folder.chmod(mode)
+            mounts.share(volumes / "shared")
+
+    def _write_boot(self, request: MachineRequest) -> None:
+        folder = self._boot(request.cluster, request.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        for name, text in (
+            ("authorized_keys", request.authorized_key),
+            ("ssh_host_ed25519_key", request.host_key_private),
+            ("ssh_host_ed25519_key.pub", request.host_key_public),
+        ):
+            draft = folder / f".{name}"
+            draft.unlink(missing_ok=True)
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(text.rstrip("\n") + "\n")
+            draft.replace(folder / name)
+
+    async def start(self, machine: Machine) -> None:
+        await asyncio.to_thread(self._folders, machine.cluster)
+        await self._podman("start", self._container(machine.cluster, machine.name), timeout_s=120)
+
+    async def stop(self, machine: Machine) -> None:
+        await self._podman(
+            "stop", "--time", "10", self._container(machine.cluster, machine.name), timeout_s=60
+        )
+
+    async def delete(self, machine: Machine) -> None:
+        await self._remove(machine.cluster, machine.name)
+        shutil.rmtree(self._boot(machine.cluster, machine.name), ignore_errors=True)
+
+    async def _remove(self, cluster: str, machine: str) -> None:
+        argv = ("rm", "--force", "--ignore", "--time", "0", "--volumes", self._container(cluster, machine))
+        await self._podman(*argv, timeout_s=120)
+
+    async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
+        def work() -> None:
+            self._folders(cluster)
+            with locked(self._volumes(cluster) / ".lock"):
+                mounts.attach(self._volumes(cluster) / "shared", datasets)
+
+        await asyncio.to_thread(work)
+
+    async def attached(self, cluster: str) -> tuple[str, ...]:
+        folder = f"{self._volumes(cluster) / 'shared' / 'datasets'}/"
+        points = await asyncio.to_thread(mounts.mounted)
+        return tuple(sorted(point.removeprefix(folder) for point in points if point.startswith(folder)))
+
+    async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
+        left = [item["Id"] for item in await self._ps(cluster)]
+        if left:
+            await self._podman("rm", "--force", "--ignore", "--time", "0", "--volumes", *left, timeout_s=300)
+        ran = await self._podman("network", "rm", "--force", self._owner(cluster), check=False)
+        if ran.code != 0 and "not found" not in ran.stderr:
+            raise CommandFailed(ran.argv, ran.code, ran.stderr)
+        volumes = self._volumes(cluster)
+        await asyncio.to_thread(mounts.unshare, volumes / "shared")
+        shutil.rmtree(self._boot(cluster, "").parent / cluster, ignore_errors=True)
+        if delete_data:
+            await asyncio.to_thread(self._delete_data, volumes)
+        return tuple(str(folder) for folder in _data(volumes))
+
+    @staticmethod
+    def _delete_data(volumes: Path) -> None:
+        inside = [point for point in mounts.mounted() if point.startswith(f"{volumes}/")]
+        if inside:  # never delete through a mount: a dataset's own files lie behind it
+            raise HeadwayError(
+                f"{inside[0]} is still mounted, so nothing was deleted", hint="unmount it, then repeat"
+            )
+        shutil.rmtree(volumes, ignore_errors=False) if volumes.is_dir() else None
+
+    async def watch(self, cluster: str) -> AsyncIterator[tuple[str, str]]:
+        """(machine name, "died" | "started" | "removed") as it happens; ends when the caller stops listening."""
+        words = {"died": "died", "start": "started", "remove": "removed"}
+        events = self._podman.events("type=container", f"label=headway.owner={self._owner(cluster)}")
+        async with contextlib.aclosing(events) as heard:  # type: ignore[type-var]
+            async for line in heard:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                machine = (event.get("Attributes") or {}).get("headway.machine")
+                word = words.get(event.get("Status", ""))
+                if machine and word:
+                    yield machine, word
+
+
+def _data(volumes: Path) -> list[Path]:
+    """Folders with data somebody may want again."""
+    candidates = [volumes / "shared" / "home", volumes / "shared" / "scratch", volumes / "head"]
+    return [folder for folder in candidates if folder.is_dir() and any(folder.iterdir())]

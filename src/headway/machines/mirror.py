@@ -1,0 +1,133 @@
+"""The Debian mirror this host itself uses, read from its apt settings at run time."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.errors import Refused
+from headway.machines.run import run
+
+_SUITES = r"(?:bullseye|bookworm|trixie|forky|sid|stable|oldstable|testing|unstable)"
+_MAIN = re.compile(rf"{_SUITES}(?:-updates)?")
+_SECURITY = re.compile(rf"{_SUITES}(?:-security|/updates)")
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """`lines`: one-line sources for the image; `apt_options`: the host's proxy settings, if any."""
+
+    lines: tuple[str, ...]
+    apt_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    uri: str
+    suite: str
+    options: str  # "[trusted=yes]" or ""
+
+
+def one_line(text: str) -> Iterator[Entry]:
+    """Entries of a sources.list."""
+    for line in text.splitlines():
+        match = re.match(r"deb\s+(\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+(.*)", line.strip())
+        if match and "main" in match[4].split("#")[0].split():
+            trusted = "[trusted=yes]" if "trusted=yes" in (match[1] or "") else ""
+            yield Entry(match[2].rstrip("/"), match[3], trusted)
+
+
+def deb822(text: str) -> Iterator[Entry]:
+    """Entries of a .sources file."""
+    for stanza in re.split(r"\n\s*\n", text):
+        fields: dict[str, str] = {}
+        name = ""
+        for line in stanza.splitlines():
+            if line.startswith("#"):
+                continue
+            if line[:1] in " \t":
+                fields[name] = f"{fields.get(name, '')} {line.strip()}"
+            elif ":" in line:
+                name, _, value = line.partition(":")
+                name = name.strip().lower()
+                fields[name] = value.strip()
+        off = fields.get("enabled", "yes").lower() in ("no", "false", "off", "0")
+        if (
+            off
+            or "deb" not in fields.get("types", "").split()
+            or "main" not in fields.get("components", "").split()
+        ):
+            continue
+        trusted = "[trusted=yes]" if fields.get("trusted", "").lower() == "yes" else ""
+        for uri in fields.get("uris", "").split():
+            for suite in fields.get("suites", "").split():
+                yield Entry(uri.rstrip("/"), suite, trusted)
+
+
+def entries(folder: Path = Path("/etc/apt")) -> list[Entry]:
+    """All sources of a host, in apt's order."""
+    found: list[Entry] = []
+    files: Iterable[Path] = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
+    for path in files:
+        if path.is_file() and path.suffix in (".list", ".sources"):
+            parse = deb822 if path.suffix == ".sources" else one_line
+            found += parse(path.read_text(errors="replace"))
+    return found
+
+
+def candidates(found: Iterable[Entry], suite: str) -> tuple[str, list[str]]:
+    """(the source that must be there, further ones worth a try) for a suite, from a host's own sources.
+
+    Raises Refused when the host has no Debian mirror (another distribution)."""
+    known = list(found)
+    main = next((entry for entry in known if _MAIN.fullmatch(entry.suite)), None)
+    if main is None:
+        raise Refused(
+            "this host's apt settings name no Debian mirror",
+            hint="add a Debian source under /etc/apt/sources.list.d; Headway's node image is Debian",
+        )
+    security = next((entry for entry in known if _SECURITY.fullmatch(entry.suite)), None)
+    more = [_line(main, f"{suite}-updates")]
+    if security is not None:
+        more.append(_line(security, f"{suite}-security"))
+    return _line(main, suite), more
+
+
+def _line(entry: Entry, suite: str) -> str:
+    return " ".join(part for part in ("deb", entry.options, entry.uri, suite, "main") if part)
+
+
+async def host_mirror(suite: str) -> Mirror:
+    """The host's mirror for `suite`, with updates and security fixes where it has them."""
+    line, more = candidates(entries(), suite)
+    kept = [line]
+    for extra in more:
+        *_, uri, name, _ = extra.split()
+        if await _answers(f"{uri}/dists/{name}/InRelease"):
+            kept.append(extra)
+    return Mirror(tuple(kept), tuple(await _proxies()))
+
+
+async def _answers(url: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [
+            "/usr/lib/apt/apt-helper",
+            "-o",
+            "APT::Sandbox::User=root",
+            "download-file",
+            url,
+            f"{folder}/file",
+        ]
+        return (await run(argv, timeout_s=60, check=False)).code == 0
+
+
+async def _proxies() -> list[str]:
+    ran = await run(["apt-config", "dump", "Acquire"], timeout_s=20, check=False)
+    return [
+        line.rstrip(";")
+        for line in ran.stdout.splitlines()
+        if re.match(r"Acquire::https?::Proxy\b.* \"[^\"]+\"", line)
+    ]

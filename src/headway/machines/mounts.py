@@ -1,0 +1,148 @@
+"""Mounts on the host that reach into running local machines: one shared mount a cluster, datasets below it.
+
+mount(2) is called directly on open folders, so that no path can be swapped for a symbolic link in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from headway.domain.cluster import Dataset
+from headway.errors import Refused
+
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 32, 4096
+_MS_PRIVATE, _MS_SHARED = 1 << 18, 1 << 20
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _mount(source: str, target: str, flags: int) -> None:
+    if _libc.mount(os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(flags), None) != 0:
+        number = ctypes.get_errno()
+        hint = "local machines need root rights" if number == errno.EPERM else ""
+        raise Refused(f"can't mount {source} on {target}: {os.strerror(number)}", hint=hint)
+
+
+def _umount(target: str) -> None:
+    """Takes off the top mount there; none is fine. Lazy: files in use stay usable until closed."""
+    if _libc.umount2(os.fsencode(target), _MNT_DETACH | _UMOUNT_NOFOLLOW) != 0:
+        number = ctypes.get_errno()
+        if number not in (errno.EINVAL, errno.ENOENT):
+            raise Refused(f"can't unmount {target}: {os.strerror(number)}")
+
+
+def mounted() -> dict[str, tuple[str, bool]]:
+    """Mount point -> (root of the mount within its file system, read-only?), topmost mount of each point."""
+    return {point: (root, read_only) for point, root, read_only, _ in _table()}
+
+
+def _table() -> Iterator[tuple[str, str, bool, bool]]:
+    """(mount point, root, read-only, shared) of every mount, in mount order."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, _ = line.partition(" - ")
+        fields = left.split(" ")
+        root, point = (re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), text) for text in fields[3:5])
+        shared = any(tag.startswith("shared:") for tag in fields[6:])
+        yield point, root, "ro" in fields[5].split(","), shared
+
+
+def share(folder: Path) -> None:
+    """Makes `folder` a mount of its own from which later mounts travel on into machines. Idempotent.
+
+    It is cut from its parent's group first: else every dataset would appear a second time below the parent.
+    """
+    here = [shared for point, _, _, shared in _table() if point == str(folder)]
+    if here and here[-1]:
+        return
+    if not here:
+        _mount(str(folder), str(folder), _MS_BIND)
+    _mount("none", str(folder), _MS_PRIVATE)
+    _mount("none", str(folder), _MS_SHARED)
+
+
+def unshare(folder: Path) -> None:
+    """Removes the mounts below `folder`, then its own."""
+    points = [point for point, *_ in _table() if point == str(folder) or point.startswith(f"{folder}/")]
+    for point in reversed(points):
+        _umount(point)
+
+
+@contextlib.contextmanager
+def _folder(path: str | os.PathLike[str], *, follow: bool = False) -> Iterator[str]:
+    """An open folder as a path that stays it whatever happens to its name."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    handle = os.open(path, flags)
+    try:
+        yield f"/proc/self/fd/{handle}"
+    finally:
+        os.close(handle)
+
+
+def attach(shared: Path, datasets: Sequence[Dataset]) -> None:
+    """Makes exactly these datasets appear at shared/datasets/NAME. Raises Refused for a source that is no folder or is
+    reached through a symbolic link, and for a name that is no plain name; faults of one keep none of the others away."""
+    base = shared / "datasets"
+    with contextlib.suppress(FileExistsError):
+        base.mkdir(mode=0o755)
+    wanted = {dataset.name: dataset for dataset in datasets}
+    for point in [p for p, *_ in _table() if p.startswith(f"{base}/")]:
+        name = point[len(str(base)) + 1 :]
+        if name not in wanted:
+            _umount(point)
+            with contextlib.suppress(OSError):
+                (base / name).rmdir()
+    faults = []
+    for dataset in wanted.values():
+        try:
+            _attach_one(base, shared.parent / ".stage", dataset)
+        except Refused as fault:
+            faults.append(fault.message)
+    if faults:
+        raise Refused("; ".join(faults), hint="correct storage.datasets and apply again")
+
+
+def _attach_one(base: Path, stage: Path, dataset: Dataset) -> None:
+    if not _NAME.fullmatch(dataset.name):
+        raise Refused(f"{dataset.name!r} is no name for a dataset")
+    try:
+        with _folder(dataset.source, follow=True) as source:
+            real = str(Path(source).readlink())
+            if real != dataset.source.rstrip("/"):
+                raise Refused(f"dataset {dataset.name}: {dataset.source} is really {real}; name that folder")
+            target = base / dataset.name
+            with contextlib.suppress(FileExistsError):
+                target.mkdir(mode=0o755)
+            if str(target) in mounted():
+                if _same(dataset, target):
+                    return
+                _umount(str(target))
+            # Read-only must be set before the mount becomes visible: a later remount does not travel into machines.
+            stage.mkdir(mode=0o700, exist_ok=True)
+            extra = _MS_NOSUID | _MS_NODEV | (_MS_RDONLY if dataset.read_only else 0)
+            with _folder(stage) as staged:
+                _mount(source, staged, _MS_BIND)
+            try:
+                _mount("none", str(stage), _MS_PRIVATE)
+                _mount("none", str(stage), _MS_REMOUNT | _MS_BIND | extra)
+                with _folder(stage) as staged, _folder(target) as place:
+                    _mount(staged, place, _MS_BIND)
+            finally:
+                _umount(str(stage))
+    except FileNotFoundError as error:
+        raise Refused(f"dataset {dataset.name}: there is no folder {dataset.source}") from error
+    except NotADirectoryError as error:
+        raise Refused(f"dataset {dataset.name}: {dataset.source} is not a folder") from error
+
+
+def _same(dataset: Dataset, target: Path) -> bool:
+    """Whether what is mounted at target is the dataset's folder, with the wanted writability."""
+    there, source = target.stat(), Path(dataset.source).stat()
+    same = (there.st_dev, there.st_ino) == (source.st_dev, source.st_ino)
+    return same and mounted()[str(target)][1] == dataset.read_only

@@ -1,0 +1,73 @@
+"""Addresses of local clusters: one /24 a cluster out of 10.64.0.0/10, kept by podman's network of the cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import socket
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from headway.domain.cluster import Cluster
+from headway.errors import Refused
+from headway.machines.base import Place
+
+_RANGE = ipaddress.IPv4Network("10.64.0.0/10")
+_COUNT = 1 << (24 - _RANGE.prefixlen)
+HEAD_HOST = 10  # the head's place in the subnet; slot n has HEAD_HOST + n
+MAX_SLOTS = 240
+
+
+def choose_subnet(seed: str, taken: Iterable[ipaddress.IPv4Network]) -> ipaddress.IPv4Network:
+    """The first free /24 from the place that `seed` hashes to, so a cluster made again tends to get its old one."""
+    busy = list(taken)
+    first = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") % _COUNT
+    for step in range(_COUNT):
+        number = int(_RANGE.network_address) + ((first + step) % _COUNT) * 256
+        subnet = ipaddress.IPv4Network((number, 24))
+        if not any(subnet.overlaps(other) for other in busy):
+            return subnet
+    raise Refused(
+        f"no free network is left in {_RANGE}", hint="remove clusters that are not needed: headway ls"
+    )
+
+
+def routed(table: str | None = None) -> list[ipaddress.IPv4Network]:
+    """Networks this host has routes to (the default route aside); `table` is /proc/net/route's text."""
+    text = Path("/proc/net/route").read_text() if table is None else table
+    found = []
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        destination, mask = (struct.pack("<I", int(fields[place], 16)) for place in (1, 7))
+        prefix = bin(int.from_bytes(mask, "big")).count("1")
+        if prefix:
+            found.append(ipaddress.IPv4Network(f"{socket.inet_ntoa(destination)}/{prefix}", strict=False))
+    return found
+
+
+def addresses(cluster: Cluster, subnet: ipaddress.IPv4Network) -> dict[str, str]:
+    """Head and every slot -> address."""
+    if any(slot.number > MAX_SLOTS for slot in cluster.slots):
+        raise Refused(
+            f"cluster {cluster.name}: one machine holds at most {MAX_SLOTS} local nodes",
+            hint="lower nodes + spares, or use machines of your own: provider ssh",
+        )
+    found = {cluster.head: str(subnet[HEAD_HOST])}
+    return found | {slot.name: str(subnet[HEAD_HOST + slot.number]) for slot in cluster.slots}
+
+
+def place_in(cluster: Cluster, subnet: ipaddress.IPv4Network, *, cpus: int, memory_mib: int) -> Place:
+    return Place(
+        subnet=str(subnet),
+        gateway=str(subnet[1]),
+        addresses=addresses(cluster, subnet),
+        real_cpus=cpus,
+        real_memory_mib=memory_mib,
+        gpu_devices=cluster.plan.gpus,
+    )
+
+
+def mac(address: str) -> str:
+    """A locally administered MAC that belongs to the address, so that a restarted machine keeps its own."""
+    return "02:48:" + ":".join(f"{part:02x}" for part in ipaddress.IPv4Address(address).packed)
