@@ -1,0 +1,168 @@
+"""The dashboard on the server's app: pages, their live updates, static files.
+
+    GET /                       the only cluster, or the list
+    GET /clusters               the list
+    GET /clusters/NAME          one cluster; ?job=ID draws that job's loss
+    GET /clusters/NAME/live     its changes, as server-sent events: one event per changed part (HTML), `chart` (JSON),
+                                `pulse` (the time of the figures), and `leave` when the page must be loaded again
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.routing import APIRoute
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import RedirectResponse, Response
+
+from headway.errors import HeadwayError, NotSignedIn
+from headway.web.live import Live, Principal, Viewer
+from headway.web.pages import assets, dump, part, pulse, render
+from headway.web.view import JobKeys, Page
+from headway.web.view import page as view_of
+
+PULSE_S = 10.0  # a pulse at least this often; the browser warns after three without
+GATHER_S = 0.15  # changes this close together go out as one
+
+
+class _PageRoute(APIRoute):
+    """Errors raised on purpose become pages, not JSON."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except NotSignedIn:
+                return render("signin.html", status=401)
+            except HeadwayError as error:
+                return render("error.html", status=error.http_status, error=error)
+
+        return answer
+
+
+def mount(app: FastAPI, live: Live, principal: Principal) -> None:
+    """Adds the dashboard to `app`. Raises Refused where the browser libraries are missing."""
+    app.mount("/static", assets(), name="static")
+    app.include_router(_Dashboard(live, principal).router())
+
+
+class _Dashboard:
+    def __init__(self, live: Live, principal: Principal) -> None:
+        self._live = live
+        self._principal = principal
+        self._keys = JobKeys()
+
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=_PageRoute, include_in_schema=False)
+        add: Any = router.add_api_route
+        for path, endpoint in (
+            ("/", self._home),
+            ("/clusters", self._clusters),
+            ("/clusters/{name}", self._cluster),
+            ("/clusters/{name}/live", self._stream),
+        ):
+            add(path, endpoint, methods=["GET"], response_model=None)
+        return router
+
+    async def _viewer(self, request: Request) -> Viewer:
+        viewer = await self._principal(request)
+        if viewer is None:
+            raise NotSignedIn("nobody is signed in")
+        return viewer
+
+    async def _home(self, request: Request) -> Response:
+        viewer = await self._viewer(request)
+        clusters = await self._live.clusters()
+        if len(clusters) == 1:
+            return RedirectResponse(f"/clusters/{clusters[0].name}", status_code=303)
+        return render("clusters.html", viewer=viewer, clusters=clusters)
+
+    async def _clusters(self, request: Request) -> Response:
+        viewer = await self._viewer(request)
+        return render("clusters.html", viewer=viewer, clusters=await self._live.clusters())
+
+    async def _cluster(self, request: Request, name: str, job: str = "") -> Response:
+        viewer = await self._viewer(request)
+        page = await self._page(name, _job_id(job))
+        return render(
+            "cluster.html",
+            viewer=viewer,
+            name=name,
+            page=page,
+            job=_job_id(job),
+            chart=page.chart.message(),
+        )
+
+    async def _stream(self, request: Request, name: str, job: str = "") -> Response:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return EventSourceResponse(self._events(request, name, _job_id(job)), headers=headers)
+
+    async def _page(self, name: str, job: int | None) -> Page:
+        snapshot = await self._live.snapshot(name)
+        return view_of(snapshot, self._keys.of(name, snapshot.jobs), job)
+
+    async def _events(self, request: Request, name: str, job: int | None) -> AsyncIterator[ServerSentEvent]:
+        """Everything once (the page may be older than the stream), then what changed. A session that ended and a
+        cluster that is gone send the browser away."""
+        before: Page | None = None
+        try:
+            async for _ in _ticks(self._live.subscribe(name)):
+                await self._viewer(request)
+                page = await self._page(name, job)
+                for event in _news(page, before):
+                    yield event
+                before = page
+        except HeadwayError:
+            yield ServerSentEvent("now", event="leave")
+            return
+        yield ServerSentEvent("now", event="leave")
+
+
+def _news(page: Page, before: Page | None) -> list[ServerSentEvent]:
+    """The events that bring a browser from `before` to `page`."""
+    events = [ServerSentEvent(part(name, page.parts[name]), event=name) for name in page.changed(before)]
+    if before is None or page.chart != before.chart:
+        events.append(ServerSentEvent(dump(page.chart.message(before.chart if before else None)), event="chart"))
+    events.append(ServerSentEvent(pulse(page), event="pulse"))
+    return events
+
+
+async def _ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:
+    """At once, then after each wake, and every PULSE_S without one. Ends with `wakes`."""
+    pending = asyncio.ensure_future(_woken(wakes))
+    try:
+        await asyncio.sleep(0)  # let it subscribe before the first reading, or a change in between would be missed
+        yield
+        while True:
+            done, _ = await asyncio.wait({pending}, timeout=PULSE_S)
+            if done:
+                if not pending.result():
+                    return
+                pending = asyncio.ensure_future(_woken(wakes))
+                await asyncio.sleep(GATHER_S)
+            yield
+    finally:
+        pending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await pending
+        close = getattr(wakes, "aclose", None)
+        if close:
+            await close()
+
+
+async def _woken(wakes: AsyncIterator[None]) -> bool:
+    """Waits for the next wake; False when there will be none."""
+    end = object()
+    return await anext(wakes, end) is not end
+
+
+def _job_id(text: str) -> int | None:
+    """The job asked for in the address; None for anything that is no number."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+

@@ -1,0 +1,71 @@
+// Times that run on, and the warning when the server falls silent. Everything else is HTML from the server.
+"use strict";
+(() => {
+  const QUIET_S = 30; // three pulses
+  let ahead = 0; // this clock minus the server's, in seconds
+  let heard = performance.now();
+  let broken = false;
+
+  const pad = (n) => String(n).padStart(2, "0");
+  const seconds = () => Date.now() / 1000 - ahead;
+
+  // As words.duration on the server: two figures at most.
+  function duration(value) {
+    const s = Math.max(0, Math.floor(value));
+    const d = Math.floor(s / 86400), h = Math.floor(s / 3600) % 24, m = Math.floor(s / 60) % 60;
+    if (d) return `${d}d ${h}h`;
+    if (h) return `${h}h ${pad(m)}m`;
+    return m ? `${m}m ${pad(s % 60)}s` : `${s}s`;
+  }
+
+  function write(element, text) {
+    if (element.textContent !== text) element.textContent = text;
+  }
+
+  function clocks(root) {
+    for (const time of root.querySelectorAll("[data-clock]")) {
+      const at = new Date(Number(time.dataset.clock) * 1000);
+      write(time, `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`);
+    }
+  }
+
+  function setOffset() {
+    const pulse = document.querySelector("[data-now]");
+    if (pulse) ahead = Date.now() / 1000 - Number(pulse.dataset.now);
+  }
+
+  function tick() {
+    for (const element of document.querySelectorAll("[data-since]")) {
+      write(element, duration(seconds() - Number(element.dataset.since)));
+    }
+    const banner = document.getElementById("offline");
+    if (!banner) return;
+    const quiet = (performance.now() - heard) / 1000;
+    const silent = broken || quiet > QUIET_S;
+    if (banner.hidden === silent) banner.hidden = !silent;
+    document.documentElement.classList.toggle("is-silent", silent);
+    if (silent) write(document.getElementById("offline-since"), duration(quiet));
+  }
+
+  document.addEventListener("htmx:sseOpen", () => { broken = false; heard = performance.now(); tick(); });
+  document.addEventListener("htmx:sseError", () => { broken = true; tick(); });
+  document.addEventListener("htmx:sseBeforeMessage", (event) => {
+    heard = performance.now();
+    broken = false;
+    if (event.target.id === "leave") { // the session ended, or the cluster is gone: the page itself says which
+      event.preventDefault();
+      location.reload();
+    }
+  });
+  document.addEventListener("htmx:sseMessage", (event) => {
+    if (event.target.id === "pulse") setOffset();
+    clocks(event.target);
+    tick();
+  });
+  document.addEventListener("htmx:afterSwap", (event) => clocks(event.target));
+
+  setOffset();
+  clocks(document);
+  tick();
+  setInterval(tick, 1000);
+})();

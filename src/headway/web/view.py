@@ -1,0 +1,466 @@
+"""A snapshot as the page's parts: frozen values with nothing in them that only the clock changes, so that two of them
+differ exactly when the part must be sent again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+
+from headway.domain.hostlist import natural_key
+from headway.web.live import Happening, Snapshot
+from headway.web.words import count, job_word, node_kind, pending_reason
+from headway.wire.schemas import CheckOut, ClusterOut, JobOut, NodeOut
+
+HUES = 8
+PATTERNS = 4
+ROWS = 100  # queue rows a group shows; the rest is a number
+ENDED_ROWS = 5
+HAPPENINGS = 8
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A job's sign on the page: a letter, a colour and a pattern, so that colour is never the only one."""
+
+    letter: str
+    hue: int
+    pattern: int
+
+
+class JobKeys:
+    """Gives each job that runs a key and leaves it with it, requeues included, until the job is gone."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, dict[int, int]] = {}
+
+    def of(self, cluster: str, jobs: Iterable[JobOut]) -> dict[int, Key]:
+        """Keys of the jobs that hold GPUs or held them before a requeue."""
+        slots = self._slots.setdefault(cluster, {})
+        kinds = {job.id: job_word(job.state, job.reason)[0] for job in jobs}
+        for gone in [job for job in slots if kinds.get(job) not in ("running", "waiting")]:
+            del slots[gone]
+        taken = set(slots.values())
+        for job in sorted(job for job, kind in kinds.items() if kind == "running" and job not in slots):
+            slot = job % HUES
+            while slot in taken:
+                slot += 1
+            slots[job] = slot
+            taken.add(slot)
+        return {job: _key(slot) for job, slot in slots.items()}
+
+
+def _key(slot: int) -> Key:
+    turn, place = divmod(slot, len(_LETTERS))
+    letter = _LETTERS[place] + (str(turn + 1) if turn else "")
+    return Key(letter, slot % HUES, (slot // HUES) % PATTERNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A job on a node."""
+
+    id: int
+    name: str
+    key: Key | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One GPU."""
+
+    index: int
+    holder: Holder | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    name: str
+    kind: str  # up | idle | down | drain | start
+    word: str
+    reason: str
+    spare: bool
+    cells: tuple[Cell, ...]
+    holders: tuple[Holder, ...]
+    cpus: int
+    cpus_used: int
+    address: str
+
+    @property
+    def gpus_used(self) -> int:
+        return sum(cell.holder is not None for cell in self.cells)
+
+    @property
+    def label(self) -> str:
+        """What a screen reader says in place of the cells."""
+        if self.kind == "down":
+            return f"{count(len(self.cells), 'GPU')}, none usable"
+        if not self.holders:
+            return f"{count(len(self.cells), 'GPU')}, none in use"
+        held = ", ".join(
+            f"{sum(c.holder == holder for c in self.cells)} held by job {holder.id} {holder.name}"
+            for holder in self.holders
+        )
+        return f"{count(len(self.cells), 'GPU')}, {held}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeafView:
+    name: str
+    nodes: tuple[NodeView, ...]
+
+    @property
+    def gpus(self) -> int:
+        return sum(len(node.cells) for node in self.nodes)
+
+    @property
+    def gpus_used(self) -> int:
+        return sum(node.gpus_used for node in self.nodes)
+
+    @property
+    def down(self) -> int:
+        return sum(node.kind == "down" for node in self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class FabricView:
+    head: NodeView | None
+    leaves: tuple[LeafView, ...]
+    simulated: bool
+    gpu_type: str
+    creating: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryView:
+    name: str
+    state: str
+    facts: tuple[str, ...]
+    gpu_type: str
+    gpus: int
+    gpus_used: int
+    simulated: bool
+    nodes: int  # places without spares
+    spares: int
+    up: int  # of all, spares included
+    total: int
+    running: int
+    pending: int
+    price: str
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    level: str  # error | warning | info
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    id: int
+    task: str  # "104_7" for an array task, else the id
+    name: str
+    user: str
+    account: str
+    partition: str
+    kind: str
+    word: str
+    nodes: int
+    gpus: int
+    since: int  # unix seconds the shown time counts from; 0 = unknown
+    lasted_s: int | None  # for a job that ended
+    limit_s: int | None
+    where: str  # host list of a running job
+    why: str  # why a pending one waits
+    restarts: int
+    key: Key | None
+    step: int | None
+    loss: float | None
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobGroup:
+    title: str
+    rows: tuple[JobView, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    groups: tuple[JobGroup, ...]
+    running: int
+    pending: int
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingView:
+    job: JobView | None
+    first_loss: float | None
+    best_loss: float | None
+    points: int
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """The loss of the chosen job. `series` holds (step, loss)."""
+
+    job: int
+    hue: int
+    series: tuple[tuple[int, float], ...]
+
+    def message(self, before: Chart | None = None) -> dict[str, object]:
+        """What the browser is sent: all points, or those it lacks after `before`. `from` = points it must have."""
+        start = 0
+        if before and before.job == self.job and before.hue == self.hue:
+            start = len(before.series)
+            if self.series[:start] != before.series:
+                start = 0
+        fresh = self.series[start:]
+        return {
+            "job": self.job,
+            "hue": self.hue,
+            "from": start,
+            "steps": [step for step, _ in fresh],
+            "loss": [loss for _, loss in fresh],
+        }
+
+
+@dataclass(frozen=True)
+class Page:
+    """Every part of a cluster's page, and what does not count as a change (`as_of`)."""
+
+    parts: Mapping[str, object] = field(default_factory=dict)
+    chart: Chart = Chart(0, 0, ())
+    as_of: float | None = None
+    stale: str = ""
+
+    def changed(self, before: Page | None) -> tuple[str, ...]:
+        """Names of the parts to send again."""
+        return tuple(name for name, part in self.parts.items() if before is None or before.parts[name] != part)
+
+
+def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None) -> Page:
+    """The page's parts. `chosen` is the job whose loss is drawn; None or an unknown one picks the largest training."""
+    cluster = snapshot.status.cluster
+    job = _charted(snapshot.jobs, chosen)
+    chosen_id = job.id if job else 0
+    rows = {j.id: _job(j, keys.get(j.id), j.id == chosen_id) for j in snapshot.jobs}
+    series = tuple((int(s), float(v)) for s, v in job.progress.series) if job and job.progress else ()
+    key = keys.get(chosen_id)
+    nodes = snapshot.status.nodes
+    fabric = _fabric(cluster, nodes, snapshot.jobs, keys)
+    losses = [loss for _, loss in series]
+    training = TrainingView(
+        job=rows.get(chosen_id),
+        first_loss=losses[0] if losses else None,
+        best_loss=min(losses, default=None),
+        points=min(len(series), 2),  # more points only change the chart
+        simulated=cluster.simulated_gpus,
+    )
+    parts: dict[str, object] = {
+        "summary": _summary(cluster, fabric),
+        "notice": _notices(cluster, fabric),
+        "fabric": fabric,
+        "training": training,
+        "queue": _queue(cluster, snapshot.jobs, rows),
+        "checks": _checks(snapshot.status.checks),
+        "history": tuple(snapshot.happenings[:HAPPENINGS]),
+    }
+    return Page(parts, Chart(chosen_id, key.hue if key else 0, series), cluster.as_of, cluster.stale)
+
+
+def _charted(jobs: Iterable[JobOut], chosen: int | None) -> JobOut | None:
+    """The job whose loss is drawn: the asked one; else running before waiting, with figures before without, then by size."""
+    candidates = []
+    for job in jobs:
+        kind = job_word(job.state, job.reason)[0]
+        if job.id == chosen:
+            return job
+        if kind == "running" or (job.progress and kind == "waiting"):
+            candidates.append((job.progress is None, kind != "running", -job.gpus, job.id, job))
+    return min(candidates, key=lambda c: c[:4])[4] if candidates else None
+
+
+def _holders(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, Key]) -> dict[int, Holder]:
+    ids = sorted({gpu.job_id for gpu in node.gpus if gpu.job_id is not None})
+    return {job: Holder(job, names.get(job, ""), keys.get(job)) for job in ids}
+
+
+def _node(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, Key]) -> NodeView:
+    kind, word = node_kind(node)
+    holders = _holders(node, names, keys)
+    cells = tuple(
+        Cell(gpu.index, holders[gpu.job_id] if gpu.job_id is not None else None)
+        for gpu in sorted(node.gpus, key=lambda g: g.index)
+    )
+    return NodeView(
+        name=node.name,
+        kind=kind,
+        word=word,
+        reason=node.reason if kind in ("down", "drain", "start") else "",
+        spare=node.role == "spare",
+        cells=cells,
+        holders=tuple(holders.values()),
+        cpus=node.cpus,
+        cpus_used=node.cpus_used,
+        address=node.address,
+    )
+
+
+def _fabric(
+    cluster: ClusterOut, nodes: Iterable[NodeOut], jobs: Iterable[JobOut], keys: Mapping[int, Key]
+) -> FabricView:
+    names = {job.id: job.name for job in jobs}
+    head = None
+    leaves: dict[str, list[NodeView]] = {}
+    for node in sorted(nodes, key=lambda n: natural_key(n.name)):
+        if node.role == "head":
+            head = _node(node, names, keys)
+        else:
+            leaves.setdefault(node.leaf or "leaf1", []).append(_node(node, names, keys))
+    return FabricView(
+        head=head,
+        leaves=tuple(LeafView(leaf, tuple(leaves[leaf])) for leaf in sorted(leaves, key=natural_key)),
+        simulated=cluster.simulated_gpus,
+        gpu_type=cluster.gpu_type,
+        creating=cluster.state == "creating",
+    )
+
+
+def _summary(cluster: ClusterOut, fabric: FabricView) -> SummaryView:
+    views = [node for leaf in fabric.leaves for node in leaf.nodes]
+    return SummaryView(
+        name=cluster.name,
+        state=cluster.state,
+        facts=(f"provider {cluster.provider}", cluster.image, f"Slurm {cluster.slurm_version}"),
+        gpu_type=cluster.gpu_type,
+        gpus=cluster.gpus,
+        gpus_used=cluster.gpus_used,
+        simulated=cluster.simulated_gpus,
+        nodes=cluster.nodes,
+        spares=cluster.spares,
+        up=sum(node.kind in ("up", "idle") for node in views),
+        total=len(views) or cluster.nodes + cluster.spares,
+        running=cluster.jobs_running,
+        pending=cluster.jobs_pending,
+        price=price(cluster.price_usd_per_hour),
+        plan=cluster.plan,
+    )
+
+
+def price(text: str) -> str:
+    """ "98.32" -> "$98.32"; what is no number, and nothing, as they are."""
+    try:
+        return f"${Decimal(text):,.2f}"
+    except InvalidOperation:
+        return text
+
+
+def _notices(cluster: ClusterOut, fabric: FabricView) -> tuple[Notice, ...]:
+    found: list[Notice] = []
+    if cluster.stale:
+        found.append(Notice("warning", "These figures are old.", cluster.stale))
+    if cluster.state == "failed":
+        text = "The last apply did not finish. What it did is kept; run headway apply again."
+        found.append(Notice("error", "The cluster is not complete.", text))
+    elif cluster.state == "down":
+        text = "Its machines are gone. headway apply with the same file brings it back with its kept data."
+        found.append(Notice("info", "The cluster is down.", text))
+    elif cluster.state == "creating":
+        found.append(Notice("info", "The cluster is being made.", "Machines appear here as they come up."))
+    elif cluster.state == "changing":
+        found.append(Notice("info", "A change is being applied.", "Jobs go on unless the plan said otherwise."))
+    bad = [node for leaf in fabric.leaves for node in leaf.nodes if node.kind == "down"]
+    if fabric.head and fabric.head.kind == "down":
+        text = "No job can start or be read until it is back."
+        found.append(Notice("error", f"The head {fabric.head.name} is down.", text))
+    if bad and cluster.state not in ("down", "creating"):
+        shown = "; ".join(f"{node.name}: {node.reason or node.word}" for node in bad[:3])
+        more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
+        verb = "is" if len(bad) == 1 else "are"
+        found.append(Notice("error", f"{count(len(bad), 'node')} {verb} down.", shown + more))
+    return tuple(found)
+
+
+def _job(job: JobOut, key: Key | None, chosen: bool) -> JobView:
+    kind, word = job_word(job.state, job.reason)
+    running, waiting = kind == "running", kind == "waiting"
+    return JobView(
+        id=job.id,
+        task=f"{job.array_job_id}_{job.array_task}" if job.array_job_id and job.array_task else str(job.id),
+        name=job.name,
+        user=job.user,
+        account=job.account,
+        partition=job.partition,
+        kind=kind,
+        word=word,
+        nodes=job.node_count or len(job.nodes),
+        gpus=job.gpus,
+        since=job.start_time if running else job.submit_time if waiting else 0,
+        lasted_s=None if running or waiting else job.elapsed_s,
+        limit_s=job.time_limit_s,
+        where=job.nodelist or ",".join(job.nodes),
+        why=pending_reason(job.reason) if waiting else "",
+        restarts=job.restarts,
+        key=key,
+        step=job.progress.step if job.progress else None,
+        loss=job.progress.loss if job.progress else None,
+        chosen=chosen,
+    )
+
+
+def _queue(cluster: ClusterOut, jobs: Iterable[JobOut], rows: Mapping[int, JobView]) -> QueueView:
+    running, waiting, ended = [], [], []
+    for job in jobs:
+        row = rows[job.id]
+        (running if row.kind == "running" else waiting if row.kind == "waiting" else ended).append((job, row))
+    running.sort(key=lambda pair: pair[0].id)
+    waiting.sort(key=lambda pair: (-pair[0].restarts, pair[0].submit_time, pair[0].id))
+    ended.sort(key=lambda pair: (-pair[0].end_time, -pair[0].id))
+    groups = (
+        _group("Running", running, ROWS, cluster.jobs_running),
+        _group("Waiting", waiting, ROWS, cluster.jobs_pending),
+        _group("Ended lately", ended, ENDED_ROWS, 0),
+    )
+    return QueueView(
+        groups=tuple(group for group in groups if group.rows),
+        running=max(cluster.jobs_running, len(running)),
+        pending=max(cluster.jobs_pending, len(waiting)),
+        simulated=cluster.simulated_gpus,
+    )
+
+
+def _group(title: str, pairs: list[tuple[JobOut, JobView]], limit: int, known: int) -> JobGroup:
+    shown = tuple(row for _, row in pairs[:limit])
+    total = max(known, len(pairs)) if limit == ROWS else len(shown)
+    return JobGroup(title, shown, total - len(shown))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    name: str
+    ok: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksView:
+    rows: tuple[CheckView, ...]  # what fails first
+
+    @property
+    def ok(self) -> int:
+        return sum(row.ok for row in self.rows)
+
+
+def _checks(checks: Iterable[CheckOut]) -> ChecksView:
+    rows = [CheckView(check.name, check.ok, check.message) for check in checks]
+    return ChecksView(tuple(sorted(rows, key=lambda row: row.ok)))
+
+
+__all__ = ["Chart", "Happening", "JobKeys", "Page", "page"]

@@ -1,0 +1,104 @@
+"""Slurm's answers in plain words, and numbers as people read them. Pure."""
+
+from __future__ import annotations
+
+from headway.wire.schemas import NodeOut
+
+# Slurm's pending reasons, in words. A reason that is not here is shown as Slurm says it.
+REASONS = {
+    "None": "about to start",
+    "Resources": "waits for nodes to come free",
+    "Priority": "waits behind jobs of higher priority",
+    "Dependency": "waits for the job it depends on",
+    "DependencyNeverSatisfied": "will never start: the job it depends on did not end as required",
+    "BeginTime": "starts at a set time, or soon after a requeue",
+    "JobHeldUser": "held by its user",
+    "JobHeldAdmin": "held by an admin",
+    "JobArrayTaskLimit": "its array runs as many tasks as it allows at once",
+    "Licenses": "waits for a licence",
+    "Reservation": "waits for its reservation",
+    "ReqNodeNotAvail": "a node it asks for is not available",
+    "NodeDown": "a node it needs is down",
+    "BadConstraints": "no node fits what it asks for",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition takes no jobs now",
+    "PartitionNodeLimit": "asks for more nodes than its partition has",
+    "PartitionTimeLimit": "asks for more time than its partition allows",
+    "Prolog": "the node is being made ready",
+    "InvalidAccount": "its team no longer exists",
+    "InvalidQOS": "its limits no longer exist",
+    "QOSGrpGRESMinutes": "its team has used up its GPU-hours for the period",
+    "QOSGrpGRES": "its team holds as many GPUs as it may",
+    "QOSGrpJobsLimit": "its team runs as many jobs as it may",
+    "QOSGrpSubmitJobsLimit": "its team has as many jobs queued as it may",
+    "QOSMaxJobsPerUserLimit": "its user runs as many jobs as they may",
+    "AssocGrpGRES": "its team holds as many GPUs as it may",
+    "AssocGrpGRESMinutes": "its team has used up its GPU-hours for the period",
+    "AssocGrpJobsLimit": "its team runs as many jobs as it may",
+    "launch failed requeued held": "held: it could not be started on its node",
+}
+
+_DOWN = {"DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}
+_STARTING = {"UNKNOWN", "FUTURE", "INVALID_REG", "POWERING_UP", "REBOOT_ISSUED"}
+
+
+def pending_reason(reason: str) -> str:
+    """Why a job waits. "(Resources)" and "Resources" read the same."""
+    bare = reason.strip().strip("()")
+    if bare.startswith("ReqNodeNotAvail"):
+        return REASONS["ReqNodeNotAvail"]
+    return REASONS.get(bare, bare.replace("_", " ") or "not yet looked at by the scheduler")
+
+
+def node_kind(node: NodeOut) -> tuple[str, str]:
+    """(kind, word) of a node: kind is "up", "idle", "down", "drain" or "start" and picks its looks; word is shown."""
+    states = set(node.states)
+    if node.machine not in ("", "running"):
+        return ("start", "machine starting") if node.machine == "starting" else ("down", f"machine {node.machine}")
+    if node.role == "head":
+        return "up", node.machine or "running"
+    if states & _DOWN:
+        return "down", "not responding" if "NOT_RESPONDING" in states and "DOWN" not in states else "down"
+    if "DRAIN" in states:
+        busy = states & {"ALLOCATED", "MIXED", "COMPLETING"}
+        return "drain", "draining" if busy else "drained"
+    if not states:
+        return "start", "not read yet"
+    if states & _STARTING:
+        return "start", "starting"
+    if states & {"ALLOCATED", "MIXED"}:
+        return "up", "in use"
+    if "COMPLETING" in states:
+        return "up", "cleaning up"
+    return "idle", "ready" if node.role == "spare" else "idle"
+
+
+def job_word(state: str, reason: str) -> tuple[str, str]:
+    """(kind, word) of a job's state: kind is "running", "waiting", "done" or "failed"."""
+    base = state.split()[0].split(",")[0].upper() if state else ""
+    if base in ("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STAGE_OUT"):
+        return "running", {"RUNNING": "running", "CONFIGURING": "starting"}.get(base, base.lower())
+    if base in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"):
+        return "waiting", "held" if "Held" in reason or "HOLD" in base else "waiting"
+    if base == "COMPLETED":
+        return "done", "finished"
+    words = {"OUT_OF_MEMORY": "out of memory", "NODE_FAIL": "node failed", "TIMEOUT": "ran out of time"}
+    return "failed", words.get(base, base.lower().replace("_", " ") or "unknown")
+
+
+def duration(seconds: float) -> str:
+    """Two figures at most: 42s, 4m 12s, 3h 07m, 2d 4h."""
+    whole = max(0, int(seconds))
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, left = divmod(rest, 60)
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes:02d}m"
+    return f"{minutes}m {left:02d}s" if minutes else f"{left}s"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """count(1, "node") -> "1 node"; count(3, "node") -> "3 nodes"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

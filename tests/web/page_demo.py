@@ -1,0 +1,271 @@
+"""A cluster to look at: what the page is shown in tests and in pictures."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+
+from headway.errors import NotFound
+from headway.web.live import Happening, Snapshot
+from headway.wire.schemas import CheckOut, ClusterOut, GpuOut, JobOut, NodeOut, ProgressOut, StatusOut
+
+TRAIN = 104
+SPEECH = 107
+
+
+def losses(steps: int, first: float = 4.1, last: float = 1.6) -> list[tuple[int, float]]:
+    """A loss that falls as real ones do: fast, then slowly, with noise that is the same each time."""
+    points = []
+    for step in range(0, steps + 1, 5):
+        noise = (math.sin(step * 1.7) + math.sin(step * 0.53)) * 0.035
+        points.append((step, round(last + (first - last) * math.exp(-step / 90) + noise, 4)))
+    return points
+
+
+def training(nodes: Sequence[str], *, steps: int = 420, **changes: object) -> JobOut:
+    """The demo's training on these nodes, 8 GPUs each."""
+    series = losses(steps)
+    values: dict[str, object] = {
+        "id": TRAIN,
+        "name": "train_ddp",
+        "user": "alice",
+        "account": "vision",
+        "partition": "train",
+        "state": "RUNNING",
+        "nodes": list(nodes),
+        "nodelist": f"demo-1-[1-{len(nodes)}]",
+        "node_count": len(nodes),
+        "gpus": 8 * len(nodes),
+        "start_time": int(time.time()) - 252,
+        "submit_time": int(time.time()) - 260,
+        "time_limit_s": 3600,
+        "progress": ProgressOut(step=series[-1][0], loss=series[-1][1], series=series),
+    }
+    return JobOut.model_validate({**values, **changes})
+
+
+def pending(job: int, name: str, user: str, reason: str, *, nodes: int = 1, gpus: int = 8, ago: int = 90) -> JobOut:
+    return JobOut(
+        id=job,
+        name=name,
+        user=user,
+        account="speech" if user == "carol" else "vision",
+        partition="train",
+        state="PENDING",
+        reason=reason,
+        node_count=nodes,
+        gpus=gpus,
+        submit_time=int(time.time()) - ago,
+    )
+
+
+def node(name: str, leaf: str, *, role: str = "node", held: Sequence[int | None] = (), **changes: object) -> NodeOut:
+    """A node with 8 GPUs; `held` says which job holds each."""
+    holders = list(held) or [None] * 8
+    busy = sum(job is not None for job in holders)
+    state = "ALLOCATED" if busy == 8 else "MIXED" if busy else "IDLE"
+    values: dict[str, object] = {
+        "name": name,
+        "role": role,
+        "leaf": leaf,
+        "address": "10.87.3.11",
+        "machine": "running",
+        "states": [state],
+        "gpus": [GpuOut(index=i, job_id=job) for i, job in enumerate(holders)],
+        "cpus": 192,
+        "cpus_used": 24 * busy,
+        "memory_mib": 2_000_000,
+        "partitions": ["train", "debug"],
+        "usable": True,
+    }
+    return NodeOut.model_validate({**values, **changes})
+
+
+def head() -> NodeOut:
+    return NodeOut(name="demo-head", role="head", address="10.87.3.10", machine="running", usable=True)
+
+
+CHECKS = [
+    CheckOut(name="machines", ok=True, message="6 of 6 running"),
+    CheckOut(name="controller", ok=True, message="slurmctld 24.11.5 answers in 4 ms"),
+    CheckOut(name="accounting", ok=True, message="slurmdbd answers, 2 teams, 4 people"),
+    CheckOut(name="nodes", ok=True, message="5 of 5 registered, 8 GPUs each"),
+    CheckOut(name="storage", ok=True, message="home, scratch and tiny are mounted on all"),
+    CheckOut(name="spare", ok=True, message="demo-2-1 is held ready"),
+]
+
+
+def cluster(**changes: object) -> ClusterOut:
+    values: dict[str, object] = {
+        "name": "demo",
+        "state": "ready",
+        "provider": "local",
+        "image": "debian13",
+        "slurm_version": "24.11",
+        "plan": "h100-8",
+        "gpu_type": "h100",
+        "nodes": 4,
+        "spares": 1,
+        "gpus": 40,
+        "gpus_used": 32,
+        "simulated_gpus": True,
+        "jobs_running": 1,
+        "jobs_pending": 3,
+        "price_usd_per_hour": "98.32",
+        "created_at": time.time() - 600,
+        "as_of": time.time() - 1,
+    }
+    return ClusterOut.model_validate({**values, **changes})
+
+
+def happy() -> Snapshot:
+    """A training over four nodes, three jobs behind it, the spare ready."""
+    names = [f"demo-1-{i}" for i in range(1, 5)]
+    nodes = [head(), *(node(name, "leaf1", held=[TRAIN] * 8) for name in names)]
+    nodes.append(node("demo-2-1", "leaf2", role="spare"))
+    jobs = (
+        training(names),
+        pending(105, "eval_checkpoint", "alice", "Dependency", gpus=1, ago=214),
+        pending(SPEECH, "asr_large", "carol", "Resources", nodes=2, gpus=16, ago=131),
+        pending(108, "sweep_lr", "bob", "Priority", gpus=4, ago=38),
+        JobOut(
+            id=101,
+            name="import_dataset",
+            user="bob",
+            account="vision",
+            partition="debug",
+            state="COMPLETED",
+            nodelist="demo-1-1",
+            node_count=1,
+            gpus=0,
+            elapsed_s=47,
+            end_time=int(time.time()) - 300,
+        ),
+    )
+    at = time.time()
+    return Snapshot(
+        StatusOut(cluster=cluster(), checks=CHECKS, nodes=nodes),
+        jobs,
+        (
+            Happening(at - 252, "started on 4 nodes", where="job 104"),
+            Happening(at - 300, "finished after 47s", where="job 101"),
+            Happening(at - 310, "apply done: 6 machines, Slurm ready in 12.4s"),
+        ),
+    )
+
+
+def broken() -> Snapshot:
+    """As `happy` after a node was killed: the training goes on with the spare."""
+    before = happy()
+    reason = "not responding since 14:02:11; the job on it was requeued"
+    down = node("demo-1-3", "leaf1", machine="stopped", states=["DOWN", "NOT_RESPONDING"], reason=reason, usable=False)
+    nodes = [down if n.name == "demo-1-3" else n for n in before.status.nodes[:-1]]
+    nodes.append(node("demo-2-1", "leaf2", role="spare", held=[TRAIN] * 8))
+    names = ["demo-1-1", "demo-1-2", "demo-1-4", "demo-2-1"]
+    job = training(names, restarts=1, nodelist="demo-1-[1-2,4],demo-2-1", steps=460)
+    checks = [
+        CheckOut(name="nodes", ok=False, message="demo-1-3 is down: machine stopped"),
+        *(check for check in CHECKS if check.name not in ("nodes", "spare")),
+        CheckOut(name="spare", ok=False, message="in use by job 104; none left"),
+    ]
+    at = time.time()
+    return Snapshot(
+        StatusOut(cluster=cluster(state="degraded", gpus_used=32), checks=checks, nodes=nodes),
+        (job, *before.jobs[1:]),
+        (
+            Happening(at - 9, "goes on from step 400 on 4 nodes, the spare among them", where="job 104"),
+            Happening(at - 17, "requeued: a node under it died", "warning", "job 104"),
+            Happening(at - 19, "is down: not responding", "error", "demo-1-3"),
+            *before.happenings,
+        ),
+    )
+
+
+def mixed() -> Snapshot:
+    """Small jobs side by side on the nodes, one node drained."""
+    base = happy()
+    held = [[110] * 4 + [111] * 2 + [None] * 2, [112, 113, 114, 115, 116, 117, 118, 119], [120] * 8]
+    nodes = [head(), *(node(f"demo-1-{i}", "leaf1", held=jobs) for i, jobs in enumerate(held, 1))]
+    nodes.append(node("demo-1-4", "leaf1", states=["IDLE", "DRAIN"], reason="memory errors on GPU 5 (XID 63)"))
+    nodes.append(node("demo-2-1", "leaf2", role="spare"))
+    ids = [110, 111, *range(112, 121)]
+    jobs = tuple(
+        training(["demo-1-1"], id=i, name=f"sweep_{i}", gpus=1, node_count=1, nodelist="demo-1-2", steps=5 * i - 500)
+        for i in ids
+    )
+    return Snapshot(
+        StatusOut(cluster=cluster(state="degraded", gpus_used=22, jobs_running=11), checks=CHECKS, nodes=nodes),
+        (*jobs, *base.jobs[1:]),
+    )
+
+
+def creating() -> Snapshot:
+    """Half-made: no Slurm yet."""
+    made = cluster(state="creating", gpus_used=0, jobs_running=0, jobs_pending=0, as_of=None)
+    return Snapshot(StatusOut(cluster=made, checks=[], nodes=[]))
+
+
+def idle() -> Snapshot:
+    """Ready and empty."""
+    base = happy()
+    nodes = [head(), *(node(n.name, n.leaf, role=n.role) for n in base.status.nodes[1:])]
+    quiet = cluster(gpus_used=0, jobs_running=0, jobs_pending=0)
+    return Snapshot(StatusOut(cluster=quiet, checks=CHECKS, nodes=nodes))
+
+
+def stale(snapshot: Snapshot) -> Snapshot:
+    """The same, read six minutes ago."""
+    old = snapshot.status.cluster.model_copy(
+        update={"as_of": time.time() - 372, "stale": "the head demo-head does not answer (connection refused)."}
+    )
+    return replace(snapshot, status=snapshot.status.model_copy(update={"cluster": old}))
+
+
+@dataclass(frozen=True)
+class Person:
+    person: str = "alice"
+    role: str = "admin"
+
+
+class FakeLive:
+    """Snapshots set by a test; `put` wakes the page. A name that was never put is no cluster."""
+
+    def __init__(self) -> None:
+        self._snapshots: dict[str, Snapshot] = {}
+        self._wakes: dict[str, set[asyncio.Event]] = {}
+        self.reads = 0
+
+    def put(self, snapshot: Snapshot | None, name: str = "demo") -> None:
+        """Only on the server's own thread; None takes the cluster away."""
+        if snapshot is None:
+            self._snapshots.pop(name, None)
+        else:
+            self._snapshots[name] = snapshot
+        for event in self._wakes.get(name, set()):
+            event.set()
+
+    def watchers(self, name: str = "demo") -> int:
+        return len(self._wakes.get(name, set()))
+
+    async def clusters(self) -> list[ClusterOut]:
+        return [snapshot.status.cluster for snapshot in self._snapshots.values()]
+
+    async def snapshot(self, name: str) -> Snapshot:
+        self.reads += 1
+        if name not in self._snapshots:
+            raise NotFound(f"there is no cluster {name}", hint="headway ls shows those there are")
+        return self._snapshots[name]
+
+    async def subscribe(self, name: str) -> AsyncIterator[None]:
+        event = asyncio.Event()
+        self._wakes.setdefault(name, set()).add(event)
+        try:
+            while True:
+                await event.wait()
+                event.clear()
+                yield
+        finally:
+            self._wakes[name].discard(event)
