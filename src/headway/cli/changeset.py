@@ -65,7 +65,8 @@ def _grouped(asked: Sequence[ChangeOut], on: show.Screen) -> list[str]:
         style = "bad" if disturbs in _HARD else "warn"
         place = compress(dict.fromkeys(where))
         subject = " ".join(part for part in (kind, what, f"on {place}" if place != "cluster" else "") if part)
-        out.append(f"  {show.clean(subject)}: {show.paint(disturbs, style, on)}" + (f" ({show.clean(why)})" if why else ""))
+        reason = f" ({show.clean(why)})" if why else ""
+        out.append(f"  {show.clean(subject)}: {show.paint(disturbs, style, on)}{reason}")
     return out
 
 
@@ -74,10 +75,8 @@ def _diff(change: ChangeOut, on: show.Screen) -> list[str]:
         return []
     shown = change.diff[:_DIFF_LINES]
     out = ["", show.paint(f"{change.where}: {change.what}", "bold", on)]
-    out += [
-        show.paint(f"  {show.clean(line)}", "good" if line.startswith("+") else "bad" if line.startswith("-") else "dim", on)
-        for line in shown
-    ]
+    styles = {"+": "good", "-": "bad"}
+    out += [show.paint(f"  {show.clean(line)}", styles.get(line[:1], "dim"), on) for line in shown]
     if len(change.diff) > len(shown):
         out.append(f"  and {len(change.diff) - len(shown)} more lines")
     return out

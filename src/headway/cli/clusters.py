@@ -29,7 +29,8 @@ def ls(output: Output = Format.table) -> None:
     on = show.screen()
     columns = [
         show.Column("CLUSTER"), show.Column("STATE"), show.Column("NODES", right=True), show.Column("PLAN", drop=2),
-        show.Column("GPUS"), show.Column("JOBS"), show.Column("PROVIDER", drop=3), show.Column("USD/H", right=True, drop=1),
+        show.Column("GPUS"), show.Column("JOBS"), show.Column("PROVIDER", drop=3),
+        show.Column("USD/H", right=True, drop=1),
     ]  # fmt: skip
     for line in show.table(columns, [_cluster_row(c) for c in clusters], on):
         session.say(line)
@@ -96,8 +97,8 @@ def nodes(cluster: ClusterName = "", output: Output = Format.table) -> None:
 def node_lines(nodes: list[NodeOut], *, simulated: bool, on: show.Screen) -> list[str]:
     """The node table, with a line below it where the GPUs are simulated."""
     columns = [
-        show.Column("NODE"), show.Column("STATE", shrink=True), show.Column("GPUS"), show.Column("JOBS", shrink=True, drop=4),
-        show.Column("CPUS", right=True, drop=3), show.Column("MEMORY", right=True, drop=5),
+        show.Column("NODE"), show.Column("STATE", shrink=True), show.Column("GPUS"),
+        show.Column("JOBS", shrink=True, drop=4), show.Column("CPUS", right=True, drop=3), show.Column("MEMORY", right=True, drop=5),
         show.Column("PARTITIONS", shrink=True, drop=6), show.Column("REASON", shrink=True, drop=1),
     ]  # fmt: skip
     lines = show.table(columns, [_node_row(n, on) for n in nodes], on)

@@ -87,9 +87,7 @@ class _Live(_Quiet):
 
         self._open: dict[str, tuple[str, float]] = {}
         self._console = Console(highlight=False)
-        self._live = Live(
-            get_renderable=self._render, console=self._console, refresh_per_second=10, transient=True
-        )
+        self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=10, transient=True)
 
     def __enter__(self) -> None:
         self._live.start()

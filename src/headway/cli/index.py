@@ -64,4 +64,6 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
 
 ENTRIES: dict[str, Entry] = {entry.name: entry for _, entries in THEMES for entry in entries}
 
+REST = "headway.rest"  # in a parsed line's meta: the words after `--` (None where there was none)
+
 EXAMPLE = "headway init && headway apply cluster.yaml && headway submit train.sbatch"

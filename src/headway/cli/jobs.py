@@ -15,8 +15,9 @@ from headway.errors import HeadwayError
 if TYPE_CHECKING:
     from headway.wire.schemas import JobOut
 
-Words = Annotated[list[str], typer.Argument(metavar="[CLUSTER] JOB", help="The cluster may be left out when there is one.")]
-ManyWords = Annotated[list[str], typer.Argument(metavar="[CLUSTER] JOB...", help="The cluster may be left out when there is one.")]  # fmt: skip
+_HELP = "The cluster may be left out when there is one."
+Words = Annotated[list[str], typer.Argument(metavar="[CLUSTER] JOB", help=_HELP)]
+ManyWords = Annotated[list[str], typer.Argument(metavar="[CLUSTER] JOB...", help=_HELP)]
 
 
 def job(words: Words, output: Output = Format.table) -> None:
@@ -39,6 +40,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tu
     loss = f"{j.progress.loss:.4f} at step {j.progress.step}" if j.progress else ""
     curve = show.sparkline([v for _, v in j.progress.series], on) if j.progress else ""
     why = where_or_why(j) if j.state not in {"RUNNING", "COMPLETING"} else ""
+    place = j.nodelist or ",".join(j.nodes)
     return [
         ("job", f"{job_label(j)} {j.name}"),
         ("state", [(j.state, show.job_style(j.state)), (f" {why}" if why else "", "")]),
@@ -46,7 +48,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tu
         ("cluster", cluster),
         ("user", f"{j.user} ({j.account})" if j.account else j.user),
         ("partition", f"{j.partition}, QOS {j.qos}" if j.qos else j.partition),
-        ("nodes", f"{j.node_count or len(j.nodes)}: {j.nodelist or ','.join(j.nodes)}" if j.nodes else str(j.node_count or "")),
+        ("nodes", f"{j.node_count or len(j.nodes) or ''}{f': {place}' if place else ''}"),
         ("gpus", gpus),
         ("submitted", show.moment(j.submit_time)),
         ("started", show.moment(j.start_time) if j.state != "PENDING" else ""),

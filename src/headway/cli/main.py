@@ -11,13 +11,11 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from headway.cli.index import ENTRIES, EXAMPLE, THEMES, Entry
+from headway.cli.index import ENTRIES, EXAMPLE, REST, THEMES, Entry
 from headway.errors import HeadwayError
 
 # The parser's own classes are private to typer: this is the public way to its "wrong use" error.
 UsageError: Any = typer.BadParameter.__base__
-
-REST = "headway.rest"  # in a context's meta: the words after `--`
 
 
 class SplitCommand(TyperCommand):

@@ -65,7 +65,7 @@ def logs(
         raise Unreachable(f"there is no log at {log}", hint="headway server start")
     if follow:
         sys.stdout.flush()
-        os.execvp("tail", ["tail", "-n", str(lines), "-F", str(log)])
+        os.execvp("tail", ["tail", "-n", str(lines), "-F", str(log)])  # noqa: S606, S607
     for line in _last(log, lines):
         session.say(line)
 
@@ -84,12 +84,10 @@ def run() -> None:
 
     already = running()
     if already is not None:
-        raise Refused(
-            f"a server runs already at {already.url} (process {already.pid})", hint="headway server stop"
-        )
+        raise Refused(f"a server runs already at {already.url} (process {already.pid})", hint="headway server stop")
     argv = server_argv()
     sys.stdout.flush()
-    os.execv(argv[0], argv)
+    os.execv(argv[0], argv)  # noqa: S606
 
 
 _UNIT = """\

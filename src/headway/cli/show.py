@@ -219,8 +219,7 @@ def facts(pairs: Iterable[tuple[str, Cell]], on: Screen) -> list[str]:
     shown = [(name, spans) for name, spans in shown if _width(spans)]
     wide = max((len(name) for name, _ in shown), default=0)
     return [
-        f"{paint(name.ljust(wide), 'dim', on)}  {''.join(paint(t, s, on) for t, s in spans)}"
-        for name, spans in shown
+        f"{paint(name.ljust(wide), 'dim', on)}  {''.join(paint(t, s, on) for t, s in spans)}" for name, spans in shown
     ]
 
 

@@ -23,10 +23,10 @@ class Role(StrEnum):
 
 @app.command()
 def create(
-    person: Annotated[str, typer.Argument(metavar="PERSON", help="Yourself when left out; another's needs an admin.")] = "",
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="Yourself, unless an admin names another.")] = "",
     role: Annotated[Role | None, typer.Option("--role", help="What it allows; at most what the person may do.")] = None,
     label: Annotated[str, typer.Option("--label", help="What it is for.")] = "",
-    days: Annotated[int | None, typer.Option("--days", min=1, help="How long it is valid; for ever when left out.")] = None,
+    days: Annotated[int | None, typer.Option("--days", min=1, help="How long it is valid; else for ever.")] = None,
     output: Output = Format.table,
 ) -> None:
     """Create a token. It is shown this once."""

@@ -1,4 +1,4 @@
-"""The server of this machine's state folder: is it there, start it, stop it, its log. No HTTP: files and one process."""
+"""The server of this machine's state folder: is it there, start it, stop it, its log. Files and one process."""
 
 from __future__ import annotations
 
@@ -87,13 +87,15 @@ def stop_server(folder: Path | None = None, *, timeout_s: float = STOP_S) -> boo
     except ProcessLookupError:
         return True
     except PermissionError:
-        raise Refused(f"the server (process {found.pid}) belongs to another user", hint="stop it as that user") from None
+        raise Refused(f"the server (process {found.pid}) is another user's", hint="stop it as that user") from None
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if not alive(found.pid, found.started):
             return True
         time.sleep(POLL_S)
-    raise Unreachable(f"the server (process {found.pid}) has not ended after {timeout_s:.0f} s", hint="headway server logs")
+    raise Unreachable(
+        f"the server (process {found.pid}) has not ended after {timeout_s:.0f} s", hint="headway server logs"
+    )
 
 
 def _make(folder: Path) -> None:

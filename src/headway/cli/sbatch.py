@@ -1,0 +1,129 @@
+"""Reads an sbatch command line far enough to find the script: which of sbatch's flags take a value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headway.errors import Refused
+
+# Of sbatch 22.05 to 24.11. A flag that is in none of these passes through as it is (a plugin's, a newer sbatch's).
+SHORT_WITHOUT_VALUE = frozenset("hHkOQsuvVW")
+SHORT_WITH_VALUE = frozenset("AabBcCDdeFGiJLmMnNopqStwx")
+_LONG_WITHOUT_VALUE = """
+contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue share spread-
+job stepmgr test-only usage use-min-nodes verbose version wait
+"""
+LONG_WITHOUT_VALUE = frozenset(_LONG_WITHOUT_VALUE.split())
+LONG_WITH_OPTIONAL_VALUE = frozenset(
+    {"exclusive", "get-user-env", "nice", "no-kill", "propagate"}
+)  # only as --flag=value
+_LONG_WITH_VALUE = """
+account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container
+container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
+distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node
+gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type mail-
+user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile nodelist nodes ntasks ntasks-per-
+core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition power prefer priority profile
+qos reservation resv segment signal sockets-per-node switches thread-spec threads-per-core time time-min tmp
+tres-bind tres-per-task uid wckey wrap
+"""
+LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
+OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait"})
+OWN_WITH_VALUE = frozenset({"as", "chdir"})
+
+_KNOWN = LONG_WITHOUT_VALUE | LONG_WITH_OPTIONAL_VALUE | LONG_WITH_VALUE | OWN_WITHOUT_VALUE | OWN_WITH_VALUE
+
+
+@dataclass(slots=True)
+class Line:
+    """`args` go to sbatch as they are; `own` are the flags that headway itself answers ("json", "parsable", "wait",
+    "help": "1"; "as", "chdir": their value). `script` None: from --wrap or standard input."""
+
+    args: list[str] = field(default_factory=list)
+    own: dict[str, str] = field(default_factory=dict)
+    script: str | None = None
+    script_args: list[str] = field(default_factory=list)
+    wrap: bool = False
+
+
+def read(words: Sequence[str]) -> Line:
+    """Words after the cluster's name. Raises Refused for a flag without its value, or a script beside --wrap."""
+    line = Line()
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            _script(line, left)
+            break
+        if word.startswith("--"):
+            _long(line, word, left)
+        elif word.startswith("-") and len(word) > 1:
+            _short(line, word, left)
+        else:
+            _script(line, [word, *left])
+            break
+    if line.wrap and line.script is not None:
+        raise Refused(
+            f"--wrap has its command already: {line.script} is one too many", hint="quote all of --wrap's text"
+        )
+    return line
+
+
+def _script(line: Line, words: list[str]) -> None:
+    if words:
+        line.script, *line.script_args = words
+
+
+def _long(line: Line, word: str, left: list[str]) -> None:
+    typed, equals, value = word[2:].partition("=")
+    name = full_name(typed)
+    if name in OWN_WITHOUT_VALUE:
+        line.own[name] = "1"
+    elif name in OWN_WITH_VALUE:
+        line.own[name] = value if equals else _value(word, left)
+    elif name in LONG_WITH_VALUE:
+        line.wrap = line.wrap or name == "wrap"
+        line.args += [word] if equals else [word, _value(word, left)]
+    else:
+        line.args.append(word)
+
+
+def _short(line: Line, word: str, left: list[str]) -> None:
+    """`-N2`, `-N 2`, `-HN2`: letters without value may stand before one that takes the rest."""
+    kept = ""
+    for at, letter in enumerate(word[1:], start=1):
+        rest = word[at + 1 :]
+        if letter in SHORT_WITH_VALUE:
+            value = rest or _value(f"-{letter}", left)
+            if letter == "D":
+                line.own["chdir"] = value
+            else:
+                line.args += [f"-{kept}{letter}{rest}"] if rest else [f"-{kept}{letter}", value]
+                return
+            break
+        if letter == "h":
+            line.own["help"] = "1"
+        elif letter == "W":
+            line.own["wait"] = "1"
+        elif letter in SHORT_WITHOUT_VALUE:
+            kept += letter
+        else:  # not one of sbatch's: the word passes as it is
+            kept += letter + rest
+            break
+    if kept:
+        line.args.append(f"-{kept}")
+
+
+def full_name(typed: str) -> str:
+    """A long flag may be shortened as long as it is clear (`--part` is `--partition`); else as typed."""
+    if typed in _KNOWN:
+        return typed
+    near = [name for name in _KNOWN if name.startswith(typed)]
+    return near[0] if len(near) == 1 and typed else typed
+
+
+def _value(flag: str, left: list[str]) -> str:
+    if not left:
+        raise Refused(f"{flag} needs a value", hint="headway submit --help")
+    return left.pop(0)

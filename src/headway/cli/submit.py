@@ -1,0 +1,129 @@
+"""submit: the real sbatch on the cluster, with a script from this machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import sbatch, session, show
+from headway.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from headway.cli.session import Api
+
+WAIT_S = 2.0
+MAX_SCRIPT_BYTES = 4 * 1024 * 1024  # Slurm's own limit for a batch script
+_OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
+
+
+def submit(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[CLUSTER] [SBATCH FLAGS] SCRIPT [ARGS]", show_default=False)
+    ] = None,
+) -> None:
+    """Submit a batch script from this machine; the cluster's own sbatch reads it, as you, in your home there.
+
+    Every flag of sbatch may stand before the script (-N 2, --gpus-per-node=8, --wrap "..."), so headway's own
+    -o json is called --json here. --as USER submits as somebody else (admins), --parsable prints the job id only,
+    --wait waits for the job and exits with its code.
+
+    headway submit -N 2 --gpus-per-node=8 train.sbatch --epochs 3"""
+    words = words or []
+    cluster, line = _read(words)
+    if "help" in line.own:
+        session.say(ctx.get_help())
+        return
+    from headway.wire.schemas import SubmitIn
+
+    api = session.connect()
+    name, line = _which(api, words) if cluster is None else (session.pick(api, cluster), line)
+    request = SubmitIn(
+        args=line.args,
+        script=None if line.wrap else _script(line.script, name),
+        script_name=Path(line.script).name if line.script else ("wrap" if line.wrap else "stdin"),
+        script_args=line.script_args,
+        chdir=line.own.get("chdir", ""),
+        user=line.own.get("as", ""),
+    )
+    done = api.submit(name, request)
+    if "json" in line.own:
+        session.print_json(done)
+    elif "parsable" in line.own:
+        session.say(str(done.job_id))
+    elif done.job_id:
+        session.say(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
+    else:
+        session.say(done.message)  # --test-only: sbatch says when and where it would run
+    if "wait" in line.own and done.job_id:
+        raise typer.Exit(_wait(api, done.cluster, done.job_id))
+
+
+def _read(words: list[str]) -> tuple[str | None, sbatch.Line]:
+    """(cluster, line); cluster None: the first word may be a cluster or the script, only the server can tell."""
+    if not words or words[0].startswith("-") or "/" in words[0] or "." in words[0]:
+        return "", sbatch.read(words)
+    return None, sbatch.Line(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {})
+
+
+def _which(api: Api, words: list[str]) -> tuple[str, sbatch.Line]:
+    names = [c.name for c in api.clusters()]
+    if words[0] in names:
+        return words[0], sbatch.read(words[1:])
+    if not Path(words[0]).exists():
+        raise NotFound(
+            f"{words[0]} is neither a cluster nor a script here",
+            hint=f"clusters: {', '.join(names)}" if names else "headway init, then headway apply",
+        )
+    return session.pick(api, ""), sbatch.read(words)
+
+
+def _script(name: str | None, cluster: str) -> str:
+    if name is None or name == "-":
+        if sys.stdin.isatty():
+            raise Refused("which script?", hint="headway submit SCRIPT, or --wrap 'COMMAND'")
+        return _text(sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1), "standard input")
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise NotFound(
+            f"{name}: no such script on this machine",
+            hint=f"a script that lies on the cluster: headway exec {cluster} -u USER -- sbatch {name}",
+        )
+    return _text(path.read_bytes(), name)
+
+
+def _text(data: bytes, name: str) -> str:
+    if len(data) > MAX_SCRIPT_BYTES:
+        raise Refused(f"{name}: larger than Slurm takes ({MAX_SCRIPT_BYTES // 1024 // 1024} MiB)")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise Refused(f"{name}: not a text file", hint="submit a script that starts the program") from None
+    if not text.strip():
+        raise Refused(f"{name}: empty")
+    if not text.startswith("#!"):
+        raise Refused(f"{name}: the first line must name an interpreter", hint="begin it with #!/bin/bash")
+    if "\r\n" in text:
+        raise Refused(f"{name}: has DOS line ends, which sbatch refuses", hint="dos2unix, or set your editor to LF")
+    return text
+
+
+def _wait(api: Api, cluster: str, job_id: int) -> int:
+    """Waits for the job's end, as sbatch --wait does; its exit code."""
+    try:
+        while True:
+            job = api.job(cluster, job_id)
+            if job.state in _OVER:
+                break
+            time.sleep(WAIT_S)
+    except KeyboardInterrupt:
+        session.note(f"\njob {job_id} goes on; headway logs {cluster} -f {job_id}")
+        return 130
+    if job.state != "COMPLETED":
+        session.note(f"job {job_id}: {job.state} after {show.duration(job.elapsed_s)}")
+        return job.exit_code or 1
+    return job.exit_code
