@@ -187,9 +187,7 @@ class Client:
     def jobs(self, cluster: str, *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
         """Queued and running jobs; with `all` those that ended lately too."""
         params = {"all": "1" if all else "", "user": user, "state": state}
-        return self._list(
-            f"/clusters/{_part(cluster)}/jobs", JobOut, params={k: v for k, v in params.items() if v}
-        )
+        return self._list(f"/clusters/{_part(cluster)}/jobs", JobOut, params={k: v for k, v in params.items() if v})
 
     def job(self, cluster: str, job_id: int) -> JobOut:
         return self._get(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}", JobOut)
@@ -401,7 +399,5 @@ def _raise_for(status: int, body: bytes) -> None:
     try:
         out = ErrorOut.model_validate_json(body)
     except ValueError:
-        out = ErrorOut(
-            kind="error", message=f"the server answered {status}: {body[:200].decode(errors='replace')}"
-        )
+        out = ErrorOut(kind="error", message=f"the server answered {status}: {body[:200].decode(errors='replace')}")
     raise to_error(out)

@@ -1,4 +1,5 @@
-"""The server of this machine's state folder: is it there, start it, stop it, its log. Files and one process."""
+"""The server of this machine: is it there, start it, stop it. Standard library only, so that commands stay
+quick."""
 
 from __future__ import annotations
 
@@ -14,126 +15,142 @@ from headway import paths
 from headway.errors import Refused, Unreachable
 from headway.sdk.liveness import alive
 
-START_S = 30.0  # a first start makes the database
-STOP_S = 30.0  # open requests end first
-POLL_S = 0.02
+START_S = 20.0
+STOP_S = 15.0
+_LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class RunningServer:
+class Running:
+    """A server that runs on a state folder."""
+
     url: str
     pid: int
-    started: str  # the kernel's start time of the process
+    started: str  # the kernel's start time of the process, so that a reused pid is not mistaken for it
 
 
-def running(folder: Path | None = None) -> RunningServer | None:
-    """The server that runs on the state folder, or None."""
+def running(state_dir: Path | None = None) -> Running | None:
+    """The server of the state folder, once it answers; None when there is none."""
+    folder = state_dir or paths.state_dir()
     try:
-        told = json.loads(((folder or paths.state_dir()) / paths.SERVER_FILE).read_text())
-        server = RunningServer(str(told["url"]), int(told["pid"]), str(told.get("started", "")))
+        known = json.loads((folder / paths.SERVER_FILE).read_text())
+        server = Running(str(known["url"]), int(known["pid"]), str(known.get("started", "")))
+    except PermissionError:
+        raise Unreachable(
+            f"{folder} belongs to another user", hint="set HEADWAY_URL and HEADWAY_TOKEN, or use sudo"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return server if alive(server.pid, server.started) else None
 
 
+def log_file(state_dir: Path | None = None) -> Path:
+    return (state_dir or paths.state_dir()) / paths.LOG_FILE
+
+
 def server_argv() -> list[str]:
-    """What runs a server in the foreground, settings from HEADWAY_* variables."""
-    return [sys.executable, "-m", "headway.server"]
+    """What starts the server in the foreground; its folder and port come from HEADWAY_STATE and
+    HEADWAY_PORT."""
+    return [sys.executable, "-P", "-m", "headway.server"]
 
 
-def log_file(folder: Path | None = None) -> Path:
-    return (folder or paths.state_dir()) / paths.LOG_FILE
+def start_server(state_dir: Path | None = None, *, port: int | None = None) -> Running:
+    """Starts the server detached and returns once it answers. One that runs already is returned as it is.
 
-
-def start_server(folder: Path | None = None, *, timeout_s: float = START_S) -> RunningServer:
-    """The running server; starts one, detached from this terminal, when there is none. Whoever starts at the same
-    moment gets the same server: it holds the folder's lock. Raises Refused, with the log's last lines, when it ends
-    at once, and Unreachable when it does not come up in time."""
-    folder = folder or paths.state_dir()
-    found = running(folder)
-    if found is not None:
-        return found
+    Raises Refused with the end of its log when it does not start."""
+    folder = state_dir or paths.state_dir()
+    already = running(folder)
+    if already is not None:
+        return already
+    _make(folder)
+    env = {"HEADWAY_STATE": str(folder)}
+    if port is not None:
+        env["HEADWAY_PORT"] = str(port)
     from headway.machines.run import spawn
 
     log = log_file(folder)
-    _make(folder)
     before = log.stat().st_size if log.exists() else 0
-    pid = spawn(server_argv(), log=log, env={"HEADWAY_STATE": str(folder)})
-    deadline = time.monotonic() + timeout_s
-    ended = False
+    pid = spawn(server_argv(), log=log, env=env)
+    deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         found = running(folder)
         if found is not None:
             return found
-        if ended:
-            break
-        ended = _has_ended(pid)  # one more look: it may have found another server that was just coming up
-        time.sleep(POLL_S)
-    if ended and _someone_starts(folder, deadline):
-        return start_server(folder, timeout_s=max(1.0, deadline - time.monotonic()))
-    said = _tail(log, before)
-    if ended:
-        raise Refused(f"the server did not start: {said}", hint=f"its log: {log}")
-    raise Unreachable(f"the server did not come up within {timeout_s:.0f} s", hint=f"its log: {log}\n{said}")
+        if _ended(pid) and not _locked(folder):
+            found = running(folder)  # it may have come up and gone, or another start was faster
+            if found is not None:
+                return found
+            raise Refused(f"the server did not start: {_last_words(log, before)}", hint=f"see {log}")
+        time.sleep(_LOOK_S)
+    raise Refused(f"the server did not answer within {START_S:g} s", hint=f"see {log}")
 
 
-def stop_server(folder: Path | None = None, *, timeout_s: float = STOP_S) -> bool:
-    """Asks the server to end and waits for it. False when none runs; Unreachable when it does not end in time."""
-    found = running(folder)
-    if found is None:
+def stop_server(state_dir: Path | None = None) -> bool:
+    """Ends the server in good order; whether there was one. Clusters and their jobs go on."""
+    server = running(state_dir)
+    if server is None:
         return False
     try:
-        os.kill(found.pid, signal.SIGTERM)
+        os.kill(server.pid, signal.SIGTERM)
     except ProcessLookupError:
-        return True
+        return False
     except PermissionError:
-        raise Refused(f"the server (process {found.pid}) is another user's", hint="stop it as that user") from None
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if not alive(found.pid, found.started):
-            return True
-        time.sleep(POLL_S)
-    raise Unreachable(
-        f"the server (process {found.pid}) has not ended after {timeout_s:.0f} s", hint="headway server logs"
-    )
+        raise Refused(f"the server (process {server.pid}) belongs to another user", hint="use sudo") from None
+    deadline = time.monotonic() + STOP_S
+    while alive(server.pid, server.started):
+        if time.monotonic() > deadline:
+            raise Refused(
+                f"the server (process {server.pid}) does not end", hint=f"kill -9 {server.pid} ends it; nothing is lost"
+            )
+        _ended(server.pid)
+        time.sleep(_LOOK_S)
+    return True
 
 
 def _make(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Refused(
-            f"{folder}: cannot be made: {(error.strerror or str(error)).lower()}",
-            hint="HEADWAY_STATE names another folder for the server",
+            f"the state folder {folder} can't be made: {error.strerror}", hint="HEADWAY_STATE names another"
         ) from None
+    if not os.access(folder, os.W_OK):
+        raise Refused(f"{folder} belongs to another user", hint="use sudo, or HEADWAY_STATE for one of your own")
 
 
-def _has_ended(pid: int) -> bool:
-    """Whether our child ended; takes it off the process table."""
+def _ended(pid: int) -> bool:
+    """Whether a child of ours is gone (and no zombie of it stays)."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
         return not alive(pid)
 
 
-def _someone_starts(folder: Path, deadline: float) -> bool:
-    """Whether another process holds the folder's lock: its server is coming up."""
+def _locked(folder: Path) -> bool:
+    """Whether some server holds the state folder: it is just starting."""
     import fcntl
 
     try:
-        with (folder / paths.LOCK_FILE).open("a") as lock:
+        with (folder / paths.LOCK_FILE).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return time.monotonic() < deadline
+        return True
     except OSError:
         return False
-    return running(folder) is not None
+    return False
 
 
-def _tail(log: Path, start: int) -> str:
+def _last_words(log: Path, start: int) -> str:
+    """The last line this start wrote."""
     try:
         with log.open("rb") as source:
             source.seek(start)
-            return source.read()[-1500:].decode(errors="replace").strip() or "it said nothing"
+            lines = source.read()[-4000:].decode(errors="replace").strip().splitlines()
     except OSError:
-        return "it wrote no log"
+        return "no log"
+    line = lines[-1] if lines else "it said nothing"
+    try:
+        entry = json.loads(line)
+        return str(entry.get("error") or entry.get("event"))
+    except ValueError:
+        return line

@@ -67,9 +67,7 @@ class ClusterStore(Base):
 
     async def secrets(self, cluster: str) -> dict[str, str]:
         async with self._read() as db:
-            rows = await db.execute(
-                select(t.secrets.c.name, t.secrets.c.value).where(t.secrets.c.cluster == cluster)
-            )
+            rows = await db.execute(select(t.secrets.c.name, t.secrets.c.value).where(t.secrets.c.cluster == cluster))
             return {row.name: row.value for row in rows}
 
     async def put_secret(self, cluster: str, name: str, value: str) -> str:
@@ -86,11 +84,13 @@ class ClusterStore(Base):
             async with self._read() as db:
                 return str((await db.execute(select(t.secrets.c.value).where(*where))).scalar_one())
 
+    async def forget_secrets(self, cluster: str) -> None:
+        async with self._write() as db:
+            await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster))
+
     async def drop_secret(self, cluster: str, name: str) -> None:
         async with self._write() as db:
-            await db.execute(
-                delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name)
-            )
+            await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name))
 
     # --- people on machines
 
@@ -127,9 +127,7 @@ class ClusterStore(Base):
     async def users_of(self, cluster: str) -> set[str]:
         """Everybody who was ever on the cluster."""
         async with self._read() as db:
-            rows = await db.execute(
-                select(t.cluster_users.c.name).where(t.cluster_users.c.cluster == cluster)
-            )
+            rows = await db.execute(select(t.cluster_users.c.name).where(t.cluster_users.c.cluster == cluster))
             return {row.name for row in rows}
 
     async def note_users(self, cluster: str, names: Iterable[str]) -> None:

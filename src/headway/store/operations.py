@@ -97,9 +97,7 @@ class OperationStore(Base):
         candidate = select(o.c.number).where(free, first_in_line, alone).order_by(o.c.number).limit(1)
         if self._engine.dialect.name == "postgresql":
             candidate = candidate.with_for_update(skip_locked=True)
-        async with (
-            self._read() as db
-        ):  # the usual answer is "nothing to do": don't take the write lock for it
+        async with self._read() as db:  # the usual answer is "nothing to do": don't take the write lock for it
             if (await db.execute(select(o.c.number).where(free).limit(1))).first() is None:
                 return None
         try:
@@ -211,8 +209,7 @@ class OperationStore(Base):
         query = select(e).where(e.c.operation == operation_id, e.c.seq > seq).order_by(e.c.seq).limit(limit)
         async with self._read() as db:
             return tuple(
-                Event(r.seq, r.at, r.step, r.text, r.level, r.done, r.seconds)
-                for r in await db.execute(query)
+                Event(r.seq, r.at, r.step, r.text, r.level, r.done, r.seconds) for r in await db.execute(query)
             )
 
 

@@ -39,9 +39,7 @@ class PeopleStore(Base):
 
     async def person(self, name: str) -> Person | None:
         async with self._read() as db:
-            row = (
-                await db.execute(select(t.people.c.name, t.people.c.role).where(t.people.c.name == name))
-            ).first()
+            row = (await db.execute(select(t.people.c.name, t.people.c.role).where(t.people.c.name == name))).first()
         return Person(row.name, row.role) if row else None
 
     async def people(self) -> tuple[Person, ...]:
@@ -51,9 +49,7 @@ class PeopleStore(Base):
 
     # --- tokens
 
-    async def create_token(
-        self, person: str, *, label: str = "", days: float | None = None
-    ) -> tuple[Token, str]:
+    async def create_token(self, person: str, *, label: str = "", days: float | None = None) -> tuple[Token, str]:
         """(the token's row, the token itself, which is not kept)."""
         now = self._now()
         token_id, secret = random.token_hex(6), f"hw_{random.token_urlsafe(32)}"
@@ -104,8 +100,7 @@ class PeopleStore(Base):
         async with self._read() as db:
             rows = await db.execute(query.order_by(t.tokens.c.created_at))
             return tuple(
-                Token(r.id, r.person, r.role, r.label, r.created_at, r.expires_at, r.last_used_at)
-                for r in rows
+                Token(r.id, r.person, r.role, r.label, r.created_at, r.expires_at, r.last_used_at) for r in rows
             )
 
     async def delete_token(self, token_id: str) -> None:
@@ -121,9 +116,7 @@ class PeopleStore(Base):
         code, expires = random.token_urlsafe(32), self._now() + SIGNIN_CODE_S
         async with self._write() as db:
             await db.execute(delete(t.signin_codes).where(t.signin_codes.c.expires_at <= self._now()))
-            await db.execute(
-                insert(t.signin_codes).values(hash=digest(code), person=person, expires_at=expires)
-            )
+            await db.execute(insert(t.signin_codes).values(hash=digest(code), person=person, expires_at=expires))
         return code, expires
 
     async def spend_signin_code(self, code: str) -> tuple[Person, str, float] | None:
@@ -144,9 +137,7 @@ class PeopleStore(Base):
             cookie, expires = random.token_urlsafe(32), now + SESSION_S
             await db.execute(delete(t.sessions).where(t.sessions.c.expires_at <= now))
             await db.execute(
-                insert(t.sessions).values(
-                    hash=digest(cookie), person=row.name, created_at=now, expires_at=expires
-                )
+                insert(t.sessions).values(hash=digest(cookie), person=row.name, created_at=now, expires_at=expires)
             )
         return Person(row.name, row.role), cookie, expires
 
@@ -166,9 +157,7 @@ class PeopleStore(Base):
 
     # --- audit
 
-    async def note(
-        self, person: str, action: str, target: str, detail: Mapping[str, Any] | None = None
-    ) -> None:
+    async def note(self, person: str, action: str, target: str, detail: Mapping[str, Any] | None = None) -> None:
         """One line of the audit trail. Never pass a secret."""
         async with self._write() as db:
             await db.execute(

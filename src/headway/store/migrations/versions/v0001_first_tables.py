@@ -28,9 +28,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("expires_at", sa.Float()),
         sa.Column("last_used_at", sa.Float()),
-        sa.ForeignKeyConstraint(
-            ["person"], ["people.name"], name="fk_tokens_person_people", ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["person"], ["people.name"], name="fk_tokens_person_people", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_tokens"),
         sa.UniqueConstraint("hash", name="uq_tokens_hash"),
     )
@@ -41,9 +39,7 @@ def upgrade() -> None:
         sa.Column("person", sa.String(64), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("expires_at", sa.Float(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["person"], ["people.name"], name="fk_sessions_person_people", ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["person"], ["people.name"], name="fk_sessions_person_people", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("hash", name="pk_sessions"),
     )
     op.create_index("ix_sessions_person", "sessions", ["person"])
@@ -52,9 +48,7 @@ def upgrade() -> None:
         sa.Column("hash", sa.String(64), nullable=False),
         sa.Column("person", sa.String(64), nullable=False),
         sa.Column("expires_at", sa.Float(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["person"], ["people.name"], name="fk_signin_codes_person_people", ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["person"], ["people.name"], name="fk_signin_codes_person_people", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("hash", name="pk_signin_codes"),
     )
     op.create_table(

@@ -1,0 +1,60 @@
+"""Exceptions -> ErrorOut, for HTTP answers and for operations that failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from headway.errors import HeadwayError, InvalidSpec
+from headway.wire.schemas import ErrorOut, FaultOut
+
+log = structlog.get_logger("headway.api")
+
+
+def error_out(error: BaseException) -> ErrorOut:
+    """What a person is told. An error that nobody foresaw keeps its details to the log."""
+    if isinstance(error, InvalidSpec):
+        faults = [FaultOut(path=f.path, message=f.message, hint=f.hint, level=f.level) for f in error.faults]
+        return ErrorOut(kind=error.kind, message=error.message, hint=error.hint, faults=faults)
+    if isinstance(error, HeadwayError):
+        return ErrorOut(kind=error.kind, message=error.message, hint=error.hint)
+    name = type(error).__name__
+    return ErrorOut(kind="bug", message=f"Headway met an error it did not foresee ({name})", hint="headway server logs")
+
+
+def answer(status: int, out: ErrorOut, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(out.model_dump(), status, headers)
+
+
+def install(app: FastAPI) -> None:
+    """The one place where exceptions become HTTP."""
+
+    async def on_headway(_: Request, error: Any) -> JSONResponse:
+        headers = {"www-authenticate": "Bearer"} if error.http_status == 401 else None
+        return answer(error.http_status, error_out(error), headers)
+
+    async def on_invalid(_: Request, error: Any) -> JSONResponse:
+        faults = [
+            FaultOut(path=".".join(str(part) for part in item["loc"]), message=item["msg"]) for item in error.errors()
+        ]
+        lines = "; ".join(f"{fault.path}: {fault.message}" for fault in faults)
+        return answer(422, ErrorOut(kind="refused", message=f"the request is not valid: {lines}", faults=faults))
+
+    async def on_http(request: Request, error: Any) -> JSONResponse:
+        kind = "not_found" if error.status_code == 404 else "refused"
+        message = f"{request.method} {request.url.path}: {error.detail}"
+        return answer(error.status_code, ErrorOut(kind=kind, message=message), error.headers)
+
+    async def on_bug(request: Request, error: Any) -> JSONResponse:
+        log.error("bug", path=request.url.path, exc_info=error)
+        return answer(500, error_out(error))
+
+    app.add_exception_handler(HeadwayError, on_headway)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(Exception, on_bug)

@@ -1,0 +1,135 @@
+"""Jobs: the queue, submission, logs, and commands on the login."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response, StreamingResponse
+
+from headway.api.access import Anyone, Member, Principal, State, audit
+from headway.api.shapes import PENDING, RUNNING, job_out
+from headway.api.state import AppState
+from headway.domain.cluster import Cluster
+from headway.domain.live import JobState
+from headway.errors import NotAllowed, NotFound, Unreachable
+from headway.wire.schemas import ExecIn, ExecOut, JobOut, SubmitIn, SubmitOut
+
+router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
+
+
+@router.get("/jobs")
+async def jobs(
+    name: str,
+    state: State,
+    who: Anyone,  # noqa: ARG001
+    every: Annotated[bool, Query(alias="all")] = False,
+    user: str = "",
+    word: Annotated[str, Query(alias="state", description="a Slurm job state, or its beginning")] = "",
+) -> list[JobOut]:
+    """Queued and running jobs; with `all` those that ended lately too."""
+    _, cluster = await state.cluster(name)
+    snapshot = await state.read(cluster)
+    found = {job.id: job for job in snapshot.jobs}
+    if every or word:
+        found = {job.id: job for job in await state.work.history(cluster)} | found
+    elif snapshot.stale and snapshot.as_of is None:
+        raise Unreachable(f"the queue of {name} can't be read: {snapshot.stale}", hint=f"headway status {name}")
+    now = state.clock()
+    return [
+        job_out(job, now, snapshot.progress.get(job.id))
+        for job in sorted(found.values(), key=lambda job: job.id)
+        if _wanted(job, every=every, user=user, word=word)
+    ]
+
+
+def _wanted(job: JobState, *, every: bool, user: str, word: str) -> bool:
+    if user and job.user != user:
+        return False
+    if word:
+        return job.state.upper().startswith(word.upper())
+    return every or job.state in PENDING or job.state in RUNNING
+
+
+@router.post("/jobs", status_code=201)
+async def submit(name: str, request: SubmitIn, state: State, who: Member) -> SubmitOut:
+    """Runs the real sbatch on the cluster as the person's user."""
+    user = who.acting(request.user)
+    _, cluster = await state.cluster(name)
+    answer = await state.work.submit(cluster, request, user)
+    await audit(state, who, "submit", name, job=answer.job_id, user=user, script=request.script_name)
+    state.live.hub.publish("watchers")
+    return answer
+
+
+@router.get("/jobs/{job_id}")
+async def job(name: str, job_id: int, state: State, who: Anyone) -> JobOut:
+    _, cluster = await state.cluster(name)
+    found = await _job(state, cluster, job_id)
+    return job_out(found, state.clock(), state.live.snapshot(name).progress.get(job_id))
+
+
+@router.delete("/jobs/{job_id}", status_code=204)
+async def cancel(name: str, job_id: int, state: State, who: Member) -> Response:
+    _, cluster = await state.cluster(name)
+    found = await _job(state, cluster, job_id)
+    await state.work.cancel(cluster, job_id, _as(who, found, "cancel"))
+    await audit(state, who, "cancel", name, job=job_id, of=found.user)
+    return Response(status_code=204)
+
+
+@router.get("/jobs/{job_id}/log")
+async def log(
+    name: str, job_id: int, state: State, who: Member, follow: bool = False, err: bool = False
+) -> StreamingResponse:
+    """The job's output as it is written; `follow` goes on until the job has ended."""
+    _, cluster = await state.cluster(name)
+    found = await _job(state, cluster, job_id)
+    stream = state.work.tail_log(cluster, found, _as(who, found, "read the log of"), follow=follow, err=err)
+    # The first piece is awaited here, so that a missing log is an answer of its own and not a stream that
+    # breaks.
+    try:
+        first = await anext(stream, b"")
+    except OSError as error:
+        raise Unreachable(f"the log of job {job_id} can't be read: {error}") from error
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return StreamingResponse(_pieces(state, first, stream), media_type="application/octet-stream", headers=headers)
+
+
+async def _pieces(state: AppState, first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in stream:
+        if state.live.stopping.is_set():
+            return
+        yield piece
+
+
+@router.post("/exec")
+async def execute(name: str, request: ExecIn, state: State, who: Member) -> ExecOut:
+    """One command on the login as `user`; root is for admins."""
+    user = who.acting(request.user)
+    _, cluster = await state.cluster(name)
+    await audit(state, who, "exec", name, user=user, program=request.argv[0][:100])
+    return await state.work.run_command(cluster, request, user)
+
+
+async def _job(state: AppState, cluster: Cluster, job_id: int) -> JobState:
+    """From Slurm's queue, else from its history."""
+    snapshot = await state.read(cluster)
+    for known in snapshot.jobs:
+        if known.id == job_id:
+            return known
+    if snapshot.stale:
+        raise Unreachable(f"the queue of {cluster.name} can't be read: {snapshot.stale}")
+    for known in await state.work.history(cluster):
+        if known.id == job_id:
+            return known
+    raise NotFound(f"no job {job_id} on {cluster.name}", hint=f"headway queue {cluster.name} --all")
+
+
+def _as(who: Principal, job: JobState, what: str) -> str:
+    """The user who acts on a job: its own. Somebody else's job is for admins."""
+    if job.user == who.user or who.has("admin"):
+        return job.user
+    raise NotAllowed(f"{who.person} may not {what} job {job.id}: it belongs to {job.user}")

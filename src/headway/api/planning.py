@@ -1,0 +1,128 @@
+"""plan, apply and down: from a document to a row in the queue. Nothing here changes a machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from headway.api.access import Principal
+from headway.api.shapes import changeset_out, summary_of
+from headway.api.state import AppState, PlanKept, fingerprint
+from headway.api.work import Resolved
+from headway.domain.change import ChangeSet
+from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, Refused
+from headway.store import Operation
+from headway.wire.schemas import ApplyIn, ChangeSetOut, Document
+
+PLAN_KEPT_S = 15.0
+# A dataset is shown to every user of a cluster: never from where a host keeps its own affairs.
+SYSTEM_FOLDERS = tuple(
+    Path(p) for p in ("/boot", "/dev", "/etc", "/proc", "/root/.ssh", "/run", "/sys", "/usr", "/var/lib/headway")
+)
+
+
+async def plan(state: AppState, who: Principal, document: Document) -> ChangeSetOut:
+    document, resolved = await accept(state, who, document)
+    changes = await state.work.plan(resolved.cluster)
+    digest = digest_of(changes)
+    name = resolved.cluster.name
+    state.plans[name] = PlanKept(fingerprint(document.model_dump()), digest, len(changes.asks), state.clock())
+    return changeset_out(changes, resolved.cluster, digest, resolved.warnings)
+
+
+async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Operation:
+    """Queues the apply. Raises Conflict when the plan is not the one that was shown, NeedsConfirmation when
+    it disturbs
+    something nobody agreed to."""
+    document, resolved = await accept(state, who, ask.document)
+    cluster = resolved.cluster
+    if cluster.name != name:
+        raise Refused(f"the file is of cluster {cluster.name!r}, the request of {name!r}")
+    waits = await state.store.active_operation(name) is not None
+    if not waits or ask.digest:
+        digest, asks = await _plan_now(state, document, resolved)
+        if ask.digest and ask.digest != digest:
+            raise Conflict(f"the plan for {name} has changed since it was shown", hint="look at it again: headway plan")
+        _need_confirmation(name, asks, ask.confirmed)
+    stored = document.model_dump()
+    if await state.store.cluster(name) is None:
+        await state.store.save_cluster(name, stored, summary=summary_of(cluster), owner=document.owner)
+    # One that waits behind another can only be looked at when its turn has come.
+    params = {"confirmed": ask.confirmed, "look_again": waits and not ask.confirmed}
+    operation = await state.store.enqueue_operation(name, "apply", who.person, document=stored, params=params)
+    _queued(state, name)
+    return operation
+
+
+async def down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:
+    row = await state.row(name)
+    operation = await state.store.enqueue_operation(
+        name, "down", who.person, document=row.document, params={"delete_data": delete_data}
+    )
+    _queued(state, name)
+    return operation
+
+
+async def accept(state: AppState, who: Principal, document: Document) -> tuple[Document, Resolved]:
+    """The document with its owner filled in, and resolved. Raises InvalidSpec with every fault."""
+    name = document.spec.get("name")
+    row = await state.store.cluster(name) if isinstance(name, str) else None
+    owner = document.owner or (row.owner if row else "") or who.user
+    if owner != who.user:
+        who.need("admin", f"apply in the name of {owner}")
+    document = document.model_copy(update={"owner": owner})
+    resolved = await state.resolve(document)
+    faults = dataset_faults(state, resolved)
+    if faults:
+        raise InvalidSpec(faults)
+    return document, resolved
+
+
+def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
+    """The one kind of path that is opened on the server's machine must lie where its settings allow."""
+    faults = []
+    for index, dataset in enumerate(resolved.cluster.storage.datasets):
+        if not dataset.source:
+            continue
+        path = f"storage.datasets.{index}.path"
+        real = Path(dataset.source).resolve()
+        roots = state.settings.dataset_roots
+        inside = any(real.is_relative_to(root) for root in roots)
+        own = real == Path("/") or any(real.is_relative_to(f) or f == real for f in SYSTEM_FOLDERS)
+        if own or real.is_relative_to(state.settings.state_dir.resolve()):
+            faults.append(Fault(path, f"{real} belongs to the server's machine", "put the data in a folder of its own"))
+        elif roots and not inside:
+            allowed = ", ".join(str(root) for root in roots)
+            faults.append(Fault(path, f"{real} is not under a folder this server allows", f"allowed: {allowed}"))
+    return faults
+
+
+def digest_of(changes: ChangeSet) -> str:
+    """The same for two plans that would do the same."""
+    rows: list[Any] = [[c.kind, c.where, c.what, c.why, c.disturbs.value, list(c.diff)] for c in changes.changes]
+    return hashlib.sha256(json.dumps([changes.cluster, rows]).encode()).hexdigest()[:32]
+
+
+async def _plan_now(state: AppState, document: Document, resolved: Resolved) -> tuple[str, int]:
+    """(digest, changes that ask): of the plan that was shown a moment ago, or of a new one."""
+    name = resolved.cluster.name
+    kept = state.plans.pop(name, None)
+    young = kept is not None and state.clock() - kept.at < PLAN_KEPT_S
+    if kept is not None and young and kept.document == fingerprint(document.model_dump()):
+        return kept.digest, kept.asks
+    changes = await state.work.plan(resolved.cluster)
+    return digest_of(changes), len(changes.asks)
+
+
+def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:
+    if asks and not confirmed:
+        what = "1 change disturbs" if asks == 1 else f"{asks} changes disturb"
+        raise NeedsConfirmation(f"{what} what runs on {name}", hint="look at `headway plan`, then apply with --yes")
+
+
+def _queued(state: AppState, name: str) -> None:
+    state.plans.pop(name, None)
+    state.wake.set()
+    state.live.touch(name)

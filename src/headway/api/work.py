@@ -1,0 +1,79 @@
+"""What the API and the loops ask of the work rooms. server.work is the real one; tests register the calls
+they expect."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from headway.cluster.env import Say
+from headway.domain.change import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.domain.live import Check, JobState, NodeState
+from headway.domain.machine import Machine
+from headway.errors import Fault
+from headway.wire.schemas import Document, ExecIn, ExecOut, ProgressOut, SubmitIn, SubmitOut
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A document that is valid, and what is odd about it all the same."""
+
+    cluster: Cluster
+    warnings: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What Slurm on a cluster says now."""
+
+    nodes: tuple[NodeState, ...]
+    jobs: tuple[JobState, ...]
+
+
+class Work(Protocol):
+    """Everything that touches machines or resolves a spec. `user` is the Linux user that acts on the
+    cluster."""
+
+    def resolve(self, document: Document) -> Resolved:
+        """Raises InvalidSpec with every fault. Pure, but slow for thousands of nodes."""
+        ...
+
+    async def plan(self, cluster: Cluster) -> ChangeSet: ...
+
+    async def apply(self, cluster: Cluster, say: Say) -> None: ...
+
+    async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]: ...
+
+    async def checks(self, cluster: Cluster) -> tuple[Check, ...]: ...
+
+    async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
+        """The machines that exist, running or not."""
+        ...
+
+    async def read(self, cluster: Cluster) -> Reading:
+        """Raises Unreachable when the controller does not answer."""
+        ...
+
+    async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
+        """Jobs that ended lately, from accounting."""
+        ...
+
+    async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
+        """Steps and loss of running jobs that write them in their logs."""
+        ...
+
+    async def submit(self, cluster: Cluster, request: SubmitIn, user: str) -> SubmitOut: ...
+
+    async def cancel(self, cluster: Cluster, job_id: int, user: str) -> None: ...
+
+    def tail_log(
+        self, cluster: Cluster, job: JobState, user: str, *, follow: bool, err: bool
+    ) -> AsyncIterator[bytes]: ...
+
+    async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut: ...
+
+    async def forget(self, cluster: str) -> None:
+        """Closes what is held open for a cluster."""
+        ...
