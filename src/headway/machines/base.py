@@ -1,4 +1,7 @@
-"""The provider Protocol: everything Headway asks of a kind of machine. What happens inside one goes by SSH, for all alike."""
+"""The provider Protocol: everything Headway asks of a kind of machine.
+
+What happens inside a machine goes by SSH, for all alike.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ class Provider(Protocol):
     async def delete(self, machine: Machine) -> None: ...
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
-        """Makes exactly these datasets (and home, scratch, head state) appear under /srv/headway inside the machines."""
+        """Makes exactly these datasets (and home, scratch, head state) appear under /srv/headway in the machines."""
         ...
 
     async def attached(self, cluster: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The node image: one for head and nodes, made by mmdebstrap from the host's own Debian mirror, kept by podman.
 
-Its tag carries a hash of everything it is made from (package list, files under node/image, this recipe's version), so it is
-built again only when one of them changed. Builders queue on a lock; a half-made image never gets the tag.
+Its tag carries a hash of everything it is made from (package list, files under node/image, this recipe's version), so
+it is built again only when one of them changed. Builders queue on a lock; a half-made image never gets the tag.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ REPOSITORY = "localhost/headway-node"
 _RECIPE = 1  # raise when this module makes a different image from the same inputs
 _NEED_MIB = 6000  # packages, root folder, archive and podman's copy, at the worst moment
 
-_COMMON = """
+_COMMON: list[str] = """
 systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
 slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin libpam-slurm-adopt libnss-extrausers
 mariadb-server prometheus python3-torch python3-numpy lmod iproute2 iputils-ping procps less vim-tiny nano rsync
 ca-certificates bsd-mailx msmtp-mta msmtp bash-completion locales tzdata kmod util-linux-extra sudo git make curl
-""".split()
+""".split()  # noqa: SIM905 (a list of this length reads better as words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +88,13 @@ def files_folder() -> Path:
     for folder in (package / "_node" / "image", package.parent.parent / "node" / "image"):
         if folder.is_dir():
             return folder
-    raise Refused(
-        "the files of the node image are missing from this installation", hint="install headway again"
-    )
+    raise Refused("the files of the node image are missing from this installation", hint="install headway again")
 
 
 def inputs_hash(name: str) -> str:
     """12 hex digits over all that the image is made from."""
     made_from = recipe(name)
-    digest = hashlib.sha256(
-        f"{_RECIPE}\n{made_from.suite}\n{' '.join(sorted(made_from.packages))}\n".encode()
-    )
+    digest = hashlib.sha256(f"{_RECIPE}\n{made_from.suite}\n{' '.join(sorted(made_from.packages))}\n".encode())
     base = files_folder()
     for path in sorted(p for p in base.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
         executable = bool(path.stat().st_mode & 0o100)
@@ -159,7 +155,7 @@ async def ensure(name: str, say: Say | None = None, *, state_dir: Path | None = 
 
 
 async def remove(name: str) -> tuple[str, ...]:
-    """Removes the images of this name ("all": every one); returns their tags. Raises Refused when machines still use one."""
+    """Removes the images of this name ("all": every one); returns their tags. Raises Refused while machines use one."""
     if name != "all":
         recipe(name)
     gone = []
@@ -180,11 +176,9 @@ async def _silent(*_: object, **__: object) -> None:
     return None
 
 
-async def build(
-    name: str, say: Say | None = None, *, state_dir: Path | None = None, force: bool = False
-) -> ImageInfo:
-    """Builds the image unless it is there from the same inputs. Raises Refused (no root, no mmdebstrap, disk too full, no
-    mirror) before anything is downloaded, CommandFailed when a step fails; nothing is left of a failed build."""
+async def build(name: str, say: Say | None = None, *, state_dir: Path | None = None, force: bool = False) -> ImageInfo:
+    """Builds the image unless it is there from the same inputs. Raises Refused (no root, no mmdebstrap, disk too full,
+    no mirror) before anything is downloaded, CommandFailed when a step fails; nothing is left of a failed build."""
     say = say or _silent
     made_from = recipe(name)
     lock = locked(lock_folder() / f"headway-image-{name}.lock")
@@ -329,9 +323,7 @@ async def _bootstrap_and_import(
     read_end, write_end = os.pipe()
     env = {"TMPDIR": str(work), "LC_ALL": "C.UTF-8"}
     jobs = [
-        asyncio.create_task(
-            run(mmdebstrap_argv(made_from, mirror, work), timeout_s=3600, env=env, stdout=write_end)
-        ),
+        asyncio.create_task(run(mmdebstrap_argv(made_from, mirror, work), timeout_s=3600, env=env, stdout=write_end)),
         asyncio.create_task(run(importer, timeout_s=3600, stdin=read_end)),
     ]
     try:
@@ -343,9 +335,7 @@ async def _bootstrap_and_import(
             hint = "the disk is full: make room, then build again"
         elif re.search(r"Could not resolve|Unable to connect|Failed to fetch|Connection", text):
             hint = "the Debian mirror of this host (/etc/apt) did not answer: check the network, then build again"
-        raise CommandFailed(
-            error.argv[:1], error.code, _telling(text), where="this host", hint=hint
-        ) from error
+        raise CommandFailed(error.argv[:1], error.code, _telling(text), where="this host", hint=hint) from error
     finally:
         for job in jobs:
             job.cancel()

@@ -1,7 +1,8 @@
 """Local machines: podman system containers that boot systemd from a Headway node image.
 
-podman only creates, lists, starts, stops and deletes them; all that happens inside goes by SSH, as for any machine. Every
-object carries the state folder's instance hash in its name and labels, so clusters and state folders never collide.
+podman only creates, lists, starts, stops and deletes them; all that happens inside goes by SSH, as for any machine.
+Every object carries the state folder's instance hash in its name and labels, so clusters and state folders never
+collide.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class LocalProvider:
     def _volumes(self, cluster: str) -> Path:
         return self.state_dir / "volumes" / cluster
 
-    def _labels(self, cluster: str) -> list[tuple[str, str]]:
+    def _labels(self, cluster: str) -> Sequence[tuple[str, str]]:
         # headway.owner joins both: podman ORs several label filters of `events`.
         return [
             ("headway", "1"),
@@ -75,9 +76,7 @@ class LocalProvider:
         return host_gaps(need_mib=400 + 220 * machines, need_disk_mib=1024 + 300 * machines)
 
     async def place(self, cluster: Cluster) -> Place:
-        network.addresses(
-            cluster, ipaddress.IPv4Network("10.64.0.0/24")
-        )  # too many nodes: say so before making any
+        network.addresses(cluster, ipaddress.IPv4Network("10.64.0.0/24"))  # too many nodes: say so before making any
         found = await self.find(cluster)
         if found is not None:
             return found
@@ -128,7 +127,7 @@ class LocalProvider:
         machines = [self._machine(item) for item in found if item["State"] != "removing"]
         return tuple(sorted(machines, key=lambda m: ipaddress.ip_address(m.address)))
 
-    async def _ps(self, cluster: str) -> list[dict[str, Any]]:
+    async def _ps(self, cluster: str) -> Sequence[dict[str, Any]]:
         label = f"label=headway.owner={self._owner(cluster)}"
         found = await self._podman.json("ps", "--all", "--no-trunc", "--filter", label, "--format", "json")
         return [item for item in found or [] if item["Labels"].get("headway.machine")]
@@ -167,7 +166,7 @@ class LocalProvider:
             image=info.id,
         )
 
-    async def _run_argv(self, request: MachineRequest, tag: str) -> list[str]:
+    async def _run_argv(self, request: MachineRequest, tag: str) -> Sequence[str]:
         own = [
             *self._labels(request.cluster),
             ("headway.machine", request.name),
@@ -239,9 +238,7 @@ class LocalProvider:
         await self._podman("start", self._container(machine.cluster, machine.name), timeout_s=120)
 
     async def stop(self, machine: Machine) -> None:
-        await self._podman(
-            "stop", "--time", "10", self._container(machine.cluster, machine.name), timeout_s=60
-        )
+        await self._podman("stop", "--time", "10", self._container(machine.cluster, machine.name), timeout_s=60)
 
     async def delete(self, machine: Machine) -> None:
         await self._remove(machine.cluster, machine.name)
@@ -260,9 +257,7 @@ class LocalProvider:
         await asyncio.to_thread(work)
 
     async def attached(self, cluster: str) -> tuple[str, ...]:
-        folder = f"{self._volumes(cluster) / 'shared' / 'datasets'}/"
-        points = await asyncio.to_thread(mounts.mounted)
-        return tuple(sorted(point.removeprefix(folder) for point in points if point.startswith(folder)))
+        return mounts.attached(self._volumes(cluster) / "shared")
 
     async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
         left = [item["Id"] for item in await self._ps(cluster)]
@@ -282,9 +277,7 @@ class LocalProvider:
     def _delete_data(volumes: Path) -> None:
         inside = [point for point in mounts.mounted() if point.startswith(f"{volumes}/")]
         if inside:  # never delete through a mount: a dataset's own files lie behind it
-            raise HeadwayError(
-                f"{inside[0]} is still mounted, so nothing was deleted", hint="unmount it, then repeat"
-            )
+            raise HeadwayError(f"{inside[0]} is still mounted, so nothing was deleted", hint="unmount it, then repeat")
         shutil.rmtree(volumes, ignore_errors=False) if volumes.is_dir() else None
 
     async def watch(self, cluster: str) -> AsyncIterator[tuple[str, str]]:

@@ -55,11 +55,7 @@ def deb822(text: str) -> Iterator[Entry]:
                 name = name.strip().lower()
                 fields[name] = value.strip()
         off = fields.get("enabled", "yes").lower() in ("no", "false", "off", "0")
-        if (
-            off
-            or "deb" not in fields.get("types", "").split()
-            or "main" not in fields.get("components", "").split()
-        ):
+        if off or "deb" not in fields.get("types", "").split() or "main" not in fields.get("components", "").split():
             continue
         trusted = "[trusted=yes]" if fields.get("trusted", "").lower() == "yes" else ""
         for uri in fields.get("uris", "").split():
@@ -127,7 +123,5 @@ async def _answers(url: str) -> bool:
 async def _proxies() -> list[str]:
     ran = await run(["apt-config", "dump", "Acquire"], timeout_s=20, check=False)
     return [
-        line.rstrip(";")
-        for line in ran.stdout.splitlines()
-        if re.match(r"Acquire::https?::Proxy\b.* \"[^\"]+\"", line)
+        line.rstrip(";") for line in ran.stdout.splitlines() if re.match(r"Acquire::https?::Proxy\b.* \"[^\"]+\"", line)
     ]

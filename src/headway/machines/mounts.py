@@ -86,8 +86,8 @@ def _folder(path: str | os.PathLike[str], *, follow: bool = False) -> Iterator[s
 
 
 def attach(shared: Path, datasets: Sequence[Dataset]) -> None:
-    """Makes exactly these datasets appear at shared/datasets/NAME. Raises Refused for a source that is no folder or is
-    reached through a symbolic link, and for a name that is no plain name; faults of one keep none of the others away."""
+    """Makes exactly these datasets appear at shared/datasets/NAME. Raises Refused for a source that is no folder or
+    is reached through a symbolic link, and for a name that is no plain name; a fault of one keeps no other away."""
     base = shared / "datasets"
     with contextlib.suppress(FileExistsError):
         base.mkdir(mode=0o755)
@@ -106,6 +106,12 @@ def attach(shared: Path, datasets: Sequence[Dataset]) -> None:
             faults.append(fault.message)
     if faults:
         raise Refused("; ".join(faults), hint="correct storage.datasets and apply again")
+
+
+def attached(shared: Path) -> tuple[str, ...]:
+    """Names of the datasets that are mounted now."""
+    base = f"{shared / 'datasets'}/"
+    return tuple(sorted({point[len(base) :] for point, *_ in _table() if point.startswith(base)}))
 
 
 def _attach_one(base: Path, stage: Path, dataset: Dataset) -> None:

@@ -28,9 +28,7 @@ def choose_subnet(seed: str, taken: Iterable[ipaddress.IPv4Network]) -> ipaddres
         subnet = ipaddress.IPv4Network((number, 24))
         if not any(subnet.overlaps(other) for other in busy):
             return subnet
-    raise Refused(
-        f"no free network is left in {_RANGE}", hint="remove clusters that are not needed: headway ls"
-    )
+    raise Refused(f"no free network is left in {_RANGE}", hint="remove clusters that are not needed: headway ls")
 
 
 def routed(table: str | None = None) -> list[ipaddress.IPv4Network]:

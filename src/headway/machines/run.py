@@ -1,7 +1,7 @@
 """The only place that starts processes (`run`, `lines`, `spawn`) and opens SSH (`Connections.remote`, `stream`).
 
-Commands are argv lists and always have a time limit. A failure carries argv, code and stderr (`CommandFailed`); a machine
-that can't be reached is `Unreachable`.
+Commands are argv lists and always have a time limit. A failure carries argv, code and stderr (`CommandFailed`); a
+machine that can't be reached is `Unreachable`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ OnLine = Callable[[str], Awaitable[None] | None]
 MAX_OUTPUT = 64 * 1024 * 1024  # bytes kept of each of stdout and stderr; the rest is read and dropped
 _CHUNK = 64 * 1024
 _SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
+_KEX = ["curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"]  # the quick ones, everywhere
 _FAN_OUT = 48  # remote commands at once, over all machines of a cluster
 
 
@@ -261,9 +262,7 @@ class Connections:
     neither the user's SSH settings nor an agent is asked.
     """
 
-    def __init__(
-        self, bootstrap_key: str, *, connect_timeout_s: float = 5.0, keepalive_s: float = 5.0
-    ) -> None:
+    def __init__(self, bootstrap_key: str, *, connect_timeout_s: float = 5.0, keepalive_s: float = 5.0) -> None:
         self._key_text = bootstrap_key
         self._keys: dict[str, Any] = {}
         self._peers: dict[str, _Peer] = {}
@@ -341,8 +340,8 @@ class Connections:
             raise CommandFailed(argv, code, err.text, where=machine.name)
 
     async def wait_ready(self, machine: Machine, *, timeout_s: float) -> None:
-        """Returns once the machine's SSH server has let us in. Raises Unreachable after `timeout_s`, and at once when it
-        answers with another host key than the pinned one."""
+        """Returns once the machine's SSH server has let us in. Raises Unreachable after `timeout_s`, and at once when
+        it answers with another host key than the pinned one."""
         deadline = time.monotonic() + timeout_s
         pause_s = 0.05
         while True:
@@ -429,9 +428,7 @@ class Connections:
         try:
             yield process
         except (asyncssh.Error, ConnectionError, BrokenPipeError) as error:
-            raise Unreachable(
-                f"the connection to {machine.name} broke while it ran {argv[0]}: {error}"
-            ) from error
+            raise Unreachable(f"the connection to {machine.name} broke while it ran {argv[0]}: {error}") from error
         finally:
             if process.exit_status is None:
                 with contextlib.suppress(OSError, asyncssh.Error):
@@ -469,9 +466,7 @@ class Connections:
                     asyncssh.read_private_key(path) if path else asyncssh.import_private_key(self._key_text)
                 )
             except (OSError, asyncssh.KeyImportError) as error:
-                raise HeadwayError(
-                    f"the private key {path or 'of the cluster'} can't be used: {error}"
-                ) from error
+                raise HeadwayError(f"the private key {path or 'of the cluster'} can't be used: {error}") from error
         return self._keys[path]
 
     async def _connect(self, machine: Machine) -> Any:
@@ -491,7 +486,7 @@ class Connections:
                     gss_host=None,
                     preferred_auth="publickey",
                     compression_algs=None,
-                    kex_algs=["curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"],
+                    kex_algs=_KEX,
                     encryption_algs=[
                         "aes128-gcm@openssh.com",
                         "aes256-gcm@openssh.com",
@@ -526,3 +521,29 @@ def _code(process: Any) -> int | None:
         return 128 + (signal.Signals[name].value if name in signal.Signals.__members__ else 0)
     status = process.exit_status
     return None if status is None else int(status)
+
+
+async def read_host_key(address: str, port: int = 22, *, timeout_s: float = 10) -> str:
+    """The Ed25519 host key a machine shows before anybody signs in, as a public key line. Raises Unreachable."""
+    import asyncssh
+
+    try:
+        async with asyncio.timeout(timeout_s):
+            key = await asyncssh.get_server_host_key(
+                address, port, server_host_key_algs=["ssh-ed25519"], config=None, kex_algs=_KEX
+            )
+    except (TimeoutError, OSError, asyncssh.Error) as error:
+        raise Unreachable(
+            f"{address} shows no Ed25519 host key on port {port}: {error or 'no answer'}",
+            hint="is the machine on, and does its SSH server run?",
+        ) from error
+    if key is None:
+        raise Unreachable(f"{address} shows no host key on port {port}")
+    return " ".join(key.export_public_key().decode().split()[:2])
+
+
+def fingerprint(public_key: str) -> str:
+    """ "SHA256:..." of a public key line, as ssh-keygen -l prints it."""
+    import asyncssh
+
+    return str(asyncssh.import_public_key(public_key).get_fingerprint())

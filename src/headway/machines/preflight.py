@@ -1,0 +1,136 @@
+"""What this host lacks for local machines: every gap at once, each with how to close it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.domain.machine import Gap
+
+_PROGRAMS = ("podman", "runc", "conmon", "netavark", "mmdebstrap")
+_ELSEWHERE = ("/usr/sbin", "/usr/lib/podman", "/usr/libexec/podman", "/usr/local/lib/podman")
+_INOTIFY = 512  # fs.inotify.max_user_instances below this: systemd in a tenth machine can't watch its files
+_PTYS = 1024
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The host as preflight sees it; tests give another one."""
+
+    root: Path = Path("/")
+    uid: Callable[[], int] = os.geteuid
+    which: Callable[[str], str | None] = lambda name: (
+        shutil.which(name) or shutil.which(name, path=":".join(_ELSEWHERE))
+    )
+    free_mib: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free >> 20
+    port_error: Callable[[int], str] = lambda port: _port_error(port)
+
+    def read(self, path: str) -> str:
+        try:
+            return (self.root / path.lstrip("/")).read_text()
+        except OSError:
+            return ""
+
+
+def host_gaps(
+    need_mib: int,
+    need_disk_mib: int,
+    ports: Sequence[int] = (),
+    *,
+    disk: Path = Path("/var/lib"),
+    probe: Probe | None = None,
+) -> tuple[Gap, ...]:
+    """Everything missing here for machines that take `need_mib` of memory and `need_disk_mib` of disk (measured where
+    `disk` lies), and for servers on `ports`."""
+    host = probe or Probe()
+    found: list[Gap] = []
+    for check in (_rights, _system, _programs, _cgroups, _limits):
+        found += check(host)
+    found += _room(host, need_mib, need_disk_mib, disk)
+    for port in ports:
+        if why := host.port_error(port):
+            found.append(
+                Gap(f"port {port} can't be used: {why}", "end the program that holds it, or choose another port")
+            )
+    return tuple(found)
+
+
+def _rights(host: Probe) -> Iterator[Gap]:
+    if host.uid() != 0:
+        yield Gap("no root rights: local machines are system containers", "run it as root or through sudo")
+
+
+def _system(host: Probe) -> Iterator[Gap]:
+    pairs = (line.partition("=") for line in host.read("/etc/os-release").splitlines())
+    release = {name: value.strip('"') for name, _, value in pairs}
+    if (release.get("ID"), release.get("VERSION_ID")) != ("debian", "12"):
+        name = release.get("PRETTY_NAME") or "this system"
+        yield Gap(
+            f"{name} is untested: Headway is tested on Debian 12", "go on and tell us, or use Debian 12", fatal=False
+        )
+
+
+def _programs(host: Probe) -> Iterator[Gap]:
+    missing = [name for name in _PROGRAMS if host.which(name) is None]
+    if missing:
+        names = " ".join(missing)
+        yield Gap(f"not installed: {', '.join(missing)}", f"make setup (or: apt-get install {names})")
+
+
+def _cgroups(host: Probe) -> Iterator[Gap]:
+    mounts = [line.split() for line in host.read("/proc/self/mounts").splitlines()]
+    groups = [fields for fields in mounts if len(fields) > 3 and fields[2] in ("cgroup", "cgroup2")]
+    if not groups:
+        yield Gap("no cgroup file system is mounted", "boot with systemd, or mount cgroup2 on /sys/fs/cgroup")
+    elif all("ro" in fields[3].split(",") for fields in groups):
+        yield Gap("cgroups are read-only here", "run Headway on the host itself, or in a privileged container")
+    else:
+        v1 = {name for fields in groups if fields[2] == "cgroup" for name in fields[3].split(",")}
+        v2 = set(host.read("/sys/fs/cgroup/cgroup.controllers").split())
+        # Devices are constrained by a program under v2, which needs no controller.
+        have = v1 | v2 | ({"devices"} if v2 else set())
+        missing = sorted({"cpuset", "devices", "memory"} - have)
+        if missing:
+            yield Gap(f"cgroup controllers missing: {', '.join(missing)}", "boot with cgroup_enable=memory (see docs)")
+
+
+def _limits(host: Probe) -> Iterator[Gap]:
+    for path, least, name in (
+        ("/proc/sys/fs/inotify/max_user_instances", _INOTIFY, "fs.inotify.max_user_instances"),
+        ("/proc/sys/kernel/pty/max", _PTYS, "kernel.pty.max"),
+    ):
+        text = host.read(path).strip()
+        if text.isdigit() and int(text) < least:
+            yield Gap(f"{name} is {text}, too low for several machines", f"sysctl -w {name}={least}", fatal=False)
+
+
+def _room(host: Probe, need_mib: int, need_disk_mib: int, disk: Path) -> Iterator[Gap]:
+    while not disk.exists():
+        disk = disk.parent
+    free_mib = host.free_mib(disk)
+    if free_mib < need_disk_mib:
+        yield Gap(f"{disk} has {free_mib} MiB free, {need_disk_mib} MiB are needed", "make room on that disk")
+    for line in host.read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            available_mib = int(line.split()[1]) >> 10
+            if available_mib < need_mib:
+                yield Gap(
+                    f"{available_mib} MiB of memory are available, {need_mib} MiB are needed",
+                    "end other programs, or ask for fewer nodes",
+                )
+
+
+def _port_error(port: int) -> str:
+    """Why a server can't listen on this loopback port; "" when it can."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return "it is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
+    return ""
