@@ -13,7 +13,7 @@ import typer
 
 from headway.cli import session, sshfiles
 from headway.cli.index import REST
-from headway.cli.session import ClusterName, Format, Output
+from headway.cli.session import ClusterName, Format, Output, complete_cluster
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def ssh(
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CLUSTER] [NODE] [-- COMMAND...]", help="Without a node: the login."),
+        typer.Argument(metavar="[CLUSTER] [NODE]", help="Without a node: the login.", autocompletion=complete_cluster),
     ] = None,
 ) -> None:
     """Log in to a cluster, or to a node that you have a job on. Runs ssh with pinned host keys.
@@ -108,7 +108,7 @@ def _piped() -> bytes:
 def cp(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="[SCP FLAGS] SOURCE... TARGET", help="lab:path or lab-1-2:path on the cluster."),
+        typer.Argument(metavar="SOURCE... TARGET", help="lab:path or lab-1-2:path on the cluster."),
     ],
 ) -> None:
     """Copy files to and from a cluster. Runs scp with pinned host keys; every flag of scp may be used.

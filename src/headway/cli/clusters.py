@@ -98,8 +98,9 @@ def node_lines(nodes: list[NodeOut], *, simulated: bool, on: show.Screen) -> lis
     """The node table, with a line below it where the GPUs are simulated."""
     columns = [
         show.Column("NODE"), show.Column("STATE", shrink=True), show.Column("GPUS"),
-        show.Column("JOBS", shrink=True, drop=4), show.Column("CPUS", right=True, drop=3), show.Column("MEMORY", right=True, drop=5),
-        show.Column("PARTITIONS", shrink=True, drop=6), show.Column("REASON", shrink=True, drop=1),
+        show.Column("JOBS", shrink=True, drop=4), show.Column("CPUS", right=True, drop=3),
+        show.Column("MEMORY", right=True, drop=5), show.Column("PARTITIONS", shrink=True, drop=6),
+        show.Column("REASON", shrink=True, drop=1),
     ]  # fmt: skip
     lines = show.table(columns, [_node_row(n, on) for n in nodes], on)
     if simulated and any(n.gpus for n in nodes):

@@ -15,6 +15,7 @@ class Entry(NamedTuple):
     target: str
     help: str
     words: str = ""
+    usage: str = ""  # the words after the command's name, where its options do not say it
 
 
 THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
@@ -33,19 +34,43 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Jobs",
         (
-            Entry("submit", "submit:submit", "Submit a batch script, with sbatch's own flags.", "raw"),
+            Entry(
+                "submit",
+                "submit:submit",
+                "Submit a batch script, with sbatch's own flags.",
+                "raw",
+                "[CLUSTER] [SBATCH FLAGS] SCRIPT [ARGS]",
+            ),
             Entry("queue", "queue:queue", "The queue; -w keeps it on screen."),
-            Entry("job", "jobs:job", "All about one job."),
-            Entry("logs", "jobs:logs", "A job's output; -f follows it."),
-            Entry("cancel", "jobs:cancel", "Cancel jobs."),
+            Entry("job", "jobs:job", "All about one job.", usage="[OPTIONS] [CLUSTER] JOB"),
+            Entry("logs", "jobs:logs", "A job's output; -f follows it.", usage="[OPTIONS] [CLUSTER] JOB"),
+            Entry("cancel", "jobs:cancel", "Cancel jobs.", usage="[CLUSTER] JOB..."),
         ),
     ),
     (
         "Access",
         (
-            Entry("ssh", "access:ssh", "Log in to a cluster, or to a node you have a job on.", "split"),
-            Entry("exec", "access:exec_", "Run one command on the login, output untouched.", "split"),
-            Entry("cp", "access:cp", "Copy files to and from a cluster (scp).", "raw"),
+            Entry(
+                "ssh",
+                "access:ssh",
+                "Log in to a cluster, or to a node you have a job on.",
+                "split",
+                "[CLUSTER] [NODE] [-- COMMAND...]",
+            ),
+            Entry(
+                "exec",
+                "access:exec_",
+                "Run one command on the login, output untouched.",
+                "split",
+                "[CLUSTER] [OPTIONS] -- COMMAND...",
+            ),
+            Entry(
+                "cp",
+                "access:cp",
+                "Copy files to and from a cluster (scp).",
+                "raw",
+                "[SCP FLAGS] SOURCE... TARGET",
+            ),
             Entry("ssh-config", "access:ssh_config", "Let plain ssh, scp, rsync and editors reach a cluster."),
         ),
     ),

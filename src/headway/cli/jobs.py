@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from headway.wire.schemas import JobOut
 
 _HELP = "The cluster may be left out when there is one."
-Words = Annotated[list[str], typer.Argument(metavar="[CLUSTER] JOB", help=_HELP)]
-ManyWords = Annotated[list[str], typer.Argument(metavar="[CLUSTER] JOB...", help=_HELP)]
+Words = Annotated[
+    list[str], typer.Argument(metavar="[CLUSTER] JOB", help=_HELP, autocompletion=session.complete_cluster)
+]
+ManyWords = Annotated[
+    list[str], typer.Argument(metavar="[CLUSTER] JOB...", help=_HELP, autocompletion=session.complete_cluster)
+]
 
 
 def job(words: Words, output: Output = Format.table) -> None:

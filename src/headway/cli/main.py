@@ -18,7 +18,16 @@ from headway.errors import HeadwayError
 UsageError: Any = typer.BadParameter.__base__
 
 
-class SplitCommand(TyperCommand):
+class LazyCommand(TyperCommand):
+    """A command whose usage line may come from the index."""
+
+    usage = ""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [self.usage] if self.usage else super().collect_usage_pieces(ctx)
+
+
+class SplitCommand(LazyCommand):
     """Options end at `--`; the words after it are kept in the context's meta (None where there was no `--`)."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -30,7 +39,7 @@ class SplitCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class RawCommand(TyperCommand):
+class RawCommand(LazyCommand):
     """Every word belongs to the command; only a leading --help is ours."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -39,7 +48,7 @@ class RawCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-COMMAND_CLASSES: dict[str, type[TyperCommand]] = {"": TyperCommand, "split": SplitCommand, "raw": RawCommand}
+COMMAND_CLASSES: dict[str, type[LazyCommand]] = {"": LazyCommand, "split": SplitCommand, "raw": RawCommand}
 
 
 def load(entry: Entry) -> Any:
@@ -52,7 +61,9 @@ def load(entry: Entry) -> Any:
         return command
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(entry.name, cls=COMMAND_CLASSES[entry.words])(found)
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    command.usage = entry.usage
+    return command
 
 
 class LazyGroup(TyperGroup):

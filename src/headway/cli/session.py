@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from headway.errors import NeedsConfirmation, Refused
+from headway.errors import HeadwayError, NeedsConfirmation, Refused
 
 if TYPE_CHECKING:
     from headway.wire import schemas as w
@@ -21,8 +21,19 @@ class Format(StrEnum):
     json = "json"
 
 
+def complete_cluster(incomplete: str) -> list[str]:
+    """Cluster names for the shell; silent where there is no server."""
+    try:
+        return [c.name for c in connect().clusters() if c.name.startswith(incomplete)]
+    except HeadwayError:
+        return []
+
+
 Output = Annotated[Format, typer.Option("-o", "--output", help="table for people, json for programs.")]
-ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", help="May be left out when there is one.")]
+ClusterName = Annotated[
+    str,
+    typer.Argument(metavar="CLUSTER", help="May be left out when there is one.", autocompletion=complete_cluster),
+]
 
 
 class Api(Protocol):

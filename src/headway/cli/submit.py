@@ -22,9 +22,7 @@ _OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEM
 
 def submit(
     ctx: typer.Context,
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[CLUSTER] [SBATCH FLAGS] SCRIPT [ARGS]", show_default=False)
-    ] = None,
+    words: Annotated[list[str] | None, typer.Argument(hidden=True, autocompletion=session.complete_cluster)] = None,
 ) -> None:
     """Submit a batch script from this machine; the cluster's own sbatch reads it, as you, in your home there.
 
