@@ -48,6 +48,9 @@ in_root localedef -i en_US -f UTF-8 en_US.UTF-8
 # Users' files may come from /var/lib/extrausers.
 sed -i -E 's/^((passwd|group|shadow):.*)$/\1 extrausers/; s/( extrausers)+$/ extrausers/' "$root/etc/nsswitch.conf"
 
+# The host's own shell runs it: the script lies beside this one.
+sh "$(dirname "$0")/torch-without-libuv.sh" "$root"
+
 in_root dpkg-query -W -f '${Package} ${Version}\n' >"$root/usr/lib/headway/packages"
 rm -rf "$root"/usr/share/i18n/charmaps "$root"/var/log/apt "$root"/var/log/*.log "$root"/var/cache/debconf/*-old \
     "$root"/var/cache/ldconfig "$root"/var/lib/dpkg/*-old "$root"/usr/lib/systemd/hwdb "$root"/usr/lib/udev/hwdb.* \
