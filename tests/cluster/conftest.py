@@ -1,0 +1,36 @@
+"""Real clusters for tests. One is shared by all tests that break nothing; those that break something make their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.lab import Lab
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in Path(str(item.fspath)).parents:
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session")
+def node_image() -> None:
+    if os.geteuid() != 0 or shutil.which("podman") is None:
+        pytest.fail("these tests make real machines: run them as root after `make setup`")
+
+
+@pytest.fixture(scope="session")
+def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The shared cluster `lab` (lab.yaml): 4 nodes of 8 simulated GPUs under two leaves."""
+    made = Lab(tmp_path_factory.mktemp("lab") / "state")
+    try:
+        made.cli("apply", str(HERE / "lab.yaml"), "--yes", timeout_s=600)
+        yield made
+    finally:
+        made.down()

@@ -1,0 +1,181 @@
+"""A real cluster for tests, driven as people drive it: the headway command, its own server, its own state folder."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headway.sdk.client import Client
+from headway.wire.schemas import ExecIn, SubmitIn
+
+T = TypeVar("T")
+
+PATIENCE_S = 120.0  # generous: tests assert order and outcome, never speed
+
+
+@dataclass
+class Done:
+    """A finished command."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Lab:
+    """A cluster and its server. `head(...)` runs on its login, `cli(...)` runs the headway command here."""
+
+    state: Path
+    name: str = "lab"
+    env: dict[str, str] = field(default_factory=dict)
+    _client: Client | None = None
+
+    def __post_init__(self) -> None:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")}
+        home = self.state / "home"
+        home.mkdir(parents=True, exist_ok=True)
+        self.env = {**kept, "HEADWAY_STATE": str(self.state), "HOME": str(home), "NO_COLOR": "1", "USER": "root"}
+        self.env["HEADWAY_PORT"] = "0"
+
+    def cli(self, *args: str, check: bool = True, stdin: str = "", timeout_s: float = 300, **env: str) -> Done:
+        """`headway ARGS`, as a newcomer types it; stdin is never a terminal."""
+        ran = subprocess.run(
+            [sys.executable, "-m", "headway", *args],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            env={**self.env, **env},
+            check=False,
+        )
+        assert "Traceback" not in ran.stderr, ran.stderr
+        if check:
+            assert ran.returncode == 0, (
+                f"headway {' '.join(args)} ended with {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+            )
+        return Done(ran.returncode, ran.stdout, ran.stderr)
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            known = json.loads((self.state / "client.json").read_text())
+            self._client = Client(known["url"], known["token"])
+        return self._client
+
+    def forget_client(self) -> None:
+        """After the server was started again, at another address."""
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+    def head(self, *argv: str, user: str = "root", check: bool = True, stdin: str = "") -> Done:
+        """One command on the login, as root or as a user of the cluster."""
+        request = ExecIn(argv=list(argv), user=user, stdin_b64=base64.b64encode(stdin.encode()).decode())
+        told = self.client.exec(self.name, request)
+        done = Done(
+            told.exit_code,
+            base64.b64decode(told.stdout_b64).decode(errors="replace"),
+            base64.b64decode(told.stderr_b64).decode(errors="replace"),
+        )
+        if check:
+            assert done.code == 0, f"{argv} as {user} ended with {done.code}: {done.out}{done.err}"
+        return done
+
+    def sbatch(self, user: str, *flags: str, wrap: str = "", script: str = "") -> int:
+        """sbatch on the login, as people who use plain Slurm do."""
+        argv = ["sbatch", "--parsable", *flags]
+        if wrap:
+            argv.append(f"--wrap={wrap}")
+        return int(self.head(*argv, user=user, stdin=script).out.strip().split(";")[0])
+
+    def submit(self, script: str, *args: str, user: str = "", chdir: str = "") -> int:
+        """`headway submit` by way of the API."""
+        return self.client.submit(self.name, SubmitIn(args=list(args), script=script, user=user, chdir=chdir)).job_id
+
+    def field(self, job: int | str, name: str) -> str:
+        """One field of scontrol's view of a job ("JobState", "NodeList", "Reason", "Restarts", ...)."""
+        text = self.head("scontrol", "-o", "show", "job", str(job)).out
+        fields = dict(word.split("=", 1) for word in text.split() if "=" in word)
+        return fields.get(name, "")
+
+    def state_of(self, job: int | str) -> str:
+        """The job's state now, or as accounting has it when the controller no longer knows it."""
+        told = self.head("squeue", "-h", "-o", "%T", "-j", str(job), check=False).out.split()
+        if told:
+            return told[0]
+        told = self.head("sacct", "-X", "-n", "-P", "-o", "State", "-j", str(job)).out.split("\n")
+        return told[0].split(" ")[0] if told and told[0] else "UNKNOWN"
+
+    def wait_job(self, job: int | str, *states: str, patience_s: float = PATIENCE_S) -> str:
+        """Until the job is in one of these states (ended, when none is named)."""
+        wanted = states or ENDED
+
+        def there() -> str:
+            state = self.state_of(job)
+            if state in wanted:
+                return state
+            assert state not in ENDED, f"job {job} ended {state}, not {wanted}: {self.why(job)}"
+            return ""
+
+        return self.wait(there, f"job {job} to be {'/'.join(wanted)}", patience_s=patience_s)
+
+    def why(self, job: int | str) -> str:
+        return self.head("scontrol", "show", "job", str(job), check=False).out
+
+    def wait(self, ask: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
+        """Asks until the answer is true. The deadline only bounds a failure."""
+        ends = time.monotonic() + patience_s
+        while not (answer := ask()):
+            assert time.monotonic() < ends, f"gave up waiting for {what}"
+            time.sleep(0.1)
+        return answer
+
+    def output(self, path: str, user: str = "root") -> str:
+        return self.head("cat", path, user=user).out
+
+    def podman(self, *args: str) -> str:
+        """podman on this host, for playing the one who pulls a plug."""
+        return subprocess.run(["podman", *args], capture_output=True, text=True, timeout=60, check=True).stdout
+
+    def container(self, machine: str) -> str:
+        """The container that is this machine of ours."""
+        label = f"label=headway.cluster={self.name}"
+        rows = json.loads(self.podman("ps", "-a", "--format", "json", "--filter", label))
+        mine = [
+            row["Names"][0]
+            for row in rows
+            if row["Labels"].get("headway.machine") == machine
+            and str(self.state) in json.dumps(row["Mounts"]) + str(row)
+        ]
+        names = mine or [row["Names"][0] for row in rows if row["Labels"].get("headway.machine") == machine]
+        assert len(names) == 1, f"{machine}: {names}"
+        return str(names[0])
+
+    def down(self) -> None:
+        self.cli("down", self.name, "--yes", "--delete-data", check=False)
+        self.cli("server", "stop", check=False)
+
+
+ENDED = (
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "OUT_OF_MEMORY",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+)

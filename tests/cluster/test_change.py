@@ -1,0 +1,157 @@
+"""Changing a cluster that lives: nothing to do, something to do, killed half-way, two at once, people leaving."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.lab import Lab
+
+SPEC = """\
+name: change
+plan: h100-8
+nodes: 2
+spares: 1
+teams:
+  vision: {{users: [{users}], share: 60}}
+{more}
+"""
+DAEMONS = ["systemctl", "show", "-p", "MainPID", "slurmctld", "slurmdbd", "mariadb", "munge", "slurmrestd"]
+
+
+def write(lab: Lab, users: str = "ann, ben", more: str = "") -> str:
+    file = lab.state / "change.yaml"
+    file.write_text(SPEC.format(users=users, more=more))
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("change") / "state", name="change")
+    try:
+        made.cli("apply", write(made), "--yes", timeout_s=600)
+        yield made
+    finally:
+        made.down()
+
+
+def test_no_change_says_so_and_touches_nothing(lab: Lab) -> None:
+    before = lab.head(*DAEMONS).out
+    said = lab.cli("apply", write(lab)).out
+    assert "nothing to do" in said.lower()
+    assert lab.head(*DAEMONS).out == before
+    assert json.loads(lab.cli("plan", write(lab), "-o", "json").out)["changes"] == []
+
+
+def test_a_changed_setting_reaches_slurm_without_a_restart_of_what_runs(lab: Lab) -> None:
+    job = lab.sbatch("ann", wrap="while [ ! -e go ]; do sleep 0.1; done")
+    lab.wait_job(job, "RUNNING")
+    file = write(lab, more="slurm: {PriorityWeightAge: 4321}")
+    planned = lab.cli("plan", file).out
+    assert "slurm.conf" in planned
+    lab.cli("apply", file, "--yes")
+    assert "4321" in lab.head("scontrol", "show", "config").out
+    assert lab.state_of(job) == "RUNNING"
+    lab.head("touch", "/home/ann/go", user="ann")
+    assert lab.wait_job(job) == "COMPLETED"
+
+
+def test_a_disturbing_change_needs_a_terminal_or_yes(lab: Lab) -> None:
+    file = lab.state / "smaller.yaml"
+    file.write_text(SPEC.format(users="ann, ben", more="").replace("spares: 1", "spares: 0"))
+    done = lab.cli("apply", str(file), check=False)
+    assert done.code == 3
+    assert "--yes" in done.err
+    assert len(lab.head("sinfo", "-h", "-N", "-o", "%N").out.split()) >= 3
+
+
+def test_killed_half_way_an_apply_is_finished_by_the_next(lab: Lab) -> None:
+    """kill -9 of the client and of the server, at several moments of the same change."""
+    for number in range(3):
+        users = ", ".join(["ann", "ben", *(f"new{i}" for i in range(number + 1))])
+        file = write(lab, users=users, more=f"slurm: {{PriorityWeightAge: {5000 + number}}}")
+        lab.podman("rm", "-f", "-t", "0", lab.container("change-1-2"))
+        client = subprocess.Popen(
+            [sys.executable, "-m", "headway", "apply", file, "--yes"],
+            env=lab.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert client.stdout is not None
+        for _, line in zip(range(2 + 3 * number), client.stdout, strict=False):
+            assert "Traceback" not in line
+        server = lab.cli("server", "status", "-o", "json").json()["pid"]
+        client.kill()
+        os.kill(server, signal.SIGKILL)
+        client.wait()
+        lab.forget_client()
+        lab.cli("apply", file, "--yes")
+        assert str(5000 + number) in lab.head("scontrol", "show", "config").out
+        assert lab.head("srun", "-N2", "--exclusive", "hostname", user=f"new{number}").out.count("change-1-") == 2
+        assert "nothing to do" in lab.cli("apply", file).out.lower()
+
+
+def test_two_applies_at_once_do_not_interleave(lab: Lab) -> None:
+    files = []
+    for number in range(2):
+        file = Path(lab.state / f"both{number}.yaml")
+        file.write_text(SPEC.format(users="ann, ben", more=f"slurm: {{PriorityWeightAge: {6000 + number}}}"))
+        files.append(file)
+    argv = [sys.executable, "-m", "headway", "apply"]
+    both = [
+        subprocess.Popen([*argv, str(f), "--yes"], env=lab.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for f in files
+    ]
+    for client in both:
+        client.communicate(timeout=240)
+    rows = [op for op in lab.client.operations("change") if op.kind == "apply" and op.state in ("done", "failed")]
+    spans = sorted((op.started_at or op.created_at, op.finished_at) for op in rows)
+    assert all(earlier[1] <= later[0] for earlier, later in zip(spans, spans[1:], strict=False))
+    said = lab.head("scontrol", "show", "config").out
+    assert "6000" in said or "6001" in said
+
+
+def test_a_person_who_left_is_locked_out_and_their_history_stays(lab: Lab) -> None:
+    lab.cli("apply", write(lab, users="ann, ben, leaver"), "--yes")
+    uid = lab.head("id", "-u", "leaver").out.strip()
+    done = lab.sbatch("leaver", wrap="true")
+    lab.wait_job(done)
+    job = lab.sbatch("leaver", wrap="sleep 600")
+    lab.wait_job(job, "RUNNING")
+    lab.head("systemd-run", "--uid=leaver", "--collect", "sleep", "600")
+    lab.cli("apply", write(lab), "--yes")
+    assert lab.wait_job(job) == "CANCELLED"
+    assert lab.head("pgrep", "-u", uid, check=False).out.strip() == ""
+    assert lab.head("sbatch", "--wrap=true", user="leaver", check=False).code != 0
+    assert (
+        str(done)
+        in lab.head("sacct", "-X", "-n", "-u", uid, "-o", "JobID").out
+        + lab.head("sacct", "-X", "-n", "-a", "-o", "JobID").out
+    )
+    lab.cli("apply", write(lab, users="ann, ben, fresh"), "--yes")
+    assert lab.head("id", "-u", "fresh").out.strip() != uid
+
+
+def test_a_configuration_that_slurm_refuses_never_replaces_one_that_works(lab: Lab) -> None:
+    done = lab.cli("apply", write(lab, more='slurm: {PriorityDecayHalfLife: "nonsense"}'), "--yes", check=False)
+    assert done.code != 0
+    assert "UP" in lab.head("scontrol", "ping").out
+
+
+def test_down_keeps_homes_and_accounting_and_apply_finds_them(lab: Lab) -> None:
+    lab.head("bash", "-c", "echo kept > ~/kept.txt", user="ann")
+    job = lab.sbatch("ann", wrap="true")
+    lab.wait_job(job)
+    said = lab.cli("down", "change", "--yes")
+    assert "home" in said.out + said.err
+    assert lab.podman("ps", "-aq", "--filter", f"name=change-head-{lab.state.name}-none").strip() == ""
+    lab.cli("apply", write(lab), "--yes")
+    assert lab.output("/home/ann/kept.txt") == "kept\n"
+    assert str(job) in lab.head("sacct", "-X", "-n", "-a", "-o", "JobID", "-S", "now-1days").out

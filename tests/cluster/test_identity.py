@@ -1,0 +1,76 @@
+"""Who is who on the machines: the same person everywhere, alone in their job, and gone when they leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cluster.lab import Lab
+
+ON_NODE = ["ssh", "-o", "StrictHostKeyChecking=no", "-o", "BatchMode=yes", "-i", ".ssh/test"]
+
+
+def with_key(lab: Lab, user: str) -> None:
+    """A key of the user's own, in their home, as people make one on any cluster."""
+    script = (
+        "mkdir -p -m 700 .ssh; [ -e .ssh/test ] || ssh-keygen -q -t ed25519 -N '' -f .ssh/test;"
+        "cp .ssh/test.pub .ssh/authorized_keys; chmod 600 .ssh/authorized_keys"
+    )
+    lab.head("bash", "-c", script, user=user)
+
+
+def test_a_uid_is_the_same_on_every_machine(lab: Lab) -> None:
+    here = lab.head("id", "-u", "vera").out.strip()
+    there = set(lab.head("srun", "-N4", "id", "-u", user="vera").out.split())
+    assert there == {here}
+    assert int(here) >= 20000
+
+
+def test_a_node_refuses_ssh_without_a_job_there(lab: Lab) -> None:
+    with_key(lab, "victor")
+    done = lab.head(*ON_NODE, "lab-1-2", "true", user="victor", check=False)
+    assert done.code != 0
+    assert "Access denied" in done.err + done.out
+
+
+def test_ssh_beside_a_one_gpu_job_sees_one_gpu(lab: Lab) -> None:
+    with_key(lab, "viola")
+    job = lab.sbatch("viola", "-w", "lab-1-2", "--gpus=1", wrap="while [ ! -e done ]; do sleep 0.1; done")
+    lab.wait_job(job, "RUNNING")
+    seen = lab.head(*ON_NODE, "lab-1-2", "nvidia-smi", "-L", user="viola").out
+    lab.head("touch", "/home/viola/done", user="viola")
+    assert seen.count("GPU ") == 1 + seen.count("SIMULATED GPU ")
+    assert lab.wait_job(job) == "COMPLETED"
+
+
+def test_login_sessions_are_limited_and_daemons_protected(lab: Lab) -> None:
+    limits = lab.head("systemctl", "show", "-p", "TasksMax,MemoryMax,CPUQuotaPerSecUSec", "user-20000.slice").out
+    assert "TasksMax=infinity" not in limits
+    assert "MemoryMax=infinity" not in limits
+    for unit in ("slurmctld", "slurmdbd", "munge", "mariadb"):
+        assert "OOMScoreAdjust=-9" in lab.head("systemctl", "show", "-p", "OOMScoreAdjust", unit).out
+
+
+def test_secrets_are_nobody_else_s_to_read(lab: Lab) -> None:
+    for path in ("/etc/munge/munge.key", "/etc/slurm/jwt_hs256.key", "/etc/slurm/slurmdbd.conf"):
+        assert lab.head("cat", path, user="alice", check=False).code != 0
+    for file in Path(lab.state).iterdir():
+        if file.is_file() and file.suffix in (".db", ".sqlite", ".json") and "client" in file.name + "client":
+            assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_a_member_acts_only_as_themselves(lab: Lab) -> None:
+    made = lab.cli("token", "create", "alice", "--role", "member", "-o", "json").json()
+    url = lab.cli("server", "status", "-o", "json").json()["url"]
+    env = {"HEADWAY_URL": url, "HEADWAY_TOKEN": made["token"]}
+    assert lab.cli("exec", "lab", "--", "id", "-un", check=False, **env).code == 4
+    assert lab.cli("exec", "lab", "-u", "alice", "--", "id", "-un", **env).out == "alice\n"
+    assert lab.cli("exec", "lab", "-u", "sam", "--", "id", "-un", check=False, **env).code == 4
+    script = lab.state / "mine.sbatch"
+    script.write_text("#!/bin/bash\nid -un\n")
+    told = lab.cli("submit", "lab", "--parsable", str(script), **env)
+    job = int(told.out)
+    assert lab.wait_job(job) == "COMPLETED"
+    assert lab.output(f"/home/alice/slurm-{job}.out") == "alice\n"
+    other = lab.sbatch("sam", wrap="sleep 300")
+    assert lab.cli("cancel", "lab", str(other), check=False, **env).code != 0
+    lab.head("scancel", str(other), user="sam")

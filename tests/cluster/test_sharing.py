@@ -1,0 +1,102 @@
+"""Many teams on one cluster: placement, gangs, fair share, caps, preemption. They fill it, so they run alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.cluster.lab import Lab
+
+HOLD = "while [ ! -e {} ]; do sleep 0.1; done"
+
+
+@pytest.fixture(autouse=True)
+def _quiet(lab: Lab) -> Iterator[None]:
+    """Starts with an empty cluster and leaves one."""
+    yield
+    lab.head("bash", "-c", "scancel $(squeue -h -o %A | sort -u) 2>/dev/null; true")
+    lab.wait(lambda: not lab.head("squeue", "-h").out.strip(), "the queue to be empty")
+
+
+def test_a_two_node_job_lands_whole_under_one_leaf(lab: Lab) -> None:
+    """Three nodes are free, one under the first leaf and two under the second: the job must not straddle."""
+    blocker = lab.sbatch("alice", "-w", "lab-1-1", "--exclusive", wrap=HOLD.format("free1"))
+    lab.wait_job(blocker, "RUNNING")
+    job = lab.sbatch("alice", "-N2", "--gpus-per-node=8", wrap="true; sleep 1")
+    lab.wait_job(job, "RUNNING", "COMPLETED")
+    assert lab.field(job, "NodeList") == "lab-2-[1-2]"
+
+
+def test_a_gang_starts_on_all_its_nodes_or_on_none(lab: Lab) -> None:
+    blocker = lab.sbatch("vera", "-w", "lab-2-2", "--exclusive", wrap=HOLD.format("free2"))
+    lab.wait_job(blocker, "RUNNING")
+    gang = lab.sbatch("alice", "-N4", "--gpus-per-node=8", "--output=gang.txt", wrap="srun hostname")
+    lab.wait(lambda: lab.field(gang, "Reason") in ("Resources", "Priority"), "the gang to wait for its fourth node")
+    assert lab.field(gang, "JobState") == "PENDING"
+    assert set(lab.head("sinfo", "-h", "-p", "train", "-o", "%t").out.split()) >= {"idle"}
+    lab.head("touch", "/home/vera/free2", user="vera")
+    assert lab.wait_job(gang) == "COMPLETED"
+    assert sorted(lab.output("/home/alice/gang.txt").split()) == ["lab-1-1", "lab-1-2", "lab-2-1", "lab-2-2"]
+
+
+def test_the_higher_tier_preempts_and_the_victim_runs_again_and_finishes(lab: Lab) -> None:
+    wrap = "[ ${SLURM_RESTART_COUNT:-0} -ge 1 ] && exit 0; sleep 600"
+    victim = lab.sbatch("sam", "-N4", "--exclusive", "--requeue", wrap=wrap)
+    lab.wait_job(victim, "RUNNING")
+    urgent = lab.sbatch("alice", "-p", "urgent", "-N4", "--exclusive", "--output=urgent.txt", wrap="echo urgent")
+    assert lab.wait_job(urgent) == "COMPLETED"
+    assert lab.wait_job(victim) == "COMPLETED"
+    assert int(lab.field(victim, "Restarts")) == 1
+
+
+def test_only_its_teams_may_use_the_high_tier(lab: Lab) -> None:
+    done = lab.head("sbatch", "-p", "urgent", "--wrap=true", user="sam", check=False)
+    assert done.code != 0 or lab.wait(lambda: lab.field(done.out.split()[-1], "Reason"), "a reason") != "None"
+    allowed = lab.head("sbatch", "--parsable", "-p", "urgent", "--wrap=true", user="alice")
+    assert lab.wait_job(int(allowed.out)) == "COMPLETED"
+
+
+def test_a_team_past_its_cap_is_held_with_the_reason_shown(lab: Lab) -> None:
+    """carol's team may use one GPU-hour a month and asks for more in one job."""
+    job = lab.sbatch("carol", "--gpus=8", "--time=1:00:00", wrap="true")
+    lab.wait(
+        lambda: "GRES" in lab.field(job, "Reason") or "TRES" in lab.field(job, "Reason"), "the cap to be the reason"
+    )
+    assert lab.field(job, "JobState") == "PENDING"
+    small = lab.sbatch("carol", "--gpus=1", "--time=10", wrap="true")
+    assert lab.wait_job(small) == "COMPLETED"
+
+
+def test_a_team_s_running_jobs_are_limited(lab: Lab) -> None:
+    jobs = [lab.sbatch("carol", "--time=5", wrap=HOLD.format("free3")) for _ in range(3)]
+    lab.wait(lambda: sum(lab.field(j, "JobState") == "RUNNING" for j in jobs) == 2, "two to run")
+    third = next(j for j in jobs if lab.field(j, "JobState") == "PENDING")
+    lab.wait(lambda: "QOSGrpJobsLimit" in lab.field(third, "Reason"), "the limit to be the reason")
+    lab.head("touch", "/home/carol/free3", user="carol")
+    assert {lab.wait_job(j) for j in jobs} == {"COMPLETED"}
+
+
+def test_the_team_that_used_more_waits_behind_the_one_that_used_less(lab: Lab) -> None:
+    """Waits for Slurm to have counted the usage (sshare), not for time to pass."""
+    usage = ["sshare", "-a", "-n", "-P", "-o", "Account,User,RawUsage"]
+
+    def used(team: str) -> int:
+        rows = [line.split("|") for line in lab.head(*usage).out.splitlines()]
+        return max((int(row[2]) for row in rows if row[0].strip() == team and not row[1]), default=0)
+
+    heavy, light = ("vision", "alice"), ("speech", "sam")
+    hog = lab.sbatch(heavy[1], "-N4", "--exclusive", wrap=HOLD.format("free4"))
+    lab.wait_job(hog, "RUNNING")
+    lab.wait(lambda: used("vision") > used("speech") * 1.2 + 1000, "Slurm to count the usage", patience_s=240)
+    first = lab.sbatch(heavy[1], "-N4", "--exclusive", "--output=/dev/null", wrap="true")
+    second = lab.sbatch(light[1], "-N4", "--exclusive", "--output=/dev/null", wrap="true")
+    lab.wait(
+        lambda: int(lab.field(second, "Priority")) > int(lab.field(first, "Priority")),
+        "the lighter team to come first",
+        patience_s=240,
+    )
+    lab.head("touch", f"/home/{heavy[1]}/free4", user=heavy[1])
+    lab.wait_job(first)
+    lab.wait_job(second)
+    start = {j: lab.head("sacct", "-X", "-n", "-P", "-o", "Start", "-j", str(j)).out.strip() for j in (first, second)}
+    assert start[second] <= start[first]
