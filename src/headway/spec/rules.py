@@ -1,0 +1,481 @@
+"""Rules that span several fields of a cluster file. Each looks at one thing and notes every fault it finds.
+
+They run on the part of the file whose single fields are right, so a file's faults show all at once. What was taken out
+is in `Draft.gone`: a rule keeps quiet where it would need that to be sure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.domain.cluster import Plan
+from headway.errors import Fault
+from headway.spec import fabric, slurmkeys, tiers, words
+from headway.spec.model import UNLIMITED, ClusterFile, DatasetPart
+
+MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
+
+
+@dataclass
+class Draft:
+    """A file's sound part, what was taken out of it, and the faults found so far."""
+
+    file: ClusterFile
+    raw: Mapping[str, Any]
+    owner: str
+    catalogue: Mapping[str, Plan]
+    gone: frozenset[str] = frozenset()
+    kept: Mapping[str, list[int]] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, path: str, message: str, hint: str = "") -> None:
+        self.faults.append(Fault(path, message, hint))
+
+    def warn(self, path: str, message: str, hint: str = "") -> None:
+        self.faults.append(Fault(path, message, hint, level="warning"))
+
+    def sure(self, *paths: str) -> bool:
+        """Whether nothing was taken out at or under these places."""
+        return not any(
+            place == path or place.startswith((f"{path}.", f"{path}[")) for path in paths for place in self.gone
+        )
+
+    def item(self, path: str, index: int) -> str:
+        """Path of a list's item, by its index in the file as written."""
+        original = self.kept.get(path)
+        return f"{path}[{original[index] if original else index}]"
+
+    def names(self, path: str) -> list[str]:
+        """The names under a mapping as written, faulty ones included, so that what refers to them is not blamed."""
+        value = self.raw.get(path)
+        return [str(name) for name in value] if isinstance(value, dict) else []
+
+    @property
+    def total(self) -> int:
+        return self.file.nodes + self.file.spares
+
+
+def check_all(draft: Draft) -> None:
+    for rule in _RULES:
+        rule(draft)
+
+
+def _plan(draft: Draft) -> None:
+    if not draft.sure("plan") or draft.file.plan in draft.catalogue:
+        return
+    near = words.did_you_mean(draft.file.plan, draft.catalogue)
+    draft.fault("plan", "is not in the catalogue", near or f"there are {words.listed(draft.catalogue, 'and')}")
+
+
+def _owner(draft: Draft) -> None:
+    problem = words.user_name_fault(draft.owner)
+    if problem:
+        draft.fault("", f"the person who applies this can't be a user on it: {problem}", "use another user name")
+
+
+def _provider(draft: Draft) -> None:
+    hosts = draft.file.hosts
+    if draft.sure("provider"):
+        if hosts and draft.file.provider == "local":
+            draft.fault("hosts", "belongs to provider ssh", "say provider: ssh, or take hosts out")
+        if draft.sure("nodes", "spares"):
+            _enough_machines(draft)
+    first: dict[tuple[str, int], int] = {}
+    for index, host in enumerate(hosts):
+        if first.setdefault((host.address.lower(), host.port), index) != index:
+            draft.fault(draft.item("hosts", index), f"{host.address} is there twice", "a machine has one place")
+
+
+def _enough_machines(draft: Draft) -> None:
+    have, total = len(draft.file.hosts), draft.total
+    if draft.file.provider == "local" and total > MOST_LOCAL_NODES:
+        draft.fault(
+            "nodes",
+            f"nodes + spares is {total}, and local machines are at most {MOST_LOCAL_NODES}",
+            "use provider: ssh",
+        )
+    if draft.file.provider == "ssh" and draft.sure("hosts") and have < total + 1:
+        draft.fault(
+            "hosts",
+            f"has {have} machines, and {total} nodes and spares plus the head need {total + 1}",
+            "add machines, the head first",
+        )
+
+
+def _fabric(draft: Draft) -> None:
+    part = draft.file.fabric
+    if part.switches is None:
+        return
+    if part.leaf_size is not None:
+        draft.fault("fabric", "has both leaf_size and switches", "keep one of them")
+    if not draft.sure("fabric.switches"):
+        return
+    total = draft.total if draft.sure("nodes", "spares") else None
+    for where, message, hint in fabric.tree_troubles(part.switches, total):
+        draft.fault(f"fabric.switches{where}", message, hint)
+
+
+def _datasets(draft: Draft) -> None:
+    seen_names: set[str] = set()
+    seen_mounts: dict[str, str] = {}
+    for index, part in enumerate(draft.file.storage.datasets):
+        where = draft.item("storage.datasets", index)
+        if part.name in seen_names:
+            draft.fault(f"{where}.name", f"{part.name} is there twice", "give each dataset its own name")
+        seen_names.add(part.name)
+        _dataset_path(draft, part, where)
+        mount = mount_of(part)
+        problem = words.mount_fault(mount)
+        if problem:
+            draft.fault(f"{where}.mount", problem, f"for example /datasets/{part.name}")
+            continue
+        for other, name in seen_mounts.items():
+            if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
+                draft.fault(f"{where}.mount", f"covers or is in the mount of {name}, {other}", "keep them apart")
+        seen_mounts[mount] = part.name
+
+
+def mount_of(part: DatasetPart) -> str:
+    """Where a dataset appears on the machines, without a slash at the end."""
+    return (part.mount or f"/datasets/{part.name}").rstrip("/") or "/"
+
+
+def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
+    if part.path is None:
+        if draft.file.provider == "local" and draft.sure("provider", f"{where}.path"):
+            draft.fault(f"{where}.path", "is missing", "say which folder of this machine it is")
+        return
+    problem = words.path_fault(part.path) or ("can't be the root folder" if part.path == "/" else "")
+    if problem:
+        hint = "the client makes paths absolute before it sends the file" if not part.path.startswith("/") else ""
+        draft.fault(f"{where}.path", problem, hint)
+
+
+def _partition_sizes(draft: Draft) -> None:
+    defaults = []
+    for name, part in draft.file.partitions.items():
+        path = f"partitions.{name}"
+        if draft.sure("nodes") and part.nodes is not None and part.nodes > draft.file.nodes:
+            draft.fault(
+                f"{path}.nodes", f"is {part.nodes}, and the cluster has {draft.file.nodes} nodes", "spares don't count"
+            )
+        if part.default:
+            defaults.append(name)
+        longest, usual = part.max_time, part.default_time
+        if usual is not None and longest not in (None, UNLIMITED) and (usual == UNLIMITED or usual > (longest or 0)):
+            draft.fault(f"{path}.default_time", "is longer than max_time", "make it shorter")
+    for name in defaults[1:]:
+        draft.fault(f"partitions.{name}.default", f"{defaults[0]} is the default partition already", "keep one")
+
+
+def _partition_names(draft: Draft) -> None:
+    """References to partitions and teams."""
+    partitions, teams = draft.names("partitions"), draft.names("teams") or ["default"]
+    for name, part in draft.file.partitions.items():
+        for index, other in enumerate(part.preempts):
+            where = draft.item(f"partitions.{name}.preempts", index)
+            if other == name:
+                draft.fault(where, f"{name} can't preempt itself", "take it out")
+            elif other not in partitions:
+                draft.fault(where, _no_such("partition", other), _near(other, partitions))
+            elif other in part.preempts[:index]:
+                draft.fault(where, f"{other} is there twice", "keep one")
+        for index, team in enumerate(part.teams):
+            where = draft.item(f"partitions.{name}.teams", index)
+            if team not in teams:
+                draft.fault(where, _no_such("team", team), _near(team, teams))
+            elif team in part.teams[:index]:
+                draft.fault(where, f"{team} is there twice", "keep one")
+
+
+def _no_such(what: str, name: str) -> str:
+    return f"there is no {what} {words.shown(name)}"
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    return words.did_you_mean(name, known)
+
+
+def wishes_of(file: ClusterFile) -> dict[str, tiers.Wish]:
+    """What each partition wants of preemption, by the names that exist."""
+    known = file.partitions
+    return {
+        name: tiers.Wish(frozenset(item for item in part.preempts if item in known and item != name), part.tier)
+        for name, part in known.items()
+    }
+
+
+def _preemption(draft: Draft) -> None:
+    if any(re.fullmatch(r"partitions(\.[^.]+(\.(preempts|tier)(\[\d+\])?)?)?", place) for place in draft.gone):
+        return
+    for clash in tiers.assign(wishes_of(draft.file))[1]:
+        draft.fault(f"partitions.{clash.partition}.{clash.field}", clash.message, clash.hint)
+
+
+def _people(draft: Draft) -> None:
+    members = Counter[str]()
+    for name, team in draft.file.teams.items():
+        for index, user in enumerate(team.users):
+            if user in team.users[:index]:
+                draft.fault(draft.item(f"teams.{name}.users", index), f"{user} is there twice", "keep one")
+            members[user] += 1
+    for name in draft.file.teams:
+        if name in members or name in draft.file.users:
+            draft.fault(f"teams.{name}", "is also the name of a user", "each user has a Linux group of that name")
+    if not draft.file.teams or not draft.sure("teams"):
+        return
+    for user in draft.file.users:
+        if user not in members and user != draft.owner:
+            near = words.did_you_mean(user, members)
+            draft.fault(f"users.{user}", "is in no team", near or "add it to a team's users")
+
+
+def _limits(draft: Draft) -> None:
+    plan = draft.catalogue.get(draft.file.plan) if draft.sure("plan") else None
+    for name, team in draft.file.teams.items():
+        limits, path = team.limits, f"teams.{name}.limits"
+        if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
+            draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which can then never be reached")
+        if plan is None or not draft.sure("nodes"):
+            continue
+        if plan.gpus == 0 and (limits.gpus or limits.gpu_hours):
+            draft.warn(path, f"caps GPUs, and {plan.name} has none")
+        elif limits.gpus and limits.gpus > plan.gpus * draft.file.nodes:
+            draft.warn(f"{path}.gpus", f"is more than the {plan.gpus * draft.file.nodes} GPUs that there are")
+
+
+def _slurm(draft: Draft) -> None:
+    if not draft.sure("image"):
+        return
+    version = slurmkeys.VERSIONS[draft.file.image]
+    tables: list[tuple[str, Mapping[str, str], bool]] = [("slurm", draft.file.slurm, False)]
+    tables += [(f"partitions.{name}.slurm", part.slurm, True) for name, part in draft.file.partitions.items()]
+    for path, table, partition in tables:
+        for key, value in table.items():
+            message, hint = slurmkeys.key_fault(key, value, version, partition=partition)
+            if message:
+                draft.fault(f"{path}.{key}", message, hint)
+
+
+_RULES:
+        rule(draft)
+
+
+def _plan(draft: Draft) -> None:
+    if not draft.sure("plan") or draft.file.plan in draft.catalogue:
+        return
+    near = words.did_you_mean(draft.file.plan, draft.catalogue)
+    draft.fault("plan", "is not in the catalogue", near or f"there are {words.listed(draft.catalogue, 'and')}")
+
+
+def _owner(draft: Draft) -> None:
+    problem = words.user_name_fault(draft.owner)
+    if problem:
+        draft.fault("", f"the person who applies this can't be a user on it: {problem}", "use another user name")
+
+
+def _provider(draft: Draft) -> None:
+    if not draft.sure("provider", "nodes", "spares"):
+        return
+    hosts, total = draft.file.hosts, draft.total
+    if draft.file.provider == "local":
+        if hosts:
+            draft.fault("hosts", "belongs to provider ssh", "say provider: ssh, or take hosts out")
+        if total > MOST_LOCAL_NODES:
+            draft.fault(
+                "nodes",
+                f"nodes + spares is {total}, and local machines are at most {MOST_LOCAL_NODES}",
+                "use provider: ssh",
+            )
+    elif draft.sure("hosts") and len(hosts) < total + 1:
+        draft.fault(
+            "hosts",
+            f"has {len(hosts)} machines, and {total} nodes and spares plus the head need {total + 1}",
+            "add machines, the head first",
+        )
+    first: dict[tuple[str, int], int] = {}
+    for index, host in enumerate(hosts):
+        if first.setdefault((host.address.lower(), host.port), index) != index:
+            draft.fault(draft.item("hosts", index), f"{host.address} is there twice", "a machine has one place")
+
+
+def _fabric(draft: Draft) -> None:
+    part = draft.file.fabric
+    if part.switches is None:
+        return
+    if part.leaf_size is not None:
+        draft.fault("fabric", "has both leaf_size and switches", "keep one of them")
+    if not draft.sure("fabric.switches"):
+        return
+    total = draft.total if draft.sure("nodes", "spares") else None
+    for where, message, hint in fabric.tree_troubles(part.switches, total):
+        draft.fault(f"fabric.switches{where}", message, hint)
+
+
+def _datasets(draft: Draft) -> None:
+    seen_names: set[str] = set()
+    seen_mounts: dict[str, str] = {}
+    for index, part in enumerate(draft.file.storage.datasets):
+        where = draft.item("storage.datasets", index)
+        if part.name in seen_names:
+            draft.fault(f"{where}.name", f"{part.name} is there twice", "give each dataset its own name")
+        seen_names.add(part.name)
+        _dataset_path(draft, part, where)
+        mount = mount_of(part)
+        problem = words.mount_fault(mount)
+        if problem:
+            draft.fault(f"{where}.mount", problem, f"for example /datasets/{part.name}")
+            continue
+        for other, name in seen_mounts.items():
+            if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
+                draft.fault(f"{where}.mount", f"covers or is in the mount of {name}, {other}", "keep them apart")
+        seen_mounts[mount] = part.name
+
+
+def mount_of(part: DatasetPart) -> str:
+    """Where a dataset appears on the machines, without a slash at the end."""
+    return (part.mount or f"/datasets/{part.name}").rstrip("/") or "/"
+
+
+def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
+    if part.path is None:
+        if draft.file.provider == "local" and draft.sure("provider", f"{where}.path"):
+            draft.fault(f"{where}.path", "is missing", "say which folder of this machine it is")
+        return
+    problem = words.path_fault(part.path) or ("can't be the root folder" if part.path == "/" else "")
+    if problem:
+        hint = "the client makes paths absolute before it sends the file" if not part.path.startswith("/") else ""
+        draft.fault(f"{where}.path", problem, hint)
+
+
+def _partition_sizes(draft: Draft) -> None:
+    defaults = []
+    for name, part in draft.file.partitions.items():
+        path = f"partitions.{name}"
+        if draft.sure("nodes") and part.nodes is not None and part.nodes > draft.file.nodes:
+            draft.fault(
+                f"{path}.nodes", f"is {part.nodes}, and the cluster has {draft.file.nodes} nodes", "spares don't count"
+            )
+        if part.default:
+            defaults.append(name)
+        longest, usual = part.max_time, part.default_time
+        if usual is not None and longest not in (None, UNLIMITED) and (usual == UNLIMITED or usual > (longest or 0)):
+            draft.fault(f"{path}.default_time", "is longer than max_time", "make it shorter")
+    for name in defaults[1:]:
+        draft.fault(f"partitions.{name}.default", f"{defaults[0]} is the default partition already", "keep one")
+
+
+def _partition_names(draft: Draft) -> None:
+    """References to partitions and teams."""
+    partitions, teams = draft.names("partitions"), draft.names("teams") or ["default"]
+    for name, part in draft.file.partitions.items():
+        for index, other in enumerate(part.preempts):
+            where = draft.item(f"partitions.{name}.preempts", index)
+            if other == name:
+                draft.fault(where, f"{name} can't preempt itself", "take it out")
+            elif other not in partitions:
+                draft.fault(where, _no_such("partition", other), _near(other, partitions))
+            elif other in part.preempts[:index]:
+                draft.fault(where, f"{other} is there twice", "keep one")
+        for index, team in enumerate(part.teams):
+            where = draft.item(f"partitions.{name}.teams", index)
+            if team not in teams:
+                draft.fault(where, _no_such("team", team), _near(team, teams))
+            elif team in part.teams[:index]:
+                draft.fault(where, f"{team} is there twice", "keep one")
+
+
+def _no_such(what: str, name: str) -> str:
+    return f"there is no {what} {words.shown(name)}"
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    return words.did_you_mean(name, known)
+
+
+def wishes_of(file: ClusterFile) -> dict[str, tiers.Wish]:
+    """What each partition wants of preemption, by the names that exist."""
+    known = file.partitions
+    return {
+        name: tiers.Wish(frozenset(item for item in part.preempts if item in known and item != name), part.tier)
+        for name, part in known.items()
+    }
+
+
+def _preemption(draft: Draft) -> None:
+    if any(re.fullmatch(r"partitions(\.[^.]+(\.(preempts|tier)(\[\d+\])?)?)?", place) for place in draft.gone):
+        return
+    for clash in tiers.assign(wishes_of(draft.file))[1]:
+        draft.fault(f"partitions.{clash.partition}.{clash.field}", clash.message, clash.hint)
+
+
+def _people(draft: Draft) -> None:
+    members = Counter[str]()
+    for name, team in draft.file.teams.items():
+        for index, user in enumerate(team.users):
+            if user in team.users[:index]:
+                draft.fault(draft.item(f"teams.{name}.users", index), f"{user} is there twice", "keep one")
+            members[user] += 1
+    for name in draft.file.teams:
+        if name in members or name in draft.file.users:
+            draft.fault(f"teams.{name}", "is also the name of a user", "each user has a Linux group of that name")
+    if not draft.file.teams or not draft.sure("teams"):
+        return
+    for user in draft.file.users:
+        if user not in members and user != draft.owner:
+            near = words.did_you_mean(user, members)
+            draft.fault(f"users.{user}", "is in no team", near or "add it to a team's users")
+
+
+def _limits(draft: Draft) -> None:
+    plan = draft.catalogue.get(draft.file.plan) if draft.sure("plan") else None
+    for name, team in draft.file.teams.items():
+        limits, path = team.limits, f"teams.{name}.limits"
+        if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
+            draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which can then never be reached")
+        if plan is None or not draft.sure("nodes"):
+            continue
+        if plan.gpus == 0 and (limits.gpus or limits.gpu_hours):
+            draft.warn(path, f"caps GPUs, and {plan.name} has none")
+        elif limits.gpus and limits.gpus > plan.gpus * draft.file.nodes:
+            draft.warn(f"{path}.gpus", f"is more than the {plan.gpus * draft.file.nodes} GPUs that there are")
+
+
+def _slurm(draft: Draft) -> None:
+    if not draft.sure("image"):
+        return
+    version = slurmkeys.VERSIONS[draft.file.image]
+    tables: list[tuple[str, Mapping[str, str], bool]] = [("slurm", draft.file.slurm, False)]
+    tables += [(f"partitions.{name}.slurm", part.slurm, True) for name, part in draft.file.partitions.items()]
+    for path, table, partition in tables:
+        for key, value in table.items():
+            message, hint = slurmkeys.key_fault(key, value, version, partition=partition)
+            if message:
+                draft.fault(f"{path}.{key}", message, hint)
+
+
+def _no_keys(draft: Draft) -> None:
+    own = draft.file.users.get(draft.owner)
+    if draft.sure("ssh_keys", "users") and not draft.file.ssh_keys and not (own and own.ssh_keys):
+        draft.warn("ssh_keys", "has no key of yours, so plain ssh to the cluster will not work", _KEY_HINT)
+
+
+_KEY_HINT = f"name your public key file ({sshkey.KEY_TYPES[0]} is a good type)"
+
+_RULES: tuple[Callable[[Draft], None], ...] = (
+    _owner,
+    _plan,
+    _provider,
+    _fabric,
+    _datasets,
+    _partition_sizes,
+    _partition_names,
+    _preemption,
+    _people,
+    _limits,
+    _slurm,
+)

@@ -1,0 +1,165 @@
+"""Which slurm.conf keys a cluster file may set, for which version, and what their values look like.
+
+An allowlist: Headway writes everything else itself, and one unknown key stops every Slurm command and daemon. Each key
+here was looked up in slurm.conf(5) of both versions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from headway.spec import words
+
+VERSIONS = {"debian13": "24.11", "debian12": "22.05"}  # image -> the Slurm it carries
+_BOTH = ("22.05", "24.11")
+_NEW = ("24.11",)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`pattern` is matched against the whole value; `form` says it in words."""
+
+    pattern: str
+    form: str
+    versions: tuple[str, ...] = _BOTH
+
+
+def _number(highest: int, lowest: int = 0) -> str:
+    """Pattern of a whole number with at most the digits of `highest`; the range is checked by `_in_range`."""
+    return f"int:{lowest}:{highest}"
+
+
+_U32 = Key(_number(4_294_967_294), "a whole number")
+_WEIGHT = _U32
+_SECONDS = Key(_number(65533, 1), "seconds, 1 to 65533")
+_YES_NO = Key("YES|NO", "YES or NO")
+_TIME = Key(r"[0-9]{1,4}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,6}(:[0-9]{2}){0,2}", "a time such as 7-0 or 14-00:00:00")
+_EXIT_CODES = Key(r"[0-9]{1,3}(-[0-9]{1,3})?(,[0-9]{1,3}(-[0-9]{1,3})?)*", "exit codes such as 1,100-110")
+_FLAG = "ACCRUE_ALWAYS|CALCULATE_RUNNING|DEPTH_OBLIVIOUS|INCR_ONLY|MAX_TRES|NO_FAIR_TREE|SMALL_RELATIVE_TO_TIME"
+_PRIVATE = "accounts|events|jobs|nodes|partitions|reservations|usage|users"
+_LEVEL = Key("quiet|fatal|error|info|verbose|debug[2-5]?", "quiet, fatal, error, info, verbose or debug to debug5")
+_TRES_WEIGHTS = Key(
+    r"[A-Za-z]+(/[a-z0-9_]+)?=[0-9]+(\.[0-9]+)?[KMG]?(,[A-Za-z]+(/[a-z0-9_]+)?=[0-9]+(\.[0-9]+)?[KMG]?)*",
+    "weights such as CPU=1000,GRES/gpu=3000",
+)
+
+CLUSTER_KEYS: dict[str, Key] = {
+    "BatchStartTimeout": _SECONDS,
+    "CompleteWait": Key(_number(65533), "seconds, 0 to 65533"),
+    "DisableRootJobs": _YES_NO,
+    "EnforcePartLimits": Key("ALL|ANY|NO", "ALL, ANY or NO"),
+    "FairShareDampeningFactor": Key(_number(65533, 1), "a whole number, 1 to 65533"),
+    "InactiveLimit": Key(_number(65533), "seconds, 0 to 65533"),
+    "JobFileAppend": Key("0|1", "0 or 1"),
+    "JobRequeue": Key("0|1", "0 or 1"),
+    "KillOnBadExit": Key("0|1", "0 or 1"),
+    "KillWait": _SECONDS,
+    "MailDomain": Key(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,200}[A-Za-z0-9])?", "a domain name"),
+    "MaxArraySize": Key(_number(4_000_001, 2), "a whole number, 2 to 4000001"),
+    "MaxBatchRequeue": Key(_number(1000, 1), "a whole number, 1 to 1000", _NEW),
+    "MaxJobCount": Key(_number(10_000_000, 1000), "a whole number, 1000 to 10000000"),
+    "MaxStepCount": Key(_number(10_000_000, 1), "a whole number, 1 to 10000000"),
+    "MaxTasksPerNode": Key(_number(65533, 1), "a whole number, 1 to 65533"),
+    "MessageTimeout": Key(_number(100, 5), "seconds, 5 to 100"),
+    "MinJobAge": Key(_number(86400, 2), "seconds, 2 to 86400"),
+    "OverTimeLimit": Key(r"[0-9]{1,5}|UNLIMITED", "minutes or UNLIMITED"),
+    "PriorityCalcPeriod": Key(_number(1440, 1), "minutes, 1 to 1440"),
+    "PriorityDecayHalfLife": _TIME,
+    "PriorityFavorSmall": _YES_NO,
+    "PriorityFlags": Key(f"({_FLAG})(,({_FLAG}))*", f"flags of {_FLAG.replace('|', ', ')}"),
+    "PriorityMaxAge": _TIME,
+    "PriorityWeightAge": _WEIGHT,
+    "PriorityWeightAssoc": _WEIGHT,
+    "PriorityWeightFairshare": _WEIGHT,
+    "PriorityWeightJobSize": _WEIGHT,
+    "PriorityWeightPartition": _WEIGHT,
+    "PriorityWeightQOS": _WEIGHT,
+    "PriorityWeightTRES": _TRES_WEIGHTS,
+    "PrivateData": Key(f"({_PRIVATE})(,({_PRIVATE}))*", f"a list of {_PRIVATE.replace('|', ', ')}"),
+    "RequeueExit": _EXIT_CODES,
+    "RequeueExitHold": _EXIT_CODES,
+    "ResvOverRun": Key(r"[0-9]{1,5}|UNLIMITED", "minutes or UNLIMITED"),
+    "SlurmctldDebug": _LEVEL,
+    "SlurmdDebug": _LEVEL,
+    "SlurmdTimeout": Key(_number(65533, 5), "seconds, 5 to 65533"),
+    "TCPTimeout": Key(_number(60, 1), "seconds, 1 to 60"),
+    "TreeWidth": Key(_number(65533, 1), "a whole number, 1 to 65533"),
+    "UnkillableStepTimeout": _SECONDS,
+    "WaitTime": Key(_number(65533), "seconds, 0 to 65533"),
+}
+
+PARTITION_KEYS: dict[str, Key] = {
+    "DefCpuPerGPU": Key(_number(65533, 1), "a whole number, 1 to 65533"),
+    "DefMemPerCPU": Key(_number(100_000_000, 1), "MiB"),
+    "DefMemPerGPU": Key(_number(100_000_000, 1), "MiB"),
+    "DisableRootJobs": _YES_NO,
+    "ExclusiveTopo": Key("YES|NO", "YES or NO", _NEW),
+    "ExclusiveUser": _YES_NO,
+    "Hidden": _YES_NO,
+    "LLN": _YES_NO,
+    "MaxCPUsPerNode": Key(r"[0-9]{1,5}|UNLIMITED", "a whole number or UNLIMITED"),
+    "MaxCPUsPerSocket": Key(r"[0-9]{1,5}|UNLIMITED", "a whole number or UNLIMITED", _NEW),
+    "MaxMemPerCPU": Key(_number(100_000_000, 1), "MiB"),
+    "MaxMemPerNode": Key(_number(100_000_000, 1), "MiB"),
+    "MaxNodes": Key(r"[0-9]{1,7}|UNLIMITED", "a whole number or UNLIMITED"),
+    "MinNodes": Key(_number(65533), "a whole number"),
+    "OverSubscribe": Key("NO|EXCLUSIVE", "NO or EXCLUSIVE"),
+    "OverTimeLimit": Key(r"[0-9]{1,5}|UNLIMITED", "minutes or UNLIMITED"),
+    "PriorityJobFactor": Key(_number(65533), "a whole number, 0 to 65533"),
+    "ReqResv": _YES_NO,
+    "TRESBillingWeights": _TRES_WEIGHTS,
+}
+
+# Keys people look for that belong to Headway, and where they are said instead.
+OWNED = {
+    "AllowAccounts": "use the partition's teams",
+    "Default": "use the partition's default: true",
+    "DefaultTime": "use the partition's default_time",
+    "GraceTime": "use the partition's grace_time",
+    "MaxTime": "use the partition's max_time",
+    "Nodes": "use the partition's nodes",
+    "PreemptMode": "use a partition's preempts",
+    "PriorityTier": "use the partition's tier",
+    "ClusterName": "use name",
+    "GresTypes": "the plan says which GPUs there are",
+    "TopologyPlugin": "use fabric",
+    "MailProg": "use mail",
+    "PreemptType": "use a partition's preempts",
+    "ReturnToService": "Headway decides when a node returns",
+}
+_PREFIXES_OWNED = ("Slurmctld", "Slurmd", "Accounting", "Auth", "Select", "Proctrack", "Task", "Prolog", "Epilog")
+
+
+def key_fault(key: str, value: object, version: str, *, partition: bool) -> tuple[str, str]:
+    """What is wrong with one key and value and what to do, or ("", "")."""
+    table = PARTITION_KEYS if partition else CLUSTER_KEYS
+    known = table.get(key)
+    if known is None:
+        return _unknown(key, partition)
+    if version not in known.versions:
+        return f"Slurm {version} does not have this key", f"image debian13 carries Slurm {known.versions[0]}"
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return f"must be {known.form}", 'put YES and NO in quotes: "YES"' if isinstance(value, bool) else ""
+    return ("", "") if _fits(str(value), known.pattern) else (f"must be {known.form}", "")
+
+
+def _fits(text: str, pattern: str) -> bool:
+    if not pattern.startswith("int:"):
+        return len(text) <= 400 and re.fullmatch(pattern, text, re.ASCII) is not None
+    lowest, highest = map(int, pattern.split(":")[1:])
+    return re.fullmatch(r"[0-9]{1,10}", text, re.ASCII) is not None and lowest <= int(text) <= highest
+
+
+def _unknown(key: str, partition: bool) -> tuple[str, str]:
+    for name, instead in OWNED.items():
+        if name.lower() == key.lower():
+            return "Headway sets this key itself", instead
+    here, there = (PARTITION_KEYS, CLUSTER_KEYS) if partition else (CLUSTER_KEYS, PARTITION_KEYS)
+    if key in there:
+        place = "at the top of the file, under slurm" if partition else "under a partition's slurm"
+        return "does not belong here", f"it goes {place}"
+    hint = words.did_you_mean(key, here)
+    if not hint and key.startswith(_PREFIXES_OWNED):
+        return "Headway sets this key itself", ""
+    return "is not a slurm.conf key that a cluster file may set", hint or "the list is in the schema: headway schema"

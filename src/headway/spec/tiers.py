@@ -1,0 +1,146 @@
+"""Preemption as Slurm's partition_prio knows it: by tier, and by nothing else.
+
+A job preempts those in *every* preemptable partition of a lower tier. So a `preempts` list can be had only if tiers
+exist for which it is exactly the preemptable partitions below. With P what any list names, for each partition X:
+
+    Y in preempts(X)          =>  tier(Y) < tier(X)
+    Y in P, not in preempts(X) =>  tier(X) <= tier(Y)
+
+These are difference constraints. Where they contradict each other the smallest contradiction is one of three, and each
+has its own sentence: a circle, a step left out (X over Y over Z but not X over Z), or two lists neither of which holds
+the other.
+"""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+LOWEST = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one partition asks for: names that exist, no repeats."""
+
+    preempts: frozenset[str]
+    tier: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Why the wishes can't all be had. `field` is "preempts" or "tier" of `partition`."""
+
+    partition: str
+    field: str
+    message: str
+    hint: str = ""
+
+
+def assign(wishes: Mapping[str, Wish]) -> tuple[dict[str, int], list[Clash]]:
+    """The lowest tiers that grant every wish, or the reasons why there are none."""
+    clashes = list(_clashes_of_lists(wishes))
+    if clashes:
+        return {}, clashes
+    tiers = {name: wish.tier or LOWEST for name, wish in wishes.items()}
+    victims = _victims(wishes)
+    for _ in range(len(wishes) * 2 + 2):
+        if not _raise_once(wishes, victims, tiers):
+            break
+    clashes = list(_clashes_of_tiers(wishes, victims, tiers))
+    return ({}, clashes) if clashes else (tiers, [])
+
+
+def _victims(wishes: Mapping[str, Wish]) -> list[str]:
+    named = frozenset[str]().union(*(wish.preempts for wish in wishes.values()))
+    return [name for name in wishes if name in named]
+
+
+def _raise_once(wishes: Mapping[str, Wish], victims: list[str], tiers: dict[str, int]) -> bool:
+    """Lifts tiers that are free and too low; whether any moved."""
+    moved = False
+    for name, wish in wishes.items():
+        for victim in victims:
+            if victim in wish.preempts:
+                low, least = name, tiers[victim] + 1
+            else:
+                low, least = victim, tiers[name]
+            if tiers[low] < least and wishes[low].tier is None:
+                tiers[low] = least
+                moved = True
+    return moved
+
+
+def _clashes_of_tiers(wishes: Mapping[str, Wish], victims: list[str], tiers: dict[str, int]) -> Iterator[Clash]:
+    for name, wish in wishes.items():
+        for victim in victims:
+            if victim in wish.preempts and tiers[name] <= tiers[victim]:
+                yield Clash(
+                    name,
+                    "tier",
+                    f"must be above {victim}'s, which is {tiers[victim]}, to preempt it",
+                    f"say at least {tiers[victim] + 1}, or leave tier out",
+                )
+            elif victim != name and victim not in wish.preempts and tiers[name] > tiers[victim]:
+                yield Clash(
+                    name,
+                    "tier",
+                    f"would let it preempt {victim} too, which it does not list: in Slurm a job preempts every"
+                    f" preemptable partition in a lower tier, and {victim}'s is {tiers[victim]}",
+                    f"say at most {tiers[victim]}, or add {victim} to its preempts",
+                )
+
+
+def _clashes_of_lists(wishes: Mapping[str, Wish]) -> Iterator[Clash]:
+    circle = _circle(wishes)
+    if circle:
+        yield Clash(
+            circle[0],
+            "preempts",
+            f"goes round in a circle ({' -> '.join(circle)}): Slurm preempts by tier, and a tier can't be above itself",
+            "take one of them out",
+        )
+        return
+    reported: set[frozenset[str]] = set()
+    for name, wish in wishes.items():
+        for lower in sorted(wish.preempts):
+            for missing in sorted(wishes[lower].preempts - wish.preempts):
+                yield Clash(
+                    name,
+                    "preempts",
+                    f"has {lower}, which preempts {missing}, but not {missing}: in Slurm a job preempts every"
+                    f" preemptable partition in a lower tier, and {missing} is below {lower}",
+                    f"add {missing}",
+                )
+        for other in _victims(wishes):
+            lost = _lost(wishes, name, other)
+            pair = frozenset((name, other))
+            if lost and pair not in reported:
+                reported.add(pair)
+                yield Clash(
+                    name,
+                    "preempts",
+                    f"has {lost} but not {other}, which Slurm can't express: a job preempts every preemptable partition"
+                    f" in a lower tier, and {other} can't be above {lost} without preempting it",
+                    f"add {other}, or let {other} preempt {lost} too",
+                )
+
+
+def _lost(wishes: Mapping[str, Wish], name: str, other: str) -> str:
+    """A partition below `name` that `other`, which is not, would have to be above of as well; "" when there is none."""
+    if other == name or other in wishes[name].preempts:
+        return ""
+    below = wishes[name].preempts - wishes[other].preempts - {other}
+    # A step left out says the same with a better sentence.
+    steps = frozenset[str]().union(*(wishes[lower].preempts for lower in wishes[name].preempts))
+    return "" if other in steps or not below else min(below)
+
+
+def _circle(wishes: Mapping[str, Wish]) -> list[str]:
+    """The names of one circle, the first repeated at the end; [] when there is none."""
+    try:
+        graphlib.TopologicalSorter({name: wish.preempts for name, wish in wishes.items()}).prepare()
+    except graphlib.CycleError as error:
+        return list(reversed(error.args[1]))
+    return []

@@ -1,0 +1,177 @@
+"""Rules for the words of a cluster file: characters, names, times, sizes. Pure functions that say what is wrong, or "".
+
+Everything a user writes ends up in configuration files and argument lists: what is allowed is listed, all else refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+NAME = r"[a-z][a-z0-9_-]{0,30}"
+CLUSTER_NAME = r"[a-z][a-z0-9-]{0,20}"
+USER_NAME = r"[a-z][a-z0-9_-]{0,31}"
+PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~-]*")
+
+_ABSOLUTE = re.compile(r"/|(/[A-Za-z0-9._@+-]+)+/?")
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}))*\.?|[A-Za-z0-9]")
+_IPV6 = re.compile(r"[0-9A-Fa-f:]{2,39}")
+_TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,4}))?(?::(\d{1,4}))?")
+
+# fmt: off
+# Users and groups that a node image has, or that Headway makes: each user also gets a group of the same name.
+SYSTEM_USERS = frozenset((
+    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
+    "backup", "list", "irc", "gnats", "nobody", "nogroup", "sshd", "messagebus", "polkitd", "tss", "uuidd",
+    "dnsmasq", "avahi", "chrony", "ntp", "statd", "rpc", "sssd", "nslcd", "postfix", "munge", "slurm",
+    "slurmrestd", "mysql", "mariadb", "prometheus", "alertmanager", "headway", "adm", "tty", "disk", "dialout",
+    "fax", "voice", "cdrom", "floppy", "tape", "sudo", "audio", "dip", "operator", "src", "shadow", "utmp",
+    "video", "sasl", "plugdev", "staff", "users", "kmem", "input", "sgx", "kvm", "render", "crontab", "netdev",
+    "ssl-cert", "docker", "podman", "wheel", "lpadmin", "ssh", "systemd-network", "systemd-resolve",
+    "systemd-timesync", "systemd-journal", "systemd-coredump", "systemd-oom",
+))
+# Words that Slurm reads as something else where an account or a QOS is named ("normal" is the QOS it makes itself).
+RESERVED_TEAMS = frozenset({"root", "all", "none", "normal", "default_qos"})
+RESERVED_PARTITIONS = frozenset({"default", "all", "none"})
+
+SYSTEM_PATHS = (
+    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc",
+    "/root", "/run", "/sbin", "/scratch", "/srv", "/sys", "/tmp", "/usr", "/var",
+)
+# fmt: on
+
+LONGEST_TIME_S = 3650 * 86400
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """ "did you mean X?" for the nearest known word, or "" when none is near."""
+    known = list(known)
+    folded = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower()[:80], list(folded), n=1, cutoff=0.6)
+    return f"did you mean {folded[near[0]]}?" if near else ""
+
+
+def listed(words: Iterable[str], last: str = "or") -> str:
+    """["a", "b", "c"] -> "a, b or c"."""
+    items = list(words)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}" if len(items) > 1 else "".join(items)
+
+
+def shown(text: object, limit: int = 60) -> str:
+    """A user's word made safe to print: ASCII only, no control characters, bounded."""
+    plain = ascii(str(text)[: limit + 1])[1:-1]
+    return plain if len(plain) <= limit else f"{plain[:limit]}..."
+
+
+def text_fault(text: str) -> str:
+    """What makes this text unfit for any configuration file or argument list, or ""."""
+    if PLAIN_TEXT.fullmatch(text):
+        return ""
+    if any(ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u2028\u2029" for char in text):
+        return "has a line break or another control character"
+    bad = next(char for char in text if not PLAIN_TEXT.fullmatch(char))
+    return f"has the character {bad!a}, which is not allowed in a cluster file"
+
+
+def cluster_name_fault(name: str) -> str:
+    if re.fullmatch(CLUSTER_NAME, name):
+        return ""
+    return "a cluster's name is 1 to 21 lower-case letters, digits and dashes, and starts with a letter"
+
+
+def name_fault(name: str) -> str:
+    """For partitions, teams, switches and datasets."""
+    if re.fullmatch(NAME, name):
+        return ""
+    return "a name is 1 to 31 lower-case letters, digits, dashes and underscores, and starts with a letter"
+
+
+def user_name_fault(name: str) -> str:
+    """For Linux users on the cluster."""
+    if not re.fullmatch(USER_NAME, name):
+        return "a user name is 1 to 32 lower-case letters, digits, dashes and underscores, and starts with a letter"
+    if name in SYSTEM_USERS or name.startswith("systemd-"):
+        return f"{name} is a system user or group on the machines"
+    return ""
+
+
+def user_name_from(login: str) -> str:
+    """A valid user name for a person known by this login elsewhere: "root" -> "admin", "Ann.Lee" -> "ann-lee"."""
+    name = re.sub(r"[^a-z0-9_-]+", "-", login.lower()).strip("-_0123456789")[:32]
+    if login == "root" or not name:
+        return "admin"
+    return name if not user_name_fault(name) else f"{name[:27]}-user"
+
+
+def path_fault(path: str) -> str:
+    """For absolute paths: no "..", no spaces, nothing a mount unit or a shell reads otherwise."""
+    if not _ABSOLUTE.fullmatch(path):
+        if not path.startswith("/"):
+            return "must be an absolute path"
+        return "may have only letters, digits and . _ @ + - between its slashes"
+    if any(part in (".", "..") for part in path.split("/")):
+        return 'may not contain "." or ".." as a folder'
+    return "is too long" if len(path) > 255 else ""
+
+
+def mount_fault(path: str) -> str:
+    """For places inside the machines where a dataset appears."""
+    fault = path_fault(path)
+    if fault:
+        return fault
+    if path == "/":
+        return "can't be the root folder of the machines"
+    for system in SYSTEM_PATHS:
+        if path == system or path.startswith(f"{system}/"):
+            return f"is in {system}, which belongs to the machines"
+    return ""
+
+
+def host_fault(address: str) -> str:
+    """For an IPv4 or IPv6 address or a host name."""
+    if len(address) <= 253 and _HOST_NAME.fullmatch(address):
+        last = address.rstrip(".").rsplit(".", 1)[-1]
+        if not last.isdigit():
+            return ""
+        octets = address.split(".")
+        if len(octets) == 4 and all(part.isdigit() and int(part) <= 255 for part in octets):
+            return ""
+    elif ":" in address and _IPV6.fullmatch(address) and address.count("::") <= 1:
+        return ""
+    return "is neither an address nor a host name"
+
+
+def relay_fault(relay: str) -> str:
+    """For "host:port"."""
+    host, colon, port = relay.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+        return "must be host:port, for example mail.example.org:25"
+    return host_fault(host.removeprefix("[").removesuffix("]"))
+
+
+def parse_time(value: str | int) -> int | None:
+    """A time in Slurm's forms -> seconds; None = unlimited. A whole number is minutes.
+
+    Forms: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, infinite. Raises ValueError that says what is wrong.
+    """
+    text = str(value).strip()
+    if text.lower() in ("infinite", "unlimited"):
+        return None
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError("is not a time")
+    days, first, second, third = match.groups()
+    if days is not None:
+        seconds = int(days) * 86400 + int(first) * 3600 + int(second or 0) * 60 + int(third or 0)
+    elif third is not None:
+        seconds = int(first) * 3600 + int(second) * 60 + int(third)
+    elif second is not None:
+        seconds = int(first) * 60 + int(second)
+    else:
+        seconds = int(first) * 60
+    if seconds <= 0:
+        raise ValueError("must be longer than nothing")
+    if seconds > LONGEST_TIME_S:
+        raise ValueError('is longer than ten years; write "infinite" for no limit')
+    return seconds
