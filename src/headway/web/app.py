@@ -1,10 +1,10 @@
 """The dashboard on the server's app: pages, their live updates, static files.
 
-    GET /                       the only cluster, or the list
-    GET /clusters               the list
-    GET /clusters/NAME          one cluster; ?job=ID draws that job's loss
-    GET /clusters/NAME/live     its changes, as server-sent events: one event per changed part (HTML), `chart` (JSON),
-                                `pulse` (the time of the figures), and `leave` when the page must be loaded again
+GET /                       the only cluster, or the list
+GET /clusters               the list
+GET /clusters/NAME          one cluster; ?job=ID draws that job's loss
+GET /clusters/NAME/live     its changes, as server-sent events: one event per changed part (HTML), `chart` (JSON),
+                            `pulse` (the time of the figures), and `leave` when the page must be loaded again
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from starlette.responses import RedirectResponse, Response
 from headway.errors import HeadwayError, NotSignedIn
 from headway.web.live import Live, Principal, Viewer
 from headway.web.pages import assets, dump, part, pulse, render
-from headway.web.view import JobKeys, Page
+from headway.web.parts import Page
+from headway.web.view import JobKeys
 from headway.web.view import page as view_of
 
 PULSE_S = 10.0  # a pulse at least this often; the browser warns after three without
@@ -165,4 +166,3 @@ async def _woken(wakes: AsyncIterator[None]) -> bool:
 def _job_id(text: str) -> int | None:
     """The job asked for in the address; None for anything that is no number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
-

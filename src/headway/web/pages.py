@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from headway.errors import Refused
 from headway.web.live import Viewer
-from headway.web.view import Page
+from headway.web.parts import Page
 from headway.web.words import count, duration
 
 STATIC = Path(__file__).parent / "static"

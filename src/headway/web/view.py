@@ -1,14 +1,30 @@
-"""A snapshot as the page's parts: frozen values with nothing in them that only the clock changes, so that two of them
-differ exactly when the part must be sent again. Pure."""
+"""From a snapshot to the page's parts. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
 from headway.domain.hostlist import natural_key
-from headway.web.live import Happening, Snapshot
+from headway.web.live import Snapshot
+from headway.web.parts import (
+    Cell,
+    Chart,
+    ChecksView,
+    CheckView,
+    FabricView,
+    Holder,
+    JobGroup,
+    JobView,
+    Key,
+    LeafView,
+    NodeView,
+    Notice,
+    Page,
+    QueueView,
+    SummaryView,
+    TrainingView,
+)
 from headway.web.words import count, job_word, node_kind, pending_reason
 from headway.wire.schemas import CheckOut, ClusterOut, JobOut, NodeOut
 
@@ -18,15 +34,6 @@ ROWS = 100  # queue rows a group shows; the rest is a number
 ENDED_ROWS = 5
 HAPPENINGS = 8
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A job's sign on the page: a letter, a colour and a pattern, so that colour is never the only one."""
-
-    letter: str
-    hue: int
-    pattern: int
 
 
 class JobKeys:
@@ -57,194 +64,6 @@ def _key(slot: int) -> Key:
     return Key(letter, slot % HUES, (slot // HUES) % PATTERNS)
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A job on a node."""
-
-    id: int
-    name: str
-    key: Key | None
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One GPU."""
-
-    index: int
-    holder: Holder | None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeView:
-    name: str
-    kind: str  # up | idle | down | drain | start
-    word: str
-    reason: str
-    spare: bool
-    cells: tuple[Cell, ...]
-    holders: tuple[Holder, ...]
-    cpus: int
-    cpus_used: int
-    address: str
-
-    @property
-    def gpus_used(self) -> int:
-        return sum(cell.holder is not None for cell in self.cells)
-
-    @property
-    def label(self) -> str:
-        """What a screen reader says in place of the cells."""
-        if self.kind == "down":
-            return f"{count(len(self.cells), 'GPU')}, none usable"
-        if not self.holders:
-            return f"{count(len(self.cells), 'GPU')}, none in use"
-        held = ", ".join(
-            f"{sum(c.holder == holder for c in self.cells)} held by job {holder.id} {holder.name}"
-            for holder in self.holders
-        )
-        return f"{count(len(self.cells), 'GPU')}, {held}"
-
-
-@dataclass(frozen=True, slots=True)
-class LeafView:
-    name: str
-    nodes: tuple[NodeView, ...]
-
-    @property
-    def gpus(self) -> int:
-        return sum(len(node.cells) for node in self.nodes)
-
-    @property
-    def gpus_used(self) -> int:
-        return sum(node.gpus_used for node in self.nodes)
-
-    @property
-    def down(self) -> int:
-        return sum(node.kind == "down" for node in self.nodes)
-
-
-@dataclass(frozen=True, slots=True)
-class FabricView:
-    head: NodeView | None
-    leaves: tuple[LeafView, ...]
-    simulated: bool
-    gpu_type: str
-    creating: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryView:
-    name: str
-    state: str
-    facts: tuple[str, ...]
-    gpu_type: str
-    gpus: int
-    gpus_used: int
-    simulated: bool
-    nodes: int  # places without spares
-    spares: int
-    up: int  # of all, spares included
-    total: int
-    running: int
-    pending: int
-    price: str
-    plan: str
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    level: str  # error | warning | info
-    title: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    id: int
-    task: str  # "104_7" for an array task, else the id
-    name: str
-    user: str
-    account: str
-    partition: str
-    kind: str
-    word: str
-    nodes: int
-    gpus: int
-    since: int  # unix seconds the shown time counts from; 0 = unknown
-    lasted_s: int | None  # for a job that ended
-    limit_s: int | None
-    where: str  # host list of a running job
-    why: str  # why a pending one waits
-    restarts: int
-    key: Key | None
-    step: int | None
-    loss: float | None
-    chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
-class JobGroup:
-    title: str
-    rows: tuple[JobView, ...]
-    more: int
-
-
-@dataclass(frozen=True, slots=True)
-class QueueView:
-    groups: tuple[JobGroup, ...]
-    running: int
-    pending: int
-    simulated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingView:
-    job: JobView | None
-    first_loss: float | None
-    best_loss: float | None
-    points: int
-    simulated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """The loss of the chosen job. `series` holds (step, loss)."""
-
-    job: int
-    hue: int
-    series: tuple[tuple[int, float], ...]
-
-    def message(self, before: Chart | None = None) -> dict[str, object]:
-        """What the browser is sent: all points, or those it lacks after `before`. `from` = points it must have."""
-        start = 0
-        if before and before.job == self.job and before.hue == self.hue:
-            start = len(before.series)
-            if self.series[:start] != before.series:
-                start = 0
-        fresh = self.series[start:]
-        return {
-            "job": self.job,
-            "hue": self.hue,
-            "from": start,
-            "steps": [step for step, _ in fresh],
-            "loss": [loss for _, loss in fresh],
-        }
-
-
-@dataclass(frozen=True)
-class Page:
-    """Every part of a cluster's page, and what does not count as a change (`as_of`)."""
-
-    parts: Mapping[str, object] = field(default_factory=dict)
-    chart: Chart = Chart(0, 0, ())
-    as_of: float | None = None
-    stale: str = ""
-
-    def changed(self, before: Page | None) -> tuple[str, ...]:
-        """Names of the parts to send again."""
-        return tuple(name for name, part in self.parts.items() if before is None or before.parts[name] != part)
-
-
 def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None) -> Page:
     """The page's parts. `chosen` is the job whose loss is drawn; None or an unknown one picks the largest training."""
     cluster = snapshot.status.cluster
@@ -255,12 +74,11 @@ def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None)
     key = keys.get(chosen_id)
     nodes = snapshot.status.nodes
     fabric = _fabric(cluster, nodes, snapshot.jobs, keys)
-    losses = [loss for _, loss in series]
     training = TrainingView(
         job=rows.get(chosen_id),
-        first_loss=losses[0] if losses else None,
-        best_loss=min(losses, default=None),
-        points=min(len(series), 2),  # more points only change the chart
+        step=job.progress.step if job and job.progress else None,
+        loss=job.progress.loss if job and job.progress else None,
+        drawn=bool(series),
         simulated=cluster.simulated_gpus,
     )
     parts: dict[str, object] = {
@@ -276,7 +94,7 @@ def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None)
 
 
 def _charted(jobs: Iterable[JobOut], chosen: int | None) -> JobOut | None:
-    """The job whose loss is drawn: the asked one; else running before waiting, with figures before without, then by size."""
+    """The job whose loss is drawn: the asked one; else with figures before without, running before waiting, by size."""
     candidates = []
     for job in jobs:
         kind = job_word(job.state, job.reason)[0]
@@ -303,7 +121,7 @@ def _node(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, Key]) -> N
         name=node.name,
         kind=kind,
         word=word,
-        reason=node.reason if kind in ("down", "drain", "start") else "",
+        reason=_why(node) if kind in ("down", "drain", "start") else "",
         spare=node.role == "spare",
         cells=cells,
         holders=tuple(holders.values()),
@@ -311,6 +129,12 @@ def _node(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, Key]) -> N
         cpus_used=node.cpus_used,
         address=node.address,
     )
+
+
+def _why(node: NodeOut) -> str:
+    """Slurm's reason, and the provider's word where the machine itself is gone."""
+    gone = f"machine {node.machine}" if node.machine not in ("", "running", "starting") else ""
+    return "; ".join(text for text in (gone, node.reason) if text)
 
 
 def _fabric(
@@ -409,27 +233,26 @@ def _job(job: JobOut, key: Key | None, chosen: bool) -> JobView:
         why=pending_reason(job.reason) if waiting else "",
         restarts=job.restarts,
         key=key,
-        step=job.progress.step if job.progress else None,
-        loss=job.progress.loss if job.progress else None,
         chosen=chosen,
     )
 
 
 def _queue(cluster: ClusterOut, jobs: Iterable[JobOut], rows: Mapping[int, JobView]) -> QueueView:
-    running, waiting, ended = [], [], []
+    groups: dict[str, list[tuple[JobOut, JobView]]] = {"running": [], "waiting": [], "ended": []}
     for job in jobs:
         row = rows[job.id]
-        (running if row.kind == "running" else waiting if row.kind == "waiting" else ended).append((job, row))
+        groups[row.kind if row.kind in groups else "ended"].append((job, row))
+    running, waiting, ended = groups.values()
     running.sort(key=lambda pair: pair[0].id)
     waiting.sort(key=lambda pair: (-pair[0].restarts, pair[0].submit_time, pair[0].id))
     ended.sort(key=lambda pair: (-pair[0].end_time, -pair[0].id))
-    groups = (
+    shown = (
         _group("Running", running, ROWS, cluster.jobs_running),
         _group("Waiting", waiting, ROWS, cluster.jobs_pending),
         _group("Ended lately", ended, ENDED_ROWS, 0),
     )
     return QueueView(
-        groups=tuple(group for group in groups if group.rows),
+        groups=tuple(group for group in shown if group.rows),
         running=max(cluster.jobs_running, len(running)),
         pending=max(cluster.jobs_pending, len(waiting)),
         simulated=cluster.simulated_gpus,
@@ -442,25 +265,6 @@ def _group(title: str, pairs: list[tuple[JobOut, JobView]], limit: int, known: i
     return JobGroup(title, shown, total - len(shown))
 
 
-@dataclass(frozen=True, slots=True)
-class CheckView:
-    name: str
-    ok: bool
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChecksView:
-    rows: tuple[CheckView, ...]  # what fails first
-
-    @property
-    def ok(self) -> int:
-        return sum(row.ok for row in self.rows)
-
-
 def _checks(checks: Iterable[CheckOut]) -> ChecksView:
     rows = [CheckView(check.name, check.ok, check.message) for check in checks]
     return ChecksView(tuple(sorted(rows, key=lambda row: row.ok)))
-
-
-__all__ = ["Chart", "Happening", "JobKeys", "Page", "page"]

@@ -54,7 +54,7 @@ def node_kind(node: NodeOut) -> tuple[str, str]:
     """(kind, word) of a node: kind is "up", "idle", "down", "drain" or "start" and picks its looks; word is shown."""
     states = set(node.states)
     if node.machine not in ("", "running"):
-        return ("start", "machine starting") if node.machine == "starting" else ("down", f"machine {node.machine}")
+        return ("start", "starting") if node.machine == "starting" else ("down", "down")
     if node.role == "head":
         return "up", node.machine or "running"
     if states & _DOWN:

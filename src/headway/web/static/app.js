@@ -62,6 +62,13 @@
     clocks(event.target);
     tick();
   });
+  // The list of clusters asks again every few seconds.
+  document.addEventListener("htmx:sendError", () => { broken = true; tick(); });
+  document.addEventListener("htmx:responseError", (event) => {
+    if (event.detail.xhr.status === 401) location.reload();
+    else { broken = true; tick(); }
+  });
+  document.addEventListener("htmx:afterOnLoad", (event) => { if (!event.detail.successful) return; broken = false; heard = performance.now(); tick(); });
   document.addEventListener("htmx:afterSwap", (event) => clocks(event.target));
 
   setOffset();

@@ -6,7 +6,8 @@
   let job = 0, hue = 0, steps = [], loss = [], plot = null;
 
   const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 3 });
-  const height = () => (box.clientWidth < 420 ? 180 : 220);
+  const READOUT_PX = 20;
+  const size = () => ({ width: box.clientWidth, height: Math.max(120, box.clientHeight - READOUT_PX) });
 
   // The stylesheet owns every colour; canvas gets what it computed.
   function colours() {
@@ -47,7 +48,7 @@
     const font = `11px ${getComputedStyle(document.body).fontFamily}`;
     const axis = { stroke: c.text, font, grid: { stroke: c.grid, width: 1 }, ticks: { show: false } };
     plot = new uPlot({
-      width: box.clientWidth, height: height(),
+      ...size(),
       padding: [8, 12, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { size: 7, fill: c.line, stroke: c.line }, drag: { x: false, y: false } },
@@ -97,7 +98,7 @@
     take(JSON.parse(event.detail.data));
   });
   document.addEventListener("headway:theme", () => { if (plot && steps.length) draw(); });
-  new ResizeObserver(() => { if (plot && box.clientWidth) plot.setSize({ width: box.clientWidth, height: height() }); }).observe(box);
+  new ResizeObserver(() => { if (plot && box.clientWidth) plot.setSize(size()); }).observe(box);
 
   take(JSON.parse(document.getElementById("chart-data").textContent));
 })();
