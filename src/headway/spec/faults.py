@@ -145,6 +145,7 @@ _TYPES = {
     "model_attributes_type": "must be a mapping of fields",
     "string_pattern_mismatch": "has a form that is not allowed here",
     "too_short": "must not be empty",
+    "too_long": "has too many entries",
     "missing": "is missing",
 }
 _BOUNDS = {

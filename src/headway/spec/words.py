@@ -6,6 +6,7 @@ Everything a user writes ends up in configuration files and argument lists: what
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from collections.abc import Iterable
 
@@ -16,13 +17,12 @@ PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~-]*")
 
 _ABSOLUTE = re.compile(r"/|(/[A-Za-z0-9._@+-]+)+/?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}))*\.?|[A-Za-z0-9]")
-_IPV6 = re.compile(r"[0-9A-Fa-f:]{2,39}")
 _TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,4}))?(?::(\d{1,4}))?")
 
 # fmt: off
 # Users and groups that a node image has, or that Headway makes: each user also gets a group of the same name.
 SYSTEM_USERS = frozenset((
-    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
+    "default", "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
     "backup", "list", "irc", "gnats", "nobody", "nogroup", "sshd", "messagebus", "polkitd", "tss", "uuidd",
     "dnsmasq", "avahi", "chrony", "ntp", "statd", "rpc", "sssd", "nslcd", "postfix", "munge", "slurm",
     "slurmrestd", "mysql", "mariadb", "prometheus", "alertmanager", "headway", "adm", "tty", "disk", "dialout",
@@ -130,16 +130,14 @@ def mount_fault(path: str) -> str:
 
 def host_fault(address: str) -> str:
     """For an IPv4 or IPv6 address or a host name."""
-    if len(address) <= 253 and _HOST_NAME.fullmatch(address):
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        # A last label that is a number makes an address; a host name may end in a digit within a label.
         last = address.rstrip(".").rsplit(".", 1)[-1]
-        if not last.isdigit():
-            return ""
-        octets = address.split(".")
-        if len(octets) == 4 and all(part.isdigit() and int(part) <= 255 for part in octets):
-            return ""
-    elif ":" in address and _IPV6.fullmatch(address) and address.count("::") <= 1:
-        return ""
-    return "is neither an address nor a host name"
+        named = len(address) <= 253 and _HOST_NAME.fullmatch(address) and not last.isdigit()
+        return "" if named else "is neither an address nor a host name"
+    return "" if "%" not in address else "has an interface, which an address here may not"
 
 
 def relay_fault(relay: str) -> str:
