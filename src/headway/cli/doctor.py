@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import json
 from dataclasses import asdict
 
@@ -12,13 +10,16 @@ import typer
 from headway.cli import session, show
 from headway.cli.session import Format, Output
 
+# The quickstart cluster: a head, four nodes and a spare, and the building of their image.
+NEED_MIB = 2000
+NEED_DISK_MIB = 9000
+
 
 def doctor(output: Output = Format.table) -> None:
     """What this machine lacks to run local clusters, and how to get it. Exits with 1 when something is missing."""
     from headway.machines.preflight import host_gaps
 
-    found = host_gaps()
-    gaps = asyncio.run(found) if inspect.isawaitable(found) else found
+    gaps = host_gaps(need_mib=NEED_MIB, need_disk_mib=NEED_DISK_MIB)
     if output is Format.json:
         session.say(json.dumps([asdict(gap) for gap in gaps], indent=2))
     else:

@@ -18,7 +18,7 @@ def init(
     file: Annotated[Path, typer.Option("--file", "-f", help="Where to write it.")] = Path("cluster.yaml"),
 ) -> None:
     """Write a commented cluster.yaml to start from. Never overwrites a file."""
-    from headway.spec.load import starting_file
+    from headway.spec.start import starting_file
 
     text = starting_file(name)
     if str(file) == "-":
@@ -35,6 +35,6 @@ def init(
 
 def schema() -> None:
     """JSON Schema of cluster.yaml, for editors and checks."""
-    from headway.spec.load import json_schema
+    from headway.spec.schema import schema as json_schema
 
     session.say(json.dumps(json_schema(), indent=2))

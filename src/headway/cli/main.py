@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import typer
+from typer.completion import completion_init, install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup
 
 from headway.cli.index import ENTRIES, EXAMPLE, REST, THEMES, Entry
@@ -69,6 +70,12 @@ def load(entry: Entry) -> Any:
 class LazyGroup(TyperGroup):
     """A group whose names and one-line helps come from headway.cli.index."""
 
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False  # None would be converted, with pydantic, on the way to each command's help
+        return option
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(ENTRIES)
 
@@ -101,6 +108,7 @@ class LazyGroup(TyperGroup):
 
 app = typer.Typer(
     cls=LazyGroup,
+    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="One YAML file becomes a Slurm GPU cluster on machines you own.",
@@ -111,6 +119,13 @@ app = typer.Typer(
 def _root(
     ctx: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    # Typer's own pair of options, as plain flags: its types would load pydantic for every command's help.
+    install_completion: bool = typer.Option(  # noqa: ARG001
+        False, "--install-completion", callback=install_callback, help="Install completion for this shell."
+    ),
+    show_completion: bool = typer.Option(  # noqa: ARG001
+        False, "--show-completion", callback=show_callback, help="Print completion for this shell."
+    ),
 ) -> None:
     if version:
         from headway import __version__
@@ -124,6 +139,7 @@ def _root(
 def main(argv: list[str]) -> int:
     """Runs one command line; returns the exit code (errors.py's for a HeadwayError, 2 for wrong use, 130 for ^C)."""
     try:
+        completion_init()
         code = typer.main.get_command(app).main(args=argv, prog_name="headway", standalone_mode=False)
     except HeadwayError as error:
         complain(error.message, error.hint)

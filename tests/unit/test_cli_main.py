@@ -1,0 +1,189 @@
+"""The command itself: what help loads, how errors end, what a bug shows."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway import errors
+from headway.cli import session
+from headway.cli.index import ENTRIES
+from headway.sdk.client import Client
+
+from .cli_fakes import Cli, FakeApi
+
+HEAVY = ("pydantic", "httpx", "rich", "yaml", "asyncssh", "sqlalchemy", "fastapi", "jinja2", "anyio")
+LISTS_MODULES = """
+import sys
+from headway.cli.main import main
+code = main(sys.argv[1:])
+sys.stdout.flush()
+print("\\n".join(sorted(sys.modules)), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    api = FakeApi()
+    monkeypatch.setattr(session, "connect", lambda: api)
+    return Cli(api, monkeypatch)
+
+
+def loaded(*words: str) -> tuple[int, str, set[str]]:
+    """Exit code, output and modules of a fresh interpreter that ran `headway WORDS...`."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTS_MODULES, *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, set(done.stderr.split())
+
+
+def test_help_loads_no_command_and_nothing_heavy() -> None:
+    code, out, modules = loaded("--help")
+    assert code == 0
+    assert all(f"  {name} " in out for name in ENTRIES)
+    assert not modules.intersection(HEAVY)
+    assert {m for m in modules if m.startswith("headway.")} == {
+        "headway.cli", "headway.cli.main", "headway.cli.index", "headway.errors",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words", [("apply", "--help"), ("queue", "--help"), ("submit", "--help"), ("server", "--help")]
+)
+def test_a_commands_help_loads_that_command_only(words: tuple[str, ...]) -> None:
+    code, out, modules = loaded(*words)
+    assert code == 0
+    assert out.startswith(f"Usage: headway {words[0]}")
+    assert not modules.intersection(HEAVY)
+    commands = {e.target.partition(":")[0] for e in ENTRIES.values()}
+    assert {m.removeprefix("headway.cli.") for m in modules if m.startswith("headway.cli.")} & commands == {words[0]}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_command_is_there_and_explains_itself(cli: Cli, name: str) -> None:
+    done = cli(name, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Usage: headway {name}")
+
+
+def test_no_words_is_help(cli: Cli) -> None:
+    assert cli().out == cli("--help").out
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.HeadwayError("m"), 1),
+        (errors.InvalidSpec([errors.Fault("nodes", "too few")]), 2),
+        (errors.NeedsConfirmation("m"), 3),
+        (errors.NotAllowed("m"), 4),
+        (errors.NotSignedIn("m"), 4),
+        (errors.NotFound("m"), 5),
+        (errors.Conflict("m"), 6),
+        (errors.Unreachable("m"), 7),
+        (errors.CommandFailed(["x"], 3, "no"), 1),
+    ],
+)
+def test_errors_end_with_their_code_on_stderr(cli: Cli, error: errors.HeadwayError, code: int) -> None:
+    error.hint = "do this"
+    cli.api.on("clusters", error)
+    done = cli("ls")
+    assert (done.code, done.out) == (code, "")
+    assert done.err == f"error: {error.message}\n  do this\n"
+
+
+def test_no_server_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HEADWAY_URL", "HEADWAY_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    done = Cli(FakeApi(), monkeypatch)("ls")
+    assert done.code == 7
+    assert done.err == "error: no server\n  headway server start\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("aply",), "no such command: aply; did you mean apply?"),
+        (("ls", "--nope"), "--nope"),
+        (("job",), "missing argument '[CLUSTER] JOB'"),
+        (("job", "lab", "twelve"), "'twelve' is not a job id"),
+        (("logs", "1", "2"), "one job id"),
+        (("ls", "-o", "xml"), "xml"),
+        (("token", "create", "--days", "0"), "--days"),
+    ],
+)
+def test_wrong_use_is_one_message_and_2(cli: Cli, words: tuple[str, ...], said: str) -> None:
+    done = cli(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert said in done.err.splitlines()[0]
+    assert "--help" in done.err.splitlines()[1]
+
+
+def test_a_bug_is_one_line_and_a_private_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cli.api.on("clusters", RuntimeError("the moon\nis full"))
+    done = cli("ls")
+    assert done.code == 70
+    first, second = done.err.splitlines()
+    assert first == "error: this is a bug in headway: RuntimeError: the moon"
+    log = Path(second.removeprefix("  details: "))
+    assert log.is_relative_to(tmp_path)
+    assert "Traceback" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_bug_with_no_place_for_its_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
+    cli.api.on("clusters", RuntimeError("x"))
+    done = cli("ls")
+    assert done.code == 70
+    log = Path(done.err.splitlines()[1].removeprefix("  details: "))
+    assert log.exists()
+    log.unlink()
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    script = "from headway.cli.main import run; run()"
+    process = subprocess.Popen([sys.executable, "-c", script, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait(60) in (1, 141)
+    assert b"Traceback" not in said
+    process.stderr.close()
+
+
+def test_the_client_has_every_call_the_commands_make() -> None:
+    calls = [n for n, f in vars(session.Api).items() if inspect.isfunction(f) and not n.startswith("_")]
+    assert "apply" in calls
+    for name in calls:
+        asked = inspect.signature(getattr(session.Api, name)).parameters
+        given = inspect.signature(getattr(Client, name)).parameters
+        assert list(asked) == [p for p in given if p in asked], name
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_offers_commands_without_loading_them(shell: str) -> None:
+    env = {
+        **os.environ, "_HEADWAY_COMPLETE": f"complete_{shell}", "COMP_WORDS": "headway lo", "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "headway lo", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "from headway.cli.main import run; run()"],
+        env=env, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "logs" in done.stdout
+    assert "queue" not in done.stdout
