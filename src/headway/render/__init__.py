@@ -1,1 +1,72 @@
+"""Pure text, both ways: a resolved cluster and its site -> every file of every machine; one module a kind of file."""
 
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster, Site
+from headway.domain.files import File
+from headway.render import database, hosts, login, people, scripts, slurm_conf, slurm_small, ssh, systemd
+from headway.render.effect import effect_of
+from headway.render.hardware import hardware
+from headway.render.units import MUNGE_KEY, units
+from headway.render.version import version
+
+__all__ = ["effect_of", "render", "units"]
+
+
+def render(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
+    """{"head": {path: File}, "node": {path: File}}; all nodes have one set. Raises InvalidSpec for a value that can't be
+    written on one line, the last guard behind the validation of the cluster file."""
+    common = _common(cluster, site)
+    return {"head": {**common, **_head(cluster, site)}, "node": {**common, **_node(cluster, site)}}
+
+
+def _common(cluster: Cluster, site: Site) -> dict[str, File]:
+    files = {
+        MUNGE_KEY: File("", mode=0o400, owner="munge", group="munge", secret="munge_key"),
+        "/etc/hosts": File(hosts.hosts(cluster, site)),
+        "/etc/nsswitch.conf": File(people.nsswitch()),
+        ssh.SSHD: File(ssh.sshd_conf(site)),
+        "/etc/environment": File(login.environment()),
+        "/etc/profile.d/headway.sh": File(login.profile()),
+        "/etc/security/limits.d/headway.conf": File(login.limits()),
+        f"{login.MODULES}/pytorch/system.lua": File(login.module_pytorch()),
+        **systemd.files(systemd.mounts(cluster)),
+        **people.people(cluster, site),
+    }
+    if cluster.provider == "local":
+        files["/etc/resolv.conf"] = File(hosts.resolv_conf())
+    return files
+
+
+def _head(cluster: Cluster, site: Site) -> dict[str, File]:
+    known = version(cluster.slurm_version)
+    node = hardware(cluster, site)
+    files = {
+        "/etc/sysusers.d/headway.conf": File(systemd.sysusers()),
+        "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=True)),
+        slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
+        "/etc/slurm/cgroup.conf": File(slurm_small.cgroup_conf(node)),
+        "/etc/slurm/job_container.conf": File(slurm_small.job_container_conf(known)),
+        "/etc/slurm/slurmdbd.conf": File(slurm_small.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
+        slurm_conf.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
+        database.PATH: File(database.mariadb_cnf()),
+        **systemd.head_units(known),
+        **systemd.user_limits(site.real_cpus or cluster.plan.cpus),
+    }
+    if node.gpus:
+        files["/etc/slurm/gres.conf"] = File(slurm_small.gres_conf(cluster, node))
+    if cluster.switches:
+        files["/etc/slurm/topology.conf"] = File(slurm_small.topology_conf(cluster))
+    if cluster.mail_relay:
+        files["/etc/msmtprc"] = File(login.msmtprc(cluster))
+    return files
+
+
+def _node(cluster: Cluster, site: Site) -> dict[str, File]:
+    known = version(cluster.slurm_version)
+    return {
+        "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=False)),
+        ssh.PAM: File(ssh.pam_node()),
+        **scripts.scripts(known),
+        **systemd.node_units(cluster, known),
+    }

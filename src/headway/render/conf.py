@@ -1,0 +1,126 @@
+"""slurm.conf-style text, both ways: `parse` and `write`. Also reads gres.conf, cgroup.conf, topology.conf, slurmdbd.conf.
+
+A line holds any number of key=value pairs (`NodeName=a CPUs=4`), an `Include`, a comment, or nothing. Keys are
+case-insensitive and keep their spelling; a value with blanks stands in double quotes; `#` starts a comment wherever it
+stands, unless escaped; a backslash at the end of a line continues it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_KEY = re.compile(r"[A-Za-z0-9_.]+")
+_PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*([-+*/]?)=\s*(?:"([^"]*)"|([^\s"]\S*))(?=\s|$)')
+_INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.IGNORECASE)
+_COMMENT = re.compile(r"(?<!\\)#")
+_ESCAPE = re.compile(r"\\(.)")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029#\"\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One logical line. `pairs` in order, as spelled; `comment` without its `#`; an empty one is a blank line."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+    comment: str = ""
+    include: str = ""
+
+    def get(self, key: str) -> str | None:
+        """The value of `key`, whatever its case; the last one wins, as in Slurm."""
+        found = [value for name, value in self.pairs if name.lower() == key.lower()]
+        return found[-1] if found else None
+
+    @property
+    def first(self) -> str:
+        """The first key in lower case: what kind of line this is ("nodename", "partitionname", ...)."""
+        return self.pairs[0][0].lower() if self.pairs else ""
+
+
+def parse(text: str) -> tuple[Line, ...]:
+    """Text -> logical lines. Raises ValueError naming the line that is not slurm.conf."""
+    return tuple(_line(raw, number) for number, raw in _logical(text))
+
+
+def write(lines: Iterable[Line]) -> str:
+    """The inverse of `parse`: one physical line each. Raises ValueError for a value that would break out of its line."""
+    return "".join(_text(line) + "\n" for line in lines)
+
+
+def value(text: str) -> str:
+    """A value as it stands in the file, quoted where it must be. Raises ValueError for one that can't be written."""
+    if _FORBIDDEN.search(text):
+        raise ValueError(f"a Slurm value can't hold control characters, '#', '\"' or a backslash: {text!r}")
+    if not text:
+        raise ValueError("a Slurm value can't be empty")
+    return f'"{text}"' if any(c.isspace() for c in text) else text
+
+
+def settings(lines: Iterable[Line]) -> dict[str, str]:
+    """The cluster-wide keys in lower case -> value, leaving out lines that describe nodes, partitions and the like."""
+    found: dict[str, str] = {}
+    for line in lines:
+        if line.first not in GROUPED:
+            found.update((key.lower(), text) for key, text in line.pairs)
+    return found
+
+
+GROUPED = frozenset(
+    ("nodename", "partitionname", "downnodes", "nodeset", "frontendname", "switchname", "blockname", "name")
+)
+
+
+def _logical(text: str) -> Iterator[tuple[int, str]]:
+    """(number, text) of each logical line: comments end at the physical line, then continuations join."""
+    held, start = "", 0
+    number = 0
+    for number, raw in enumerate(text.split("\n"), 1):
+        start = start or number
+        mark = _COMMENT.search(raw)
+        body, note = (raw, "") if mark is None else (raw[: mark.start()], raw[mark.start() :])
+        body = body.rstrip("\r")
+        if not note and body.endswith("\\"):
+            held += body[:-1]
+            continue
+        yield start, held + body + note.rstrip("\r")
+        held, start = "", 0
+    if held:
+        yield number, held
+
+
+def _line(raw: str, number: int) -> Line:
+    mark = _COMMENT.search(raw)
+    body, comment = (raw, "") if mark is None else (raw[: mark.start()], raw[mark.start() + 1 :].strip())
+    include = _INCLUDE.match(body)
+    if include:
+        return Line(comment=comment, include=include[1])
+    pairs: list[tuple[str, str]] = []
+    position = 0
+    end = len(body.rstrip())
+    while position < end:
+        match = _PAIR.match(body, position, end)
+        if match is None:
+            raise ValueError(f"line {number}: not key=value: {body[position:end].strip()[:60]!r}")
+        key, operator, quoted, plain = match.groups()
+        text = quoted if quoted is not None else plain
+        pairs.append((key + operator, _ESCAPE.sub(r"\1", text)))
+        position = match.end()
+    return Line(tuple(pairs), comment)
+
+
+def _text(line: Line) -> str:
+    parts = []
+    if line.include:
+        value(line.include)
+        if any(c.isspace() for c in line.include):
+            raise ValueError(f"an Include path can't hold blanks: {line.include!r}")
+        parts.append(f"Include {line.include}")
+    for key, text in line.pairs:
+        if not _KEY.fullmatch(key.rstrip("-+*/")):
+            raise ValueError(f"not a Slurm key: {key!r}")
+        parts.append(f"{key}={value(text)}")
+    if line.comment:
+        if not line.comment.isprintable():
+            raise ValueError(f"a comment can't hold control characters: {line.comment!r}")
+        parts.append(f"# {line.comment.strip()}")
+    return " ".join(parts)

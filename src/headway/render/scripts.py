@@ -1,0 +1,54 @@
+"""Prolog and epilog: run by slurmd as root on each node of a job, before its first and after its last step.
+
+They must be quick and must not fail for reasons of the job's own: a failing prolog drains the node."""
+
+from __future__ import annotations
+
+from headway.domain.files import File
+from headway.render.slurm_conf import EPILOG, PROLOG
+from headway.render.text import MARK
+from headway.render.version import Version
+
+_PROLOG = f"""\
+#!/bin/bash
+# {MARK}
+# Runs as root before a job's first step on this node. Output goes to the node's journal; failing drains the node.
+set -u
+for part in /etc/headway/prolog.d/*; do
+    [ -x "$part" ] || continue
+    "$part" || exit 1
+done
+"""
+
+_OUTPUT_FOLDERS = """\
+# This version of Slurm does not make the folders of --output and --error. They are made as the user, never as root:
+# the paths are the user's words.
+if [ -n "${SLURM_JOB_ID:-}" ] && [ "${SLURM_JOB_UID:-0}" -gt 0 ]; then
+    job=$(scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null) || job=
+    work=$(sed -n 's/.* WorkDir=\\([^ ]*\\).*/\\1/p' <<<"$job")
+    for kind in StdOut StdErr; do
+        file=$(sed -n "s/.* $kind=\\\\([^ ]*\\\\).*/\\\\1/p" <<<"$job")
+        case $file in /dev/*|'') continue ;; /*) ;; *) file=$work/$file ;; esac
+        setpriv --reuid "$SLURM_JOB_UID" --regid "${SLURM_JOB_GID:-$SLURM_JOB_UID}" --clear-groups --no-new-privs \\
+            timeout 5 mkdir -p -m 0755 -- "${file%/*}" 2>/dev/null || true
+    done
+fi
+exit 0
+"""
+
+_EPILOG = f"""\
+#!/bin/bash
+# {MARK}
+# Runs as root after a job's last step on this node.
+set -u
+for part in /etc/headway/epilog.d/*; do
+    [ -x "$part" ] || continue
+    "$part" || exit 1
+done
+exit 0
+"""
+
+
+def scripts(known: Version) -> dict[str, File]:
+    prolog = _PROLOG + ("exit 0\n" if known.makes_output_folders else _OUTPUT_FOLDERS)
+    return {PROLOG: File(prolog, mode=0o755), EPILOG: File(_EPILOG, mode=0o755)}

@@ -1,0 +1,286 @@
+"""/etc/slurm/slurm.conf: the controller's file, which nodes fetch from it (configless)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from headway.domain.cluster import Cluster, Site
+from headway.errors import Fault, InvalidSpec
+from headway.render import conf
+from headway.render.conf import Line
+from headway.render.hardware import Hardware, hardware
+from headway.render.slurm_nodes import node_lines, partition_lines
+from headway.render.text import MARK, pair
+from headway.render.version import Version, version
+
+PATH = "/etc/slurm/slurm.conf"
+JWT_KEY = "/etc/slurm/jwt_hs256.key"
+STATE = "/srv/headway-state/slurmctld"
+PROLOG = "/etc/headway/prolog"
+EPILOG = "/etc/headway/epilog"
+BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One cluster-wide key, and why it is what it is ("" where the name says it)."""
+
+    key: str
+    value: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    title: str
+    settings: tuple[Setting, ...]
+
+
+def slurm_conf(cluster: Cluster, site: Site) -> str:
+    """The whole file. Raises InvalidSpec for a value that can't stand on a line."""
+    known = version(cluster.slurm_version)
+    node = hardware(cluster, site)
+    sections = [
+        _control(cluster, site),
+        _daemons(cluster, known, node),
+        _resources(node, known),
+        _isolation(known, node),
+        _accounting(cluster, node),
+        _priority(),
+        _preemption(cluster, known),
+        _scheduling(cluster),
+        _recovery(known),
+        _mail(cluster),
+    ]
+    lines = [Line(comment=MARK), *_settings(_with_overrides(sections, cluster.slurm))]
+    lines += [Line(), *node_lines(cluster, node), Line(), *partition_lines(cluster, node)]
+    try:
+        return conf.write(lines)
+    except ValueError as error:
+        raise InvalidSpec([Fault("slurm", str(error), "use plain values")]) from error
+
+
+def _settings(sections: Iterable[Section]) -> Iterator[Line]:
+    for section in sections:
+        if section.settings:
+            yield Line()
+            yield Line(comment=f"--- {section.title}")
+        for setting in section.settings:
+            yield from pair(setting.key, setting.value, setting.why)
+
+
+def _with_overrides(sections: list[Section], overrides: Mapping[str, str]) -> list[Section]:
+    """The cluster file's `slurm:` keys take the place of ours, whatever their case; new ones come last."""
+    left = {key.lower(): Setting(key, value, "From the cluster file.") for key, value in overrides.items()}
+    result = []
+    for section in sections:
+        rows = tuple(left.pop(row.key.lower(), row) for row in section.settings)
+        result.append(replace(section, settings=rows))
+    return [*result, Section("from the cluster file", tuple(left.values()))]
+
+
+def _control(cluster: Cluster, site: Site) -> Section:
+    return Section(
+        "controller and identity",
+        (
+            Setting("ClusterName", cluster.name),
+            Setting("SlurmctldHost", f"{cluster.head}({site.head_address})"),
+            Setting("SlurmUser", "slurm"),
+            Setting("AuthType", "auth/munge"),
+            Setting("CredType", "cred/munge"),
+            Setting("AuthAltTypes", "auth/jwt", "Tokens of Headway's server, which reads through slurmrestd."),
+            Setting("AuthAltParameters", f"jwt_key={JWT_KEY}"),
+            Setting("StateSaveLocation", STATE, "On the head's own volume, so that a new head finds the queue."),
+        ),
+    )
+
+
+def _daemons(cluster: Cluster, known: Version, node: Hardware) -> Section:
+    controller = ["enable_configless"]
+    if known.preempt_signal_key == "SlurmctldParameters" and _preempts(cluster):
+        controller.append(known.preempt_signal)
+    rows = [
+        Setting("SlurmctldParameters", ",".join(controller), "Nodes fetch this file from the controller."),
+        Setting("SlurmctldPidFile", "/run/slurmctld/slurmctld.pid"),
+        Setting("SlurmdPidFile", "/run/slurmd.pid"),
+        Setting("SlurmdSpoolDir", "/var/lib/slurm/slurmd"),
+    ]
+    if node.pretended:
+        rows.append(
+            Setting(
+                "SlurmdParameters",
+                "config_overrides",
+                "The machines have less than the plan says: nodes are taken to be as written below.",
+            )
+        )
+    return Section("daemons (they log to the journal)", tuple(rows))
+
+
+def _resources(node: Hardware, known: Version) -> Section:
+    rows = [
+        Setting(
+            "SelectType", "select/cons_tres", "Jobs share a node: cores, memory and GPUs are given out one by one."
+        ),
+        Setting("SelectTypeParameters", "CR_Core_Memory"),
+    ]
+    if node.gpus:
+        rows += [
+            Setting("GresTypes", "gpu"),
+            Setting(
+                "DefCpuPerGPU", str(node.cpus_per_gpu), "A GPU brings its part of the node's CPUs and memory, so that"
+            ),
+            Setting(
+                "DefMemPerGPU", str(node.memory_mib_per_gpu), "one-GPU jobs that ask for neither share a node (MiB)."
+            ),
+        ]
+    rows.append(
+        Setting(
+            "DefMemPerCPU",
+            str(node.memory_mib_per_cpu),
+            "Without a default a job takes the node's whole memory (MiB; jobs without GPUs).",
+        )
+    )
+    rows += [
+        Setting("MaxJobCount", "200000", "Room for several arrays of 10,000 beside the queue."),
+        Setting("MaxArraySize", "10001", "Highest array index plus one."),
+    ]
+    return Section("resources", tuple(rows))
+
+
+def _isolation(known: Version, node: Hardware) -> Section:
+    plugins = "task/cgroup" if node.pretended else "task/cgroup,task/affinity"
+    pinned = (
+        "" if not node.pretended else "No pinning to cores: the machine does not have the cores it is said to have."
+    )
+    return Section(
+        "isolation of jobs",
+        (
+            Setting("ProctrackType", "proctrack/cgroup", "A job's processes can't hide from the end of the job."),
+            Setting("TaskPlugin", plugins, pinned),
+            Setting("JobAcctGatherType", "jobacct_gather/cgroup"),
+            Setting("JobAcctGatherFrequency", "task=15"),
+            Setting("JobContainerType", "job_container/tmpfs", "Each job has its own /tmp."),
+            Setting("PrologFlags", "Contain", "Every job has a place that SSH sessions into it are put in."),
+            Setting("Prolog", PROLOG),
+            Setting("Epilog", EPILOG),
+            Setting("LaunchParameters", "use_interactive_step", "salloc opens its shell on the first node of the job."),
+            Setting("PropagateResourceLimits", "NONE", "Limits of the login sessions do not follow into jobs."),
+            Setting("MpiDefault", "none"),
+        ),
+    )
+
+
+def _accounting(cluster: Cluster, node: Hardware) -> Section:
+    rows = [
+        Setting("AccountingStorageType", "accounting_storage/slurmdbd"),
+        Setting("AccountingStorageHost", cluster.head),
+        Setting(
+            "AccountingStorageEnforce",
+            "associations,limits,qos,safe",
+            "Nobody runs without an account; a job that could not finish within its team's cap does not start.",
+        ),
+        Setting("AccountingStoreFlags", "job_comment,job_script"),
+    ]
+    if node.gpus:
+        rows.insert(2, Setting("AccountingStorageTRES", "gres/gpu", "GPU time is recorded and can be limited."))
+    return Section("accounting", tuple(rows))
+
+
+def _priority() -> Section:
+    return Section(
+        "priority: the team that used less goes first",
+        (
+            Setting("PriorityType", "priority/multifactor"),
+            Setting("PriorityDecayHalfLife", "7-0", "Use of a week ago counts half."),
+            Setting("PriorityCalcPeriod", "1", "Minutes; the shortest there is."),
+            Setting("PriorityMaxAge", "7-0"),
+            Setting("PriorityWeightFairshare", "100000"),
+            Setting("PriorityWeightQOS", "10000"),
+            Setting("PriorityWeightAge", "1000"),
+            Setting("PriorityWeightJobSize", "100"),
+            Setting(
+                "PriorityFlags", "MAX_TRES", "A job counts by the largest of its parts of a node, not by their sum."
+            ),
+        ),
+    )
+
+
+def _preempts(cluster: Cluster) -> bool:
+    return any(partition.preempts for partition in cluster.partitions)
+
+
+def _preemption(cluster: Cluster, known: Version) -> Section:
+    if not _preempts(cluster):
+        return Section("preemption", (Setting("PreemptType", "preempt/none"),))
+    rows = [
+        Setting("PreemptType", "preempt/partition_prio"),
+        Setting("PreemptMode", "REQUEUE", "A victim goes back to the queue and runs again."),
+    ]
+    if known.preempt_signal_key == "PreemptParameters":
+        rows.append(
+            Setting(
+                known.preempt_signal_key,
+                known.preempt_signal,
+                "The victim first gets the signal it asked for (--signal).",
+            )
+        )
+    return Section("preemption", tuple(rows))
+
+
+def _scheduling(cluster: Cluster) -> Section:
+    longest_s = max(
+        (BACKFILL_LOOK_AHEAD_MAX_S if p.max_time_s is None else p.max_time_s for p in cluster.partitions),
+        default=86400,
+    )
+    window_s = min(max(longest_s, 86400), BACKFILL_LOOK_AHEAD_MAX_S)
+    parameters = [
+        "sched_interval=5",  # seconds between looks at the whole queue
+        "batch_sched_delay=1",
+        "default_queue_depth=500",
+        "max_rpc_cnt=150",  # leave off scheduling while so many requests wait
+        "bf_continue",
+        "bf_interval=10",
+        f"bf_window={-(-window_s // 60)}",  # minutes: as far ahead as the longest job
+        f"bf_resolution={60 if window_s <= 2 * 86400 else 300}",
+        "bf_max_job_test=2000",
+        "bf_max_job_array_resv=20",
+        "nohold_on_prolog_fail",
+    ]
+    rows = [
+        Setting("SchedulerType", "sched/backfill"),
+        Setting(
+            "SchedulerParameters",
+            ",".join(parameters),
+            "Looks often, far and deep enough; a failing prolog requeues the job without holding it.",
+        ),
+    ]
+    if cluster.switches:
+        rows.append(Setting("TopologyPlugin", "topology/tree", "Jobs are kept under as few switches as can be."))
+    return Section("scheduling", tuple(rows))
+
+
+def _recovery(known: Version) -> Section:
+    return Section(
+        "faults and recovery",
+        (
+            Setting("ReturnToService", "0", "A node that was down is tested before it gets work again."),
+            Setting("SlurmdTimeout", "30", "Seconds until a silent node is down."),
+            Setting("SlurmctldTimeout", "30"),
+            Setting("JobRequeue", "1", "A batch job whose node dies goes back to the queue."),
+            Setting("KillWait", str(known.kill_wait_s), "Seconds from SIGTERM to SIGKILL at the time limit."),
+            Setting("BatchStartTimeout", "30"),
+            Setting("UnkillableStepTimeout", "120"),
+            Setting("MessageTimeout", "20"),
+            Setting("InactiveLimit", "0"),
+            Setting("MinJobAge", "600", "Seconds a finished job stays visible to squeue and scontrol."),
+        ),
+    )
+
+
+def _mail(cluster: Cluster) -> Section:
+    if not cluster.mail_relay:
+        return Section(
+            "mail", (Setting("MailProg", "/bin/true", "No mail_relay in the cluster file: --mail-type sends none."),)
+        )
+    return Section("mail", (Setting("MailProg", "/usr/bin/mail"), Setting("MailDomain", cluster.name)))

@@ -1,0 +1,76 @@
+"""The NodeName and PartitionName lines of slurm.conf."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headway.domain.cluster import Cluster, Partition
+from headway.domain.hostlist import compress
+from headway.render.conf import Line
+from headway.render.hardware import Hardware
+
+# Billing units that one whole GPU (or, without GPUs, one CPU) counts for; the rest of a node in proportion.
+_BILLING_PER_GPU = 1000
+
+
+def node_lines(cluster: Cluster, node: Hardware) -> Iterator[Line]:
+    """One line a leaf, spares included: they have their place from the start."""
+    yield Line(comment="--- nodes, spares included; the name carries the leaf switch")
+    leaves: dict[str, list[str]] = {}
+    for slot in cluster.slots:
+        leaves.setdefault(slot.leaf, []).append(slot.name)
+    for leaf, names in leaves.items():
+        pairs = [("NodeName", compress(names)), ("CPUs", str(node.cpus)), ("RealMemory", str(node.memory_mib))]
+        if node.gpus:
+            pairs.append(("Gres", f"gpu:{node.gpu_type}:{node.gpus}"))
+        pairs += [("Feature", f"{cluster.plan.name},{leaf}"), ("State", "UNKNOWN")]
+        yield Line(tuple(pairs))
+
+
+def partition_lines(cluster: Cluster, node: Hardware) -> Iterator[Line]:
+    yield Line(comment="--- partitions; a job counts for its largest part of a node, 1000 = one GPU")
+    everything = set(cluster.slot_names)
+    for partition in cluster.partitions:
+        yield _partition(partition, node, everything, preempting=any(p.preempts for p in cluster.partitions))
+
+
+def _partition(partition: Partition, node: Hardware, everything: set[str], *, preempting: bool) -> Line:
+    nodes = "ALL" if set(partition.nodes) == everything else compress(partition.nodes)
+    pairs = [
+        ("PartitionName", partition.name),
+        ("Nodes", nodes),
+        ("Default", "YES" if partition.default else "NO"),
+        ("State", "UP"),
+        ("MaxTime", duration(partition.max_time_s)),
+        ("PriorityTier", str(partition.tier)),
+    ]
+    if partition.default_time_s is not None:
+        pairs.append(("DefaultTime", duration(partition.default_time_s)))
+    if preempting:
+        pairs.append(("PreemptMode", "REQUEUE" if partition.preemptable else "OFF"))
+    if partition.preemptable:
+        pairs.append(("GraceTime", str(partition.grace_s)))
+    if partition.teams:
+        pairs.append(("AllowAccounts", ",".join(partition.teams)))
+    pairs.append(("TRESBillingWeights", _billing(node)))
+    overridden = {key.lower(): (key, text) for key, text in partition.slurm.items()}
+    merged = [overridden.pop(key.lower(), (key, text)) for key, text in pairs]
+    return Line((*merged, *overridden.values()))
+
+
+def duration(seconds: int | None) -> str:
+    """Slurm's D-HH:MM:SS; None is no limit."""
+    if seconds is None:
+        return "UNLIMITED"
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
+
+
+def _billing(node: Hardware) -> str:
+    whole = _BILLING_PER_GPU * (node.gpus or node.cpus)
+    weights = [f"CPU={whole / node.cpus:.2f}", f"Mem={whole / (node.memory_mib / 1024):.2f}G"]
+    if node.gpus:
+        weights.append(f"GRES/gpu={_BILLING_PER_GPU}")
+    return ",".join(weights)

@@ -1,0 +1,85 @@
+"""The short files beside slurm.conf: gres.conf, cgroup.conf, topology.conf, job_container.conf, slurmdbd.conf."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster, Site
+from headway.domain.hostlist import compress
+from headway.render import conf
+from headway.render.conf import Line
+from headway.render.hardware import Hardware
+from headway.render.slurm_conf import JWT_KEY
+from headway.render.text import MARK, pair
+from headway.render.version import Version
+
+
+def gres_conf(cluster: Cluster, node: Hardware) -> str:
+    """The devices behind the GPUs that slurm.conf promises."""
+    last = node.gpus - 1
+    pairs = (
+        ("NodeName", compress(cluster.slot_names)),
+        ("Name", "gpu"),
+        ("Type", node.gpu_type),
+        ("File", f"/dev/nvidia[0-{last}]" if last else "/dev/nvidia0"),
+        ("Flags", "nvidia_gpu_env"),
+    )
+    why = Line(comment="The flag sets CUDA_VISIBLE_DEVICES for jobs; without it they see no GPU.")
+    return conf.write([Line(comment=MARK), why, Line(pairs)])
+
+
+def cgroup_conf(node: Hardware) -> str:
+    lines = [
+        Line(comment=MARK),
+        *pair("CgroupPlugin", "autodetect"),
+        *pair("ConstrainDevices", "yes", "A job can't open GPUs that it was not given."),
+        *pair("ConstrainRAMSpace", "yes", "A job over its memory is ended alone."),
+        *pair("ConstrainSwapSpace", "no"),
+    ]
+    if node.pretended:
+        lines += pair("ConstrainCores", "no", "The machine does not have the cores it is said to have.")
+    else:
+        lines += pair("ConstrainCores", "yes", "A job runs on the cores it was given.")
+    return conf.write(lines)
+
+
+def topology_conf(cluster: Cluster) -> str:
+    """The switches, leaves first as Slurm's own examples have them."""
+    lines = [Line(comment=MARK)]
+    for switch in sorted(cluster.switches, key=lambda switch: bool(switch.children)):
+        kind, members = ("Switches", switch.children) if switch.children else ("Nodes", switch.nodes)
+        lines.append(Line((("SwitchName", switch.name), (kind, compress(members)))))
+    return conf.write(lines)
+
+
+def job_container_conf(known: Version) -> str:
+    lines = [
+        Line(comment=MARK),
+        *pair("AutoBasePath", "true"),
+        *pair("BasePath", "/var/lib/headway/job-tmp", "Where the jobs' private /tmp really lies."),
+    ]
+    if known.private_tmp_dirs:
+        lines += pair("Dirs", "/tmp,/dev/shm", "Shared memory of one job is not seen by another.")
+        lines += pair("Shared", "true", "Volumes mounted later reach jobs that already run.")
+    return conf.write(lines)
+
+
+def slurmdbd_conf(cluster: Cluster, site: Site) -> str:
+    return conf.write(
+        [
+            Line(comment=MARK),
+            *pair("AuthType", "auth/munge"),
+            *pair("AuthAltTypes", "auth/jwt"),
+            *pair("AuthAltParameters", f"jwt_key={JWT_KEY}"),
+            *pair("DbdHost", cluster.head),
+            *pair("DbdAddr", site.head_address, "The private address only."),
+            *pair("SlurmUser", "slurm"),
+            *pair("StorageType", "accounting_storage/mysql"),
+            *pair(
+                "StorageHost",
+                "localhost",
+                "By the socket, where MariaDB knows the slurm user by its uid: there is no password.",
+            ),
+            *pair("StorageUser", "slurm"),
+            *pair("StorageLoc", "slurm_acct_db"),
+            *pair("PidFile", "/run/slurmdbd/slurmdbd.pid"),
+        ]
+    )

@@ -1,0 +1,60 @@
+"""sshd and who may come in: keys only; on a node only people with a job there."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Site
+from headway.render.people import KEYS
+from headway.render.text import MARK, word
+
+SSHD = "/etc/ssh/sshd_config.d/10-headway.conf"
+PAM = "/etc/pam.d/sshd"
+
+
+def sshd_conf(site: Site) -> str:
+    """The host key and, for local machines, root's key are the image's part: they are there before the first sign-in."""
+    deny = [f"DenyUsers {word(name, 'teams')}" for name in site.departed]
+    denied = ["# They left: locked out whatever keys lie in their homes.", *deny] if deny else []
+    return "\n".join(
+        [
+            f"# {MARK}",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "# Accounts and limits come from PAM.",
+            "UsePAM yes",
+            "# A reverse look-up would only cost time.",
+            "UseDNS no",
+            "# Headway's server runs many commands in one connection, and brings up many machines at once.",
+            "MaxSessions 200",
+            "MaxStartups 200:30:400",
+            "ClientAliveInterval 30",
+            "# Keys from the cluster file, and those people add themselves.",
+            f"AuthorizedKeysFile {KEYS}/%u .ssh/authorized_keys",
+            *denied,
+            "Match User root",
+            "    AuthorizedKeysFile /etc/headway/boot/authorized_keys .ssh/authorized_keys",
+            "Match all",
+            "",
+        ]
+    )
+
+
+def pam_node() -> str:
+    return f"""\
+# {MARK}
+@include common-auth
+account    required     pam_nologin.so
+@include common-account
+# root is Headway itself and the administrators.
+account    [success=1 default=ignore] pam_succeed_if.so quiet uid = 0
+# Everybody else comes in only beside a job of theirs, inside its limits: its memory, its GPUs, its /tmp.
+account    required     pam_slurm_adopt.so action_no_jobs=deny action_unknown=newest action_adopt_failure=deny action_generic_failure=deny
+account    required     pam_permit.so
+session    required     pam_loginuid.so
+session    optional     pam_keyinit.so force revoke
+# Not common-session: pam_systemd would take the session out of the job again.
+session    required     pam_unix.so
+session    required     pam_limits.so
+session    required     pam_env.so
+session    required     pam_env.so envfile=/etc/default/locale
+@include common-password
+"""

@@ -1,0 +1,198 @@
+"""systemd: drop-ins for the daemons, mount units of the volumes, limits of users on the head, tmpfiles and sysusers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headway.domain.cluster import Cluster, Site
+from headway.domain.files import File
+from headway.render.database import DATADIR
+from headway.render.slurm_conf import STATE
+from headway.render.text import MARK, path, script, word
+from headway.render.version import Version
+
+UNITS = "/etc/systemd/system"
+REST_SOCKET = "/run/headway/slurmrestd.sock"
+_REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; REST_SOCKET leads there
+_PROTECT = "# The kernel ends users' programs before this daemon.\nOOMScoreAdjust=-900"
+_AGAIN = "# Started again after a crash.\nRestart=on-failure\nRestartSec=2"
+
+
+def drop_in(unit: str) -> str:
+    """Path of Headway's additions to a unit."""
+    return f"{UNITS}/{unit}.d/headway.conf"
+
+
+def head_units(known: Version) -> dict[str, File]:
+    """Drop-ins of the head's daemons."""
+    texts = {
+        "munge.service": f"[Service]\n{_PROTECT}\n",
+        "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n[Service]\n{_PROTECT}\n",
+        "slurmdbd.service": f"[Unit]\nWants=mariadb.service\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
+        "slurmctld.service": (
+            f"[Unit]\nWants=slurmdbd.service\nAfter=slurmdbd.service\nRequiresMountsFor={STATE}\n"
+            f"[Service]\n{_PROTECT}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n"
+        ),
+        "slurmrestd.service": _slurmrestd(known),
+    }
+    return {drop_in(unit): File(f"# {MARK}\n{text}") for unit, text in texts.items()}
+
+
+def _slurmrestd(known: Version) -> str:
+    parsers = f" -d {known.rest_parsers}" if known.rest_parsers else ""
+    return f"""\
+[Unit]
+After=slurmctld.service
+[Service]
+# It refuses root and SlurmUser; tokens say who asks.
+User=slurmrestd
+Group=slurmrestd
+Environment=SLURM_JWT=daemon
+# Only root and the daemon itself reach the socket; Headway's server comes through SSH.
+RuntimeDirectory=slurmrestd
+RuntimeDirectoryMode=0700
+UMask=0177
+ExecStart=
+ExecStart=/usr/sbin/slurmrestd -a rest_auth/jwt -s {known.rest_plugins}{parsers} unix:{_REST_LISTEN}
+{_AGAIN}
+OOMScoreAdjust=-500
+"""
+
+
+def node_units(cluster: Cluster, known: Version) -> dict[str, File]:
+    """slurmd fetches its configuration from the head (configless)."""
+    slurmd = f"""\
+# {MARK}
+[Unit]
+# The configuration comes from the head; there is no slurm.conf to wait for.
+ConditionPathExists=
+After=munge.service
+[Service]
+ExecStart=
+ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {word(cluster.head, "name")}
+{_AGAIN}
+"""
+    return {drop_in("slurmd.service"): File(slurmd)}
+
+
+def user_limits(cpus: int) -> dict[str, File]:
+    """On the head: one person may not take the machine, nor all people together the daemons' part. `cpus` of the head."""
+    one = max(100, cpus * 50)
+    each = f"""\
+# {MARK}
+[Slice]
+# One person: half of the CPUs, a third of the memory.
+CPUAccounting=yes
+CPUQuota={one}%
+MemoryAccounting=yes
+MemoryMax=33%
+TasksMax=2048
+"""
+    everyone = f"""\
+# {MARK}
+[Slice]
+# All people together: the daemons go first and keep a quarter of the memory.
+CPUWeight=50
+MemoryAccounting=yes
+MemoryMax=75%
+TasksMax=16384
+"""
+    root = f"""\
+# {MARK}
+[Slice]
+# root is Headway itself and the administrators.
+CPUQuota=
+MemoryMax=infinity
+TasksMax=infinity
+"""
+    return {
+        f"{UNITS}/user-.slice.d/headway.conf": File(each),
+        f"{UNITS}/user.slice.d/headway.conf": File(everyone),
+        f"{UNITS}/user-0.slice.d/zz-headway.conf": File(root),
+    }
+
+
+def mounts(cluster: Cluster) -> dict[str, str]:
+    """Unit name -> text: home, scratch and every dataset that Headway brings, bound from the parent mount."""
+    storage = cluster.storage
+    rows = [("home", storage.home, False), ("scratch", storage.scratch, False)]
+    rows += [
+        (f"datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only) for d in storage.datasets if d.source
+    ]
+    return {f"{escape(where)}.mount": _mount(f"/srv/headway/{what}", where, ro) for what, where, ro in rows}
+
+
+def _mount(what: str, where: str, read_only: bool) -> str:
+    options = "bind,ro" if read_only else "bind"
+    note = "# Read-only here: jobs can't change a dataset.\n" if read_only else ""
+    return f"""\
+# {MARK}
+[Unit]
+Description=Headway volume {path(where, "storage")}
+# Before anything that may write under it.
+Before=slurmd.service ssh.service systemd-user-sessions.service
+ConditionPathIsDirectory={what}
+[Mount]
+What={what}
+Where={path(where, "storage")}
+Type=none
+{note}Options={options}
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def escape(where: str) -> str:
+    """A mount point as systemd names its unit: /datasets/my-set -> datasets-my\\x2dset."""
+    name = path(where, "storage").strip("/")
+    text = "".join(
+        "-"
+        if c == "/"
+        else c
+        if (c.isalnum() and c.isascii()) or c in "_.:"
+        else "".join(f"\\x{b:02x}" for b in c.encode())
+        for c in name
+    )
+    return f"\\x2e{text[1:]}" if text.startswith(".") else text
+
+
+def tmpfiles(site: Site, *, head: bool) -> str:
+    """Folders and device nodes that are made at every boot."""
+    rows = [
+        "d /run/headway 0755 root root -",
+        "d /var/lib/slurm 0755 slurm slurm -",
+        "d /var/lib/headway 0755 root root -",
+    ]
+    if head:
+        rows += [
+            "# Everybody's scratch, where nobody removes another's files.",
+            "d /srv/headway/scratch 1777 root root -",
+            "d /srv/headway/home 0755 root root -",
+            "d /var/log/slurm 0755 slurm slurm -",
+            f"L+ {REST_SOCKET} - - - - {_REST_LISTEN}",
+        ]
+    else:
+        rows += ["d /var/lib/slurm/slurmd 0755 root root -"]
+        if site.simulated_gpus:
+            rows.append(
+                "# Simulated GPUs: device files that can be given to jobs and withheld, with nothing behind them."
+            )
+            rows += [f"c+ /dev/nvidia{n} 0666 root root - 195:{n}" for n in range(site.gpu_devices)]
+    return script(*rows)
+
+
+def sysusers() -> str:
+    return script(
+        "# Runs slurmrestd, which refuses root and SlurmUser.",
+        'u slurmrestd - "Slurm REST daemon"',
+        "# Acts in Slurm for people whose role Headway's server has checked.",
+        'u headway - "Headway operator"',
+    )
+
+
+def files(texts: dict[str, str]) -> dict[str, File]:
+    return {f"{UNITS}/{name}": File(text) for name, text in texts.items()}
+
+
+def names(units: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(units, key=lambda unit: (unit.count("-"), unit)))

@@ -1,0 +1,70 @@
+"""The systemd units of each role, in bring-up order, and which files each must have read."""
+
+from __future__ import annotations
+
+from headway.domain.change import Disturbs
+from headway.domain.cluster import Cluster
+from headway.domain.unit import Unit
+from headway.render import database, slurm_conf, ssh, systemd
+
+MUNGE_KEY = "/etc/munge/munge.key"
+_BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "job_container.conf")
+
+
+def units(cluster: Cluster) -> dict[str, tuple[Unit, ...]]:
+    """{"head": ..., "node": ...}. Changed keys of slurm.conf may need more than the reload: see `effect.effect_of`."""
+    base = (*_mounts(cluster), _munge(), _ssh())
+    return {"head": (*base, *_head()), "node": (*base, _slurmd())}
+
+
+def _mounts(cluster: Cluster) -> tuple[Unit, ...]:
+    names = systemd.names(systemd.mounts(cluster))
+    return tuple(Unit(name, restart_on=(f"{systemd.UNITS}/{name}",), disturbs=Disturbs.JOBS) for name in names)
+
+
+def _munge() -> Unit:
+    return Unit("munge.service", restart_on=(MUNGE_KEY, systemd.drop_in("munge.service")))
+
+
+def _ssh() -> Unit:
+    return Unit("ssh.service", reload_on=(ssh.SSHD,), reload=("systemctl", "reload", "ssh.service"))
+
+
+def _head() -> tuple[Unit, ...]:
+    restart = Disturbs.CONTROLLER_RESTART
+    return (
+        Unit(
+            "mariadb.service",
+            restart_on=(database.PATH, systemd.drop_in("mariadb.service")),
+            disturbs=restart,
+            stage="database",
+        ),
+        Unit(
+            "slurmdbd.service",
+            restart_on=("/etc/slurm/slurmdbd.conf", slurm_conf.JWT_KEY, systemd.drop_in("slurmdbd.service")),
+            disturbs=Disturbs.NOTHING,  # the controller keeps records until it is back
+            stage="accounting",
+        ),
+        Unit(
+            "slurmctld.service",
+            restart_on=(slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service")),
+            reload_on=(slurm_conf.PATH, *(f"/etc/slurm/{name}" for name in _BESIDE)),
+            reload=("scontrol", "reconfigure"),
+            disturbs=restart,
+            stage="controller",
+        ),
+        Unit(
+            "slurmrestd.service",
+            restart_on=(systemd.drop_in("slurmrestd.service"),),
+            stage="controller",
+        ),
+    )
+
+
+def _slurmd() -> Unit:
+    return Unit(
+        "slurmd.service",
+        restart_on=(systemd.drop_in("slurmd.service"), MUNGE_KEY),
+        disturbs=Disturbs.NODE_RESTART,
+        stage="node",
+    )
