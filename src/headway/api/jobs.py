@@ -64,7 +64,7 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
 
 
 @router.get("/jobs/{job_id}")
-async def job(name: str, job_id: int, state: State, who: Anyone) -> JobOut:
+async def job(name: str, job_id: int, state: State, _who: Anyone) -> JobOut:
     _, cluster = await state.cluster(name)
     found = await _job(state, cluster, job_id)
     return job_out(found, state.clock(), state.live.snapshot(name).progress.get(job_id))

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from headway.cluster.env import Say
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.live import Check, JobState, NodeState
 from headway.domain.machine import Machine
 from headway.errors import Fault
 from headway.wire.schemas import Document, ExecIn, ExecOut, ProgressOut, SubmitIn, SubmitOut
+
+if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
+    from headway.cluster.env import Say
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,63 @@
+"""JSON lines in the state folder's server.log. Nothing secret: known names and anything shaped like a token
+are blanked."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from headway import paths
+
+KEEP_BYTES = 20 * 1024 * 1024
+_SECRET_NAMES = frozenset({"authorization", "code", "cookie", "key", "password", "secret", "token", "value"})
+_SECRET_TEXT = re.compile(r"hw_[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]+|://[^/\s:@]+:[^/\s@]+@")
+BLANK = "[removed]"
+
+
+def configure(state_dir: Path) -> None:
+    """Sends structlog's and the libraries' warnings to the file, mode 600."""
+    file = state_dir / paths.LOG_FILE
+    if file.exists() and file.stat().st_size > KEEP_BYTES:
+        file.replace(file.with_suffix(".log.1"))
+    file.touch(mode=0o600)
+    file.chmod(0o600)
+    out = file.open("a", encoding="utf-8", buffering=1)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            blank_secrets,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(file=out),
+        cache_logger_on_first_use=True,
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [_Forward(logging.WARNING)]
+
+
+def blank_secrets(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """structlog processor: no value under a secret's name, no text that looks like one."""
+    for name, value in entry.items():
+        if name.lower() in _SECRET_NAMES:
+            entry[name] = BLANK
+        elif isinstance(value, str):
+            entry[name] = _SECRET_TEXT.sub(BLANK, value)
+    return entry
+
+
+class _Forward(logging.Handler):
+    """Libraries' own log records, as ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger().log(
+            record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info or None
+        )

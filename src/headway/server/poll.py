@@ -1,0 +1,128 @@
+"""Reads every cluster again and again into its snapshot, and lets the watch act on what it saw."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+import structlog
+
+from headway.api.live import Snapshot, topic
+from headway.api.shapes import PENDING, RUNNING
+from headway.api.state import AppState
+from headway.domain.cluster import Cluster
+from headway.errors import HeadwayError
+from headway.server.watching import Watcher
+from headway.store import ClusterRow
+
+BUSY_S = 2.0  # somebody looks, or jobs run, or a node is not well
+CALM_S = 15.0
+EXTRAS_S = 10.0  # checks and losses, for those who look
+TICK_S = 1.0
+
+log = structlog.get_logger("headway.poll")
+
+
+class Poller:
+    """`watcher` is told every fresh reading of a cluster that is ready."""
+
+    def __init__(self, state: AppState, watcher: Watcher | None = None) -> None:
+        self._state = state
+        self._watcher = watcher
+        self._due: dict[str, float] = {}
+        self._began: dict[str, float] = {}
+        self._extras_due: dict[str, float] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        hub = self._state.live.hub
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                seen = hub.number("watchers")
+                try:
+                    rows = await self._state.store.clusters()
+                except Exception as error:
+                    log.error("store", error=str(error))
+                    rows = ()
+                for row in rows:
+                    self._start(row, loop.time())
+                await hub.changed("watchers", seen, TICK_S)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _start(self, row: ClusterRow, now: float) -> None:
+        """One reading at a time of each cluster, when its time has come."""
+        task = self._tasks.get(row.name)
+        due = self._due.get(row.name, 0.0)
+        if self._state.live.hub.watched(topic(row.name)):
+            due = min(due, self._began.get(row.name, 0.0) + BUSY_S)
+        if (task is not None and not task.done()) or now < due:
+            return
+        self._began[row.name] = now
+        self._tasks[row.name] = asyncio.create_task(self._look(row))
+
+    async def _look(self, row: ClusterRow) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            cluster = await self._state.resolved(row)
+            if row.state == "creating":
+                await self._machines_only(cluster)
+                self._due[row.name] = loop.time() + BUSY_S
+                return
+            snapshot = await self._state.read(cluster, max_age_s=BUSY_S / 2)
+            if row.state in {"ready", "failed"}:  # an apply that failed may have left a cluster that works
+                await self._act(cluster, snapshot)
+            await self._extras(cluster)
+            self._due[row.name] = loop.time() + (BUSY_S if self._busy(snapshot) else CALM_S)
+        except HeadwayError as error:
+            self._state.live.fail(row.name, error.message)
+            self._due[row.name] = loop.time() + BUSY_S
+        except Exception as error:
+            log.error("poll", cluster=row.name, exc_info=error)
+            self._due[row.name] = loop.time() + CALM_S
+
+    def _busy(self, snapshot: Snapshot) -> bool:
+        jobs = any(job.state in RUNNING or job.state in PENDING for job in snapshot.jobs)
+        ill = bool(snapshot.stale) or any(not node.usable for node in snapshot.nodes)
+        return jobs or ill or self._state.live.hub.watched(topic(snapshot.cluster))
+
+    async def _machines_only(self, cluster: Cluster) -> None:
+        """While a cluster is made there is no Slurm to ask; its machines appear one by one."""
+        machines = await self._state.work.machines(cluster)
+        known = self._state.live.snapshot(cluster.name)
+        if machines != known.machines:
+            self._state.live.put(replace(known, machines=machines))
+
+    async def _act(self, cluster: Cluster, snapshot: Snapshot) -> None:
+        if self._watcher is None or snapshot.stale:
+            return
+        try:
+            for where, text in await self._watcher.step(cluster, snapshot.nodes, snapshot.jobs):
+                log.info("watch", cluster=cluster.name, where=where, did=text)
+                self._state.live.note(cluster.name, text, where=where)
+        except HeadwayError as error:
+            log.warning("watch", cluster=cluster.name, error=error.message)
+
+    async def _extras(self, cluster: Cluster) -> None:
+        """What costs a look at files and units: losses always when jobs run, checks for those who look."""
+        state, now = self._state, asyncio.get_running_loop().time()
+        snapshot = state.live.snapshot(cluster.name)
+        watched = state.live.hub.watched(topic(cluster.name))
+        running = tuple(job for job in snapshot.jobs if job.state in RUNNING)
+        if watched and running:
+            with contextlib.suppress(HeadwayError):
+                progress = await state.work.progress(cluster, running)
+                merged = {**snapshot.progress, **progress}
+                if merged != snapshot.progress:
+                    state.live.put(replace(state.live.snapshot(cluster.name), progress=merged))
+        if (watched or not snapshot.checks) and now >= self._extras_due.get(cluster.name, 0.0):
+            self._extras_due[cluster.name] = now + EXTRAS_S
+            checks = await state.checks(cluster)
+            current = state.live.snapshot(cluster.name)
+            if checks != current.checks:
+                state.live.put(replace(current, checks=checks))

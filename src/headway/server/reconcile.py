@@ -1,0 +1,212 @@
+"""Claims operations by lease and carries them out. The API only writes rows; everything long happens here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import structlog
+
+from headway.api.errors import error_out
+from headway.api.live import operation_topic
+from headway.api.shapes import summary_of
+from headway.api.state import AppState
+from headway.errors import HeadwayError, NeedsConfirmation, Refused
+from headway.store import Operation
+from headway.store.operations import MAX_ATTEMPTS
+from headway.wire.schemas import Document, ErrorOut
+
+LEASE_S = 30.0
+LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
+AT_ONCE = 8
+
+log = structlog.get_logger("headway.reconcile")
+
+
+class Reconciler:
+    """`owner` names this server in leases: no two living ones have the same."""
+
+    def __init__(self, state: AppState, owner: str, *, lease_s: float = LEASE_S) -> None:
+        self._state = state
+        self._owner = owner
+        self._lease_s = lease_s
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Until cancelled. What is then under way is cancelled too, and its leases are free for the next
+        server."""
+        state = self._state
+        try:
+            while True:
+                state.wake.clear()
+                operation = None
+                if len(self._tasks) < AT_ONCE:
+                    operation = await self._claim()
+                if operation is None:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(state.wake.wait(), LOOK_S)
+                    continue
+                task = asyncio.create_task(self._hold(operation), name=operation.id)
+                self._tasks.add(task)
+                task.add_done_callback(self._done)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await state.store.free_leases(self._owner)
+
+    async def _claim(self) -> Operation | None:
+        try:
+            return await self._state.store.claim(self._owner, self._state.clock(), self._lease_s)
+        except Exception as error:  # a database that is away comes back
+            log.error("claim", error=str(error))
+            return None
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._state.wake.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("operation", operation=task.get_name(), exc_info=task.exception())
+
+    async def _hold(self, operation: Operation) -> None:
+        """Carries the operation out while its lease is renewed; a lost lease ends the work here."""
+        work = asyncio.create_task(self._carry_out(operation))
+        renewal = asyncio.create_task(self._renew(operation))
+        try:
+            await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                log.error("lease lost", operation=operation.id)
+        finally:
+            for task in (work, renewal):
+                task.cancel()
+            await asyncio.gather(work, renewal, return_exceptions=True)
+        if work.done() and not work.cancelled():
+            work.result()
+
+    async def _renew(self, operation: Operation) -> None:
+        """Returns when the lease is lost."""
+        held_until = time.monotonic() + self._lease_s
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            try:
+                until = self._state.clock() + self._lease_s
+                if not await self._state.store.renew(operation.id, self._owner, until):
+                    return
+                held_until = time.monotonic() + self._lease_s
+            except Exception as error:
+                log.warning("renew", operation=operation.id, error=str(error))
+                if time.monotonic() > held_until:
+                    return
+
+    async def _carry_out(self, operation: Operation) -> None:
+        state, began = self._state, time.monotonic()
+        log.info("operation begins", operation=operation.id, kind=operation.kind, cluster=operation.cluster)
+        error: ErrorOut | None = None
+        kept: tuple[str, ...] = ()
+        try:
+            if operation.attempts > MAX_ATTEMPTS:
+                raise Refused(
+                    f"the {operation.kind} brought the server down {MAX_ATTEMPTS} times", hint="headway server logs"
+                )
+            if operation.attempts > 1:
+                await self._say(operation, "server", "the server was started again; going on", level="warning")
+            if operation.kind == "down":
+                kept = await self._down(operation)
+            else:
+                await self._apply(operation)
+        except HeadwayError as failure:
+            error = error_out(failure)
+        except Exception as failure:
+            log.error("bug", operation=operation.id, exc_info=failure)
+            error = error_out(failure)
+        await self._end(operation, error, kept)
+        seconds = round(time.monotonic() - began, 2)
+        log.info(
+            "operation ends", operation=operation.id, seconds=seconds, failed=error is not None,
+            message=error.message if error else "",
+        )  # fmt: skip
+        state.live.touch(operation.cluster)
+
+    async def _end(self, operation: Operation, error: ErrorOut | None, kept: tuple[str, ...]) -> None:
+        state, name = self._state, operation.cluster
+        if error is not None:
+            await state.store.save_cluster(name, state="failed")
+            await self._say(operation, operation.kind, error.message, level="error", done=True)
+            state.live.note(name, f"{operation.kind} failed: {error.message.splitlines()[0]}", level="error")
+        elif operation.kind == "apply":
+            await state.store.save_cluster(name, state="ready")
+            state.live.note(name, f"apply by {operation.person} is done")
+        await state.store.finish(
+            operation.id,
+            self._owner,
+            "failed" if error else "done",
+            error=error.model_dump() if error else None,
+            kept=kept,
+        )
+        state.live.hub.publish(operation_topic(operation.id))
+
+    async def _apply(self, operation: Operation) -> None:
+        state, name = self._state, operation.cluster
+        document = Document.model_validate(operation.document)
+        cluster = (await state.resolve(document)).cluster
+        row = await state.store.cluster(name)
+        if operation.params.get("look_again") and operation.attempts == 1:
+            changes = await state.work.plan(cluster)
+            if changes.asks:
+                raise NeedsConfirmation(
+                    f"since the apply before it, it would disturb what runs on {name}", hint="headway plan, then apply"
+                )
+        await state.store.save_cluster(
+            name,
+            document.model_dump(),
+            summary=summary_of(cluster),
+            state="creating" if row is None or row.state == "creating" else "changing",
+            owner=document.owner,
+        )
+        state.live.touch(name)
+        await state.work.apply(cluster, self._sayer(operation))
+
+    async def _down(self, operation: Operation) -> tuple[str, ...]:
+        state, name = self._state, operation.cluster
+        delete_data = bool(operation.params.get("delete_data"))
+        row = await state.store.cluster(name)
+        if row is None:
+            await self._say(operation, "cluster", f"{name} is down already", done=True)
+            return ()
+        await state.store.save_cluster(name, state="changing")
+        state.live.touch(name)
+        cluster = await state.resolved(row)
+        kept = await state.work.down(cluster, self._sayer(operation), delete_data)
+        await state.store.forget_cluster(name, delete_data=delete_data)
+        await state.forget(name)
+        return kept
+
+    def _sayer(self, operation: Operation) -> _Sayer:
+        return _Sayer(self, operation)
+
+    async def _say(
+        self,
+        operation: Operation,
+        step: str,
+        text: str,
+        *,
+        level: str = "info",
+        done: bool = False,
+        seconds: float | None = None,
+    ) -> None:
+        await self._state.store.add_event(operation.id, step, text, level=level, done=done, seconds=seconds)
+        self._state.live.hub.publish(operation_topic(operation.id))
+
+
+class _Sayer:
+    """What the work rooms report progress with."""
+
+    def __init__(self, reconciler: Reconciler, operation: Operation) -> None:
+        self._reconciler = reconciler
+        self._operation = operation
+
+    async def __call__(
+        self, step: str, text: str, *, level: str = "info", done: bool = False, seconds: float | None = None
+    ) -> None:
+        await self._reconciler._say(self._operation, step, text, level=level, done=done, seconds=seconds)

@@ -1,0 +1,184 @@
+"""The real Work: an Env, a Slurm reader and a watch per cluster, kept open between requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.api.work import Reading, Resolved
+from headway.domain.change import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.domain.live import Check, JobState, NodeState
+from headway.domain.machine import Machine
+from headway.errors import InvalidSpec, Unreachable
+from headway.store import Store
+from headway.wire.schemas import Document, ExecIn, ExecOut, ProgressOut, SubmitIn, SubmitOut
+
+if TYPE_CHECKING:
+    from headway.cluster.env import Env, Say
+    from headway.health.watch import Watch
+    from headway.slurm.reader import SlurmReader
+
+
+@dataclass
+class _Open:
+    """What is held open for one cluster."""
+
+    env: Env
+    key: object
+    reader: SlurmReader | None = None
+    reader_key: object = None
+    watch: Watch | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class RealWork:
+    """headway.api.work.Work on the work rooms. Their heavy libraries are imported at first use."""
+
+    def __init__(self, store: Store, state_dir: Path) -> None:
+        self._store = store
+        self._state_dir = state_dir
+        self._open: dict[str, _Open] = {}
+        self._opening = asyncio.Lock()
+
+    # --- the spec
+
+    def resolve(self, document: Document) -> Resolved:
+        from headway.spec.catalogue import load_catalogue
+        from headway.spec.load import check
+
+        cluster, faults = check(document.spec, load_catalogue(document.catalogue), owner=document.owner)
+        errors = [fault for fault in faults if fault.level == "error"]
+        if cluster is None or errors:
+            raise InvalidSpec(errors or faults)
+        return Resolved(cluster, tuple(faults))
+
+    # --- the cluster
+
+    async def plan(self, cluster: Cluster) -> ChangeSet:
+        from headway.cluster import plan
+
+        return await plan(cluster, await self._env(cluster))
+
+    async def apply(self, cluster: Cluster, say: Say) -> None:
+        from headway.cluster import apply
+
+        await apply(cluster, await self._env(cluster), say)
+
+    async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]:
+        from headway.cluster import down
+
+        return await down(cluster, await self._env(cluster), say, delete_data)
+
+    async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
+        from headway.cluster import checks
+
+        return await checks(cluster, await self._env(cluster))
+
+    async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
+        env = await self._env(cluster)
+        return await env.provider.list(cluster.name)
+
+    # --- Slurm
+
+    async def read(self, cluster: Cluster) -> Reading:
+        reader = await self._reader(cluster)
+        nodes, jobs = await asyncio.gather(reader.nodes(), reader.jobs())
+        return Reading(nodes, jobs)
+
+    async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
+        from headway import jobs
+
+        return await jobs.history(await self._env(cluster), cluster)
+
+    async def progress(self, cluster: Cluster, running: tuple[JobState, ...]) -> dict[int, ProgressOut]:
+        from headway import jobs
+
+        return await jobs.progress(await self._env(cluster), cluster, running)
+
+    async def submit(self, cluster: Cluster, request: SubmitIn, user: str) -> SubmitOut:
+        from headway import jobs
+
+        return await jobs.submit(await self._env(cluster), cluster, request, user)
+
+    async def cancel(self, cluster: Cluster, job_id: int, user: str) -> None:
+        from headway import jobs
+
+        await jobs.cancel(await self._env(cluster), cluster, job_id, user)
+
+    async def tail_log(
+        self, cluster: Cluster, job: JobState, user: str, *, follow: bool, err: bool
+    ) -> AsyncIterator[bytes]:
+        from headway import jobs
+
+        env = await self._env(cluster)
+        async for piece in jobs.tail_log(env, cluster, job, user, follow=follow, err=err):
+            yield piece
+
+    async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut:
+        from headway import jobs
+
+        return await jobs.run_command(await self._env(cluster), cluster, request, user)
+
+    # --- the watch
+
+    async def step(
+        self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
+    ) -> list[tuple[str, str]]:
+        """One look of the cluster's watch, which acts on faults."""
+        from headway.health.watch import Watch
+
+        held = await self._held(cluster)
+        if held.watch is None:
+            held.watch = Watch(cluster, held.env)
+        held.watch.cluster = cluster
+        return await held.watch.step(nodes, jobs)
+
+    # --- what is held open
+
+    async def forget(self, cluster: str) -> None:
+        held = self._open.pop(cluster, None)
+        if held is not None:
+            await held.env.close()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self.forget(name) for name in list(self._open)), return_exceptions=True)
+
+    async def _env(self, cluster: Cluster) -> Env:
+        return (await self._held(cluster)).env
+
+    async def _held(self, cluster: Cluster) -> _Open:
+        key = (cluster.provider, cluster.hosts)
+        async with self._opening:
+            held = self._open.get(cluster.name)
+            if held is not None and held.key != key:
+                await self.forget(cluster.name)
+                held = None
+            if held is None:
+                from headway.cluster.env import open_env
+
+                env = await open_env(cluster, self._store, self._state_dir)
+                held = self._open[cluster.name] = _Open(env, key)
+        return held
+
+    async def _reader(self, cluster: Cluster) -> SlurmReader:
+        """The reader of the head as it is now: a head that was made again has another host key."""
+        from headway.slurm.reader import SlurmReader
+
+        held = await self._held(cluster)
+        async with held.lock:
+            machines = await held.env.provider.list(cluster.name)
+            head = next((machine for machine in machines if machine.name == cluster.head), None)
+            if head is None:
+                raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")
+            key = (head.address, head.port, head.host_key, cluster.slurm_version)
+            if held.reader is None or held.reader_key != key:
+                secrets = await self._store.secrets(cluster.name)
+                if "jwt_key" not in secrets:
+                    raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
+                held.reader = SlurmReader(held.env.connections, head, secrets["jwt_key"], cluster.slurm_version)
+                held.reader_key = key
+            return held.reader
