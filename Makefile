@@ -1,0 +1,42 @@
+# Everything a person or a CI does here. `make help` lists it.
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-fault test check soak bench assets lock clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup:  ## install what is missing; quick when nothing is
+	@$(PYTHON) tools/setup.py --for demo
+
+demo:  ## a real Slurm cluster on this machine and a training on it
+	@$(PYTHON) tools/demo.py
+
+demo-fault:  ## kill a node under that training and watch it go on
+	@$(PYTHON) tools/demo_fault.py
+
+test: check  ## the whole suite, real Slurm included (root; minutes)
+	@$(PYTHON) tools/setup.py --for test --quiet
+	@$(BIN)/python -m pytest -m "not soak" tests/cluster tests/web
+
+check:  ## ruff, mypy, import contracts, unit tests (no root; under a minute)
+	@$(PYTHON) tools/setup.py --for check --quiet
+	@$(BIN)/python tools/check.py
+
+soak:  ## the long tests
+	@$(PYTHON) tools/setup.py --for test --quiet
+	@$(BIN)/python -m pytest -m soak tests
+
+bench:  ## every figure that the README quotes
+	@$(PYTHON) tools/setup.py --for demo --quiet
+	@for part in cli server scale noop bringup; do echo "== bench/$$part.py" && $(BIN)/python bench/$$part.py || exit 1; done
+
+assets:  ## the page's browser libraries
+	@$(BIN)/python tools/assets.py
+
+lock:  ## pin all Python packages anew from pyproject.toml (UPGRADE=1: newest versions)
+	@tools/lock.sh
+
+clean:  ## remove this checkout's machines, networks, node images and state
+	@$(PYTHON) tools/clean.py

@@ -1,0 +1,300 @@
+"""Installs what Headway needs on this machine, and nothing else: `make setup`, `python3 tools/setup.py --for test`.
+
+    --for check   the virtual environment with locked dependencies, and the page's browser libraries
+    --for demo    that, and the Debian packages that local machines are made with (the default)
+    --for test    that, and a browser for the page's tests
+
+With nothing to do it ends in a fraction of a second. Needs only Python 3.11 and its standard library; packages are
+installed with apt-get, as root. Every gap that can't be closed here is named before the first step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / ".headway-setup"
+LOG = ROOT / ".cache" / "setup.log"
+LOCK = ROOT / "requirements" / "constraints.txt"
+LINK = Path("/usr/local/bin/headway")
+OLDEST_PYTHON = (3, 11)
+PURPOSES = ("check", "demo", "test")
+
+# Debian package -> a program (or file) by which one sees that it is there, however it was installed.
+MACHINES = {
+    "podman": "podman",
+    "runc": "runc",
+    "conmon": "conmon",
+    "netavark": "netavark",
+    "aardvark-dns": "aardvark-dns",
+    "iptables": "iptables",
+    "uidmap": "newuidmap",
+    "mmdebstrap": "mmdebstrap",
+    "openssh-client": "ssh",
+}
+BROWSER = {"chromium": "chromium"}
+PROGRAM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/lib/podman", "/usr/libexec/podman", "/usr/local/lib/podman")
+
+# Room for the setup itself; machines and the node image are checked where they are made.
+DISK_MIB = {"check": 900, "demo": 2500, "test": 3500}
+
+
+@dataclass
+class Report:
+    """One line a step, with its seconds; silent when nothing was done and nobody asked."""
+
+    quiet: bool
+    began: float = field(default_factory=time.monotonic)
+    steps: int = 0
+
+    @contextmanager
+    def step(self, name: str, doing: str) -> Iterator[None]:
+        """Prints what begins at once (it may take minutes), then how long it took."""
+        started = time.monotonic()
+        self.steps += 1
+        print(f"{name:<10} {doing} ... ", end="", flush=True)
+        try:
+            yield
+        except BaseException:
+            print(f"failed after {time.monotonic() - started:.1f} s", flush=True)
+            raise
+        print(f"{time.monotonic() - started:.1f} s", flush=True)
+
+    def end(self) -> None:
+        if self.steps or not self.quiet:
+            what = "done" if self.steps else "nothing to do"
+            print(f"{'setup':<10} {what} ({time.monotonic() - self.began:.1f} s)", flush=True)
+
+
+class SetupError(Exception):
+    """A step failed; the message says what happened and what to do."""
+
+
+def run(argv: Sequence[str], *, timeout_s: float = 1800, env: dict[str, str] | None = None) -> None:
+    """Runs a step's command with its output in the log. Raises SetupError with the end of that output."""
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    with LOG.open("a+", encoding="utf-8", errors="replace") as log:
+        log.write(f"$ {' '.join(argv)}\n")
+        log.flush()
+        start = log.tell()
+        try:
+            code = subprocess.run(
+                argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=timeout_s, check=False,
+                env={**os.environ, **(env or {})},
+            ).returncode  # fmt: skip
+        except FileNotFoundError:
+            raise SetupError(f"{argv[0]} is not installed here") from None
+        except subprocess.TimeoutExpired:
+            raise SetupError(f"{argv[0]} took longer than {timeout_s:.0f} s; see {LOG}") from None
+        if code:
+            log.seek(start)
+            last = "\n".join(f"    {line}" for line in log.read().strip().splitlines()[-12:])
+            raise SetupError(f"{' '.join(argv[:4])} ended with {code}; its last words:\n{last}\n  all of it: {LOG}")
+
+
+def there(program: str) -> bool:
+    return bool(shutil.which(program) or shutil.which(program, path=":".join(PROGRAM_FOLDERS)))
+
+
+def missing_packages(purpose: str) -> list[str]:
+    """Debian packages of which nothing is here, by looking for their programs."""
+    wanted = {} if purpose == "check" else dict(MACHINES)
+    if purpose == "test":
+        wanted |= BROWSER
+    missing = [package for package, program in wanted.items() if not there(program)]
+    if not (VENV / "bin" / "python").exists() and not can_make_venvs(sys.executable):
+        missing.append("python3-venv")
+    return missing
+
+
+def can_make_venvs(python: str) -> bool:
+    """Debian ships venv and ensurepip in a package of their own."""
+    ran = subprocess.run([python, "-c", "import ensurepip, venv"], capture_output=True, timeout=60, check=False)
+    return ran.returncode == 0
+
+
+# ---- what can't be closed here
+
+
+def gaps(purpose: str, packages: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(fatal, worth knowing): everything that stands in the way, at once, with what to do."""
+    fatal: list[str] = []
+    notes: list[str] = []
+    free_mib = shutil.disk_usage(ROOT).free >> 20
+    if packages and os.geteuid() != 0:
+        fatal.append(f"not installed: {', '.join(packages)}; run `sudo make setup`, which installs them")
+    if packages and shutil.which("apt-get") is None:
+        fatal.append(f"not installed: {', '.join(packages)}; install them with this system's package manager")
+    if not os.access(ROOT, os.W_OK):
+        fatal.append(f"{ROOT} is not writable; clone into a folder of your own, or run it through sudo")
+    if free_mib < DISK_MIB[purpose] and not STAMP.exists():
+        fatal.append(f"{ROOT} has {free_mib} MiB free, setup needs {DISK_MIB[purpose]} MiB; make room on that disk")
+    if purpose != "check":
+        for gap in host_gaps():
+            (fatal if gap[1] else notes).append(gap[0])
+    return fatal, notes
+
+
+def host_gaps() -> list[tuple[str, bool]]:
+    """(what and fix, fatal) of what the host lacks for local machines, apart from packages, which are installed here,
+    and room, which depends on what is made."""
+    sys.path.insert(0, str(ROOT / "src"))
+    try:
+        from headway.machines.preflight import Probe
+        from headway.machines.preflight import host_gaps as find
+    except ImportError as error:
+        return [(f"this checkout is not whole: {error}; clone it again", True)]
+    finally:
+        sys.path.pop(0)
+    found = find(0, 0, probe=Probe(which=lambda name: name))
+    return [(f"{gap.what}; {gap.fix}" if gap.fix else gap.what, gap.fatal) for gap in found]
+
+
+# ---- the steps
+
+
+def install_packages(packages: Sequence[str]) -> None:
+    """apt-get update only where the lists that are here don't do."""
+    argv = ["apt-get", "install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", *packages]
+    env = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    if any(Path("/var/lib/apt/lists").glob("*_Packages*")):
+        try:
+            run(argv, env=env)
+            return
+        except SetupError:
+            pass  # lists that are too old name files that are gone
+    run(["apt-get", "update"], env=env)
+    run(argv, env=env)
+
+
+def inputs() -> str:
+    """A hash over all that the virtual environment is made from."""
+    digest = hashlib.sha256(f"{sys.version_info[:2]} {ROOT}\n".encode())
+    for path in (LOCK, ROOT / "pyproject.toml", Path(__file__)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def venv_is_current() -> bool:
+    try:
+        return STAMP.read_text().strip() == inputs() and (VENV / "bin" / "headway").exists()
+    except OSError:
+        return False
+
+
+def make_venv(report: Report) -> None:
+    """The virtual environment with exactly the locked versions, each checked against its hash."""
+    python = VENV / "bin" / "python"
+    config = VENV / "pyvenv.cfg"
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if config.exists() and not (VENV / "lib" / f"python{version}").is_dir():
+        shutil.rmtree(VENV)  # made by another Python
+    if not python.exists():
+        with report.step("python", f"a virtual environment of Python {version}"):
+            run([sys.executable, "-m", "venv", str(VENV)])
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--no-deps"]
+    count = sum("==" in line for line in LOCK.read_text().splitlines())
+    with report.step("packages", f"{count} locked Python packages"):
+        run([*pip, "--require-hashes", "--requirement", str(LOCK)])
+    with report.step("headway", "this checkout, editable"):
+        run([*pip, "--no-build-isolation", "--editable", str(ROOT)])
+    draft = STAMP.with_suffix(".new")
+    draft.write_text(inputs() + "\n")
+    draft.replace(STAMP)
+
+
+def assets_are_current(*, dev: bool) -> bool:
+    """tools/assets.py knows."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import assets
+
+        return bool(assets.up_to_date(assets.lock_digest(), dev=dev))
+    finally:
+        sys.path.pop(0)
+
+
+def link_command() -> str:
+    """As root: `headway` on everybody's path, unless something else has that name. Returns what was done."""
+    target = VENV / "bin" / "headway"
+    if os.geteuid() != 0 or not LINK.parent.is_dir():
+        return ""
+    if LINK.is_symlink() and (LINK.readlink() == target or not LINK.exists()):
+        if LINK.readlink() == target:
+            return ""
+        LINK.unlink()
+    if LINK.exists() or LINK.is_symlink():
+        return ""
+    LINK.symlink_to(target)
+    return f"{LINK} -> {target}"
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One setup at a time in this checkout."""
+    path = ROOT / ".cache" / "setup.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def setup(purpose: str, *, quiet: bool = False) -> None:
+    """All steps that have something to do. Raises SetupError."""
+    report = Report(quiet)
+    tests = purpose != "demo"
+    packages = missing_packages(purpose)
+    if not packages and venv_is_current() and assets_are_current(dev=tests):
+        report.end()
+        return
+    fatal, notes = gaps(purpose, packages)
+    for note in notes:
+        print(f"{'note':<10} {note}")
+    if fatal:
+        raise SetupError("this machine lacks:\n" + "\n".join(f"  - {gap}" for gap in fatal))
+    with alone():
+        if packages:
+            with report.step("system", f"apt-get: {' '.join(packages)}"):
+                install_packages(packages)
+        if not venv_is_current():
+            make_venv(report)
+        if not assets_are_current(dev=tests):
+            with report.step("page", "its browser libraries"):
+                run([str(VENV / "bin" / "python"), "tools/assets.py", *(["--dev"] if tests else [])])
+        if linked := link_command():
+            print(f"{'command':<10} {linked}")
+    report.end()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    if sys.version_info < OLDEST_PYTHON:
+        here = ".".join(map(str, sys.version_info[:2]))
+        print(f"setup: Headway needs Python 3.11 or later, this is {here}", file=sys.stderr)
+        print("  name another one: make setup PYTHON=python3.12", file=sys.stderr)
+        return 1
+    parser = argparse.ArgumentParser(description="Install what Headway needs on this machine.")
+    parser.add_argument("--for", dest="purpose", choices=PURPOSES, default="demo")
+    parser.add_argument("--quiet", action="store_true", help="say nothing when there is nothing to do")
+    options = parser.parse_args(argv)
+    try:
+        setup(options.purpose, quiet=options.quiet)
+    except SetupError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
