@@ -38,3 +38,5 @@ class Accounts:
     qos: tuple[Qos, ...] = ()
     operators: tuple[str, ...] = ()  # users with AdminLevel=Operator
     account_qos: Mapping[str, str] = field(default_factory=dict)  # account -> its default QOS
+    busy: frozenset[tuple[str, str]] = frozenset()  # observed: (user, account) with jobs that have not ended
+    departed_jobs: str = "cancel"  # desired: what happens to a removed user's jobs, "cancel" | "finish"

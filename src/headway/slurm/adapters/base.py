@@ -1,0 +1,148 @@
+"""How a Slurm field is declared, once: where it stands in the answer, how it is read, and which field of ours it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.domain.hostlist import expand
+from headway.domain.live import JobState, NodeState
+
+_GRES_COUNT = re.compile(r"^gpu(?::[^:()]+)?:(\d+)")
+_IDX = re.compile(r"\(IDX:([\d,\-]*)\)")
+_BETWEEN = re.compile(r",(?![^(]*\))")  # commas that are not inside "(IDX:0-1,4)"
+
+# States that a job keeps for ever, and the flags that squeue shows instead of the base state while they last.
+ENDED = frozenset(
+    {
+        "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL",
+        "DEADLINE", "REVOKED",
+    }
+)  # fmt: skip
+_SHOWN_FLAGS = ("COMPLETING", "CONFIGURING", "STAGE_OUT", "REQUEUE_HOLD", "SPECIAL_EXIT", "STOPPED", "SIGNALING")
+
+
+@dataclass(frozen=True)
+class Reservation:
+    name: str
+    nodes: tuple[str, ...]
+    users: tuple[str, ...]
+    flags: tuple[str, ...]
+    start_time: int
+    end_time: int
+
+
+@dataclass(frozen=True)
+class Field:
+    """`name` is ours, `source` Slurm's key, `parse` makes the one from the other; `unit` is what Slurm counts in.
+    `default` stands where a record lacks the key, which older and newer peers may do."""
+
+    name: str
+    source: str
+    parse: Callable[[Any], Any]
+    unit: str = ""
+    default: Any = field(default=None)
+
+
+def read(fields: Iterable[Field], row: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of Slurm's -> our fields."""
+    found = {}
+    for one in fields:
+        value = row.get(one.source)
+        found[one.name] = one.default if value is None else one.parse(value)
+    return found
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """Paths and parsers of one slurmrestd version."""
+
+    version: str  # "v0.0.42"
+    nodes: str
+    jobs: str
+    job: str  # with {id}
+    reservations: str
+    ping: str
+    plain: Mapping[str, str]  # parameters that leave out the per-core lists
+    detailed: Mapping[str, str]  # parameters that bring gres_detail
+    node_state: Callable[[Mapping[str, Any]], NodeState]
+    job_state: Callable[[Mapping[str, Any]], JobState]
+    reservation: Callable[[Mapping[str, Any]], Reservation]
+
+
+# ---- parsers, by the shape of a value --------------------------------------------------------------------------------
+
+
+def text(value: Any) -> str:
+    """`(null)` and `N/A` are how Slurm writes nothing."""
+    return "" if value in ("(null)", "N/A", "None", None) else str(value)
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A list, or words with commas between."""
+    if isinstance(value, str):
+        value = [word for word in value.split(",") if word]
+    return tuple(str(word) for word in value)
+
+
+def number(value: Any) -> int:
+    """A plain number, or Slurm's {"set", "infinite", "number"}; not set and infinite are 0."""
+    return _number(value) or 0
+
+
+def seconds_from_minutes(value: Any) -> int | None:
+    """None: without limit."""
+    minutes = _number(value)
+    return None if minutes is None else minutes * 60
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, dict):
+        if not value.get("set", True) or value.get("infinite", False):
+            return None
+        value = value.get("number", 0)
+    return int(value or 0)
+
+
+def hosts(value: Any) -> tuple[str, ...]:
+    """A host list as names, in Slurm's order."""
+    listed = text(value)
+    return tuple(expand(listed)) if listed else ()
+
+
+def gpu_count(value: Any) -> int:
+    """`gpu:h100:8(S:0-1),gpu:l40s:2` -> 10."""
+    return sum(int(match[1]) for part in _BETWEEN.split(text(value)) if (match := _GRES_COUNT.match(part)))
+
+
+def gpu_indexes(value: Any) -> tuple[int, ...]:
+    """`gpu:h100:3(IDX:0-1,5)` -> (0, 1, 5)."""
+    found: set[int] = set()
+    for part in _BETWEEN.split(text(value)):
+        match = _IDX.search(part)
+        if match is None or not part.startswith("gpu"):
+            continue
+        for span in filter(None, match[1].split(",")):
+            first, _, last = span.partition("-")
+            found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found))
+
+
+def gpus_of_tres(value: Any) -> int:
+    """`cpu=2,mem=200M,gres/gpu=4,gres/gpu:h100=4` -> 4 (the total stands beside the counts by type)."""
+    for part in text(value).split(","):
+        name, _, count = part.partition("=")
+        if name == "gres/gpu":
+            return int(count)
+    return 0
+
+
+def base_state(value: Any) -> str:
+    """Base state and flags as squeue shows them in one word: a job that ends is COMPLETING until its epilog is done."""
+    words = texts(value)
+    for flag in _SHOWN_FLAGS:
+        if flag in words:
+            return flag
+    return words[0] if words else ""

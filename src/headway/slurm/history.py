@@ -1,0 +1,133 @@
+"""Jobs that the controller has forgotten, from accounting (sacct). The fields are declared once, below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headway.domain.live import JobState
+from headway.domain.machine import Machine
+from headway.machines.run import Ran
+from headway.slurm.adapters.base import gpus_of_tres, hosts, text
+
+_BREAK = "\x1f"  # stands between fields: a job's name may hold "|"
+
+
+class Remote(Protocol):
+    """The part of Connections that is needed here."""
+
+    async def remote(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        input: bytes | None = None,  # noqa: A002
+        check: bool = True,
+    ) -> Ran: ...
+
+
+def _moment(value: str) -> int:
+    return int(value) if value.isdigit() else 0  # "Unknown", "None"
+
+
+def _minutes(value: str) -> int | None:
+    return int(value) * 60 if value.isdigit() else None  # "UNLIMITED", "Partition_Limit"
+
+
+def _number(value: str) -> int:
+    return int(value) if value.isdigit() else 0
+
+
+def _state(value: str) -> str:
+    return value.split(" ")[0]  # "CANCELLED by 20000"
+
+
+def _exit(value: str) -> int:
+    return _number(value.partition(":")[0])
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str  # ours; "_" in front: used below, not a field of JobState
+    source: str  # sacct's
+    parse: Callable[[str], Any]
+    unit: str = ""
+    since: str = ""  # Slurm version that has it first
+
+
+COLUMNS = (
+    Column("id", "JobIDRaw", _number),
+    Column("_shown", "JobID", text),
+    Column("name", "JobName", text),
+    Column("user", "User", text),
+    Column("account", "Account", text),
+    Column("partition", "Partition", text),
+    Column("state", "State", _state),
+    Column("reason", "Reason", text),
+    Column("nodes", "NodeList", lambda value: () if value == "None assigned" else hosts(value)),
+    Column("node_count", "NNodes", _number),
+    Column("gpus", "AllocTRES", gpus_of_tres),
+    Column("submit_time", "Submit", _moment, "unix s"),
+    Column("start_time", "Start", _moment, "unix s"),
+    Column("end_time", "End", _moment, "unix s"),
+    Column("time_limit_s", "TimelimitRaw", _minutes, "min"),
+    Column("workdir", "WorkDir", text),
+    Column("priority", "Priority", _number),
+    Column("exit_code", "ExitCode", _exit),
+    Column("qos", "QOS", text),
+    Column("restarts", "Restarts", _number, since="24.11"),
+    Column("stdout", "StdOut", text, since="24.11"),
+    Column("stderr", "StdErr", text, since="24.11"),
+    Column("_submit_line", "SubmitLine", text),
+)
+
+
+def columns(version: str) -> tuple[Column, ...]:
+    return tuple(c for c in COLUMNS if not c.since or _release(version) >= _release(c.since))
+
+
+def query(job_id: int, version: str) -> list[str]:
+    """The argv that `parse` reads the output of."""
+    names = ",".join(column.source for column in columns(version))
+    argv = ["env", "SLURM_TIME_FORMAT=%s", "sacct", "-n", "-X", "-P", f"--delimiter={_BREAK}", f"--format={names}"]
+    if _release(version) >= _release("24.11"):
+        argv.append("--expand-patterns")
+    return [*argv, "-j", str(job_id)]
+
+
+def parse(output: str, version: str) -> list[JobState]:
+    """Lines of sacct -> jobs; lines that are no record (a name with a line break) are left out."""
+    declared = columns(version)
+    jobs = []
+    for line in output.splitlines():
+        words = line.split(_BREAK)
+        if len(words) != len(declared):
+            continue
+        found = {column.name: column.parse(word) for column, word in zip(declared, words, strict=True)}
+        jobs.append(_job(found))
+    return jobs
+
+
+async def job(connections: Remote, head: Machine, job_id: int, version: str) -> JobState | None:
+    """The latest run of this job, None when accounting never heard of it."""
+    ran = await connections.remote(head, query(job_id, version), timeout_s=30)
+    return next((one for one in reversed(parse(ran.stdout, version)) if one.id == job_id), None)
+
+
+def _job(found: dict[str, Any]) -> JobState:
+    shown = found.pop("_shown")
+    found.pop("_submit_line")
+    array, _, task = shown.partition("_")
+    found["stderr"] = found.get("stderr") or found.get("stdout", "")
+    return JobState(
+        **{"restarts": 0, "stdout": "", **found},
+        command="",
+        array_job_id=_number(array) if task else 0,
+        array_task=task,
+    )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])

@@ -1,0 +1,138 @@
+"""Asks slurmrestd, over the pinned SSH connection to the head. Only reads; `control` is what speaks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headway.domain.machine import Machine
+from headway.errors import HeadwayError, NotFound, Unreachable
+
+if TYPE_CHECKING:
+    import httpx
+
+SOCKET = "/run/headway/slurmrestd.sock"
+TOKEN_LIFE_S = 600
+RENEW_BEFORE_S = 120  # also the clock difference between server and head that does no harm
+ANSWER_S = 15.0
+
+_CONTROLLER_AWAY = ("unable to contact slurm controller", "controller connect", "connection refused", "protocol error")
+_NO_SUCH = ("invalid job id", "invalid node name", "requested reservation is invalid")
+
+
+class Forwards(Protocol):
+    """The part of Connections that is needed here."""
+
+    async def forward_socket(self, machine: Machine, remote_path: str) -> str: ...
+
+
+class SlurmToken:
+    """A JWT for one Slurm user, made with the cluster's key and made again before it ends."""
+
+    def __init__(self, key: bytes, user: str = "slurm", *, clock: Callable[[], float] = time.time) -> None:
+        self._key = key
+        self._user = user
+        self._clock = clock
+        self._text = ""
+        self._ends = 0.0
+
+    def text(self) -> str:
+        """The token to send now; valid for at least RENEW_BEFORE_S more."""
+        now = self._clock()
+        if now > self._ends - RENEW_BEFORE_S:
+            from joserfc import jwt
+            from joserfc.jwk import OctKey
+
+            self._ends = now + TOKEN_LIFE_S
+            claims = {"iat": int(now) - 5, "exp": int(self._ends), "sun": self._user}
+            self._text = jwt.encode({"alg": "HS256", "typ": "JWT"}, claims, OctKey.import_key(self._key))
+        return self._text
+
+
+class Rest:
+    """GET requests to one cluster's slurmrestd. Survives a restarted head: the socket is forwarded anew."""
+
+    def __init__(self, connections: Forwards, head: Machine, token: SlurmToken) -> None:
+        self._connections = connections
+        self._head = head
+        self._token = token
+        self._client: httpx.AsyncClient | None = None
+        self._path = ""
+        self._lock = asyncio.Lock()
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The decoded answer. Raises NotFound (no such job, node, ...), Unreachable (head, slurmrestd or slurmctld
+        does not answer) or HeadwayError with Slurm's own words."""
+        import httpx
+
+        for attempt in (1, 2):
+            client = await self._connected(httpx)
+            try:
+                answer = await client.get(path, params=params, headers={"X-SLURM-USER-TOKEN": self._token.text()})
+                break
+            except httpx.TimeoutException as error:
+                raise self._silent(f"did not answer {path} within {ANSWER_S:g} s") from error
+            except httpx.TransportError as error:
+                # A kept connection that died with the head or with slurmrestd shows only now: once more, freshly.
+                await self.close()
+                if attempt == 2:
+                    raise self._silent(f"does not answer ({type(error).__name__})") from error
+        return self._decoded(path, answer)
+
+    async def close(self) -> None:
+        """Closes the connections; the next request opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _connected(self, httpx: Any) -> httpx.AsyncClient:
+        async with self._lock:
+            path = await self._connections.forward_socket(self._head, SOCKET)
+            if self._client is None or path != self._path:
+                await self.close()
+                transport = httpx.AsyncHTTPTransport(uds=path, limits=httpx.Limits(max_keepalive_connections=4))
+                self._client = httpx.AsyncClient(transport=transport, base_url="http://slurmrestd", timeout=ANSWER_S)
+                self._path = path
+            return self._client
+
+    def _decoded(self, path: str, answer: httpx.Response) -> dict[str, Any]:
+        try:
+            body = answer.json()
+        except ValueError:
+            body = {}
+        if not isinstance(body, dict):
+            body = {}
+        said = "; ".join(_words(error) for error in body.get("errors") or ())
+        if answer.status_code == 200 and not said:
+            return body
+        lower = said.lower()
+        where = f"{self._head.cluster}: {path}"
+        if any(text in lower for text in _NO_SUCH):
+            raise NotFound(f"{where}: {said}")
+        if any(text in lower for text in _CONTROLLER_AWAY):
+            raise Unreachable(
+                f"slurmctld on {self._head.name} does not answer: {said}",
+                hint=f"headway exec {self._head.cluster} -- journalctl -u slurmctld -n 50",
+            )
+        if answer.status_code == 401 or "authentication" in lower:
+            raise HeadwayError(
+                f"slurmrestd on {self._head.name} does not accept the server's token",
+                hint=f"clocks may differ, or the JWT key: headway apply puts the one of {self._head.cluster} in place",
+            )
+        raise HeadwayError(f"{where}: slurmrestd answered {answer.status_code}: {said or answer.text[:200]}")
+
+    def _silent(self, what: str) -> Unreachable:
+        return Unreachable(
+            f"slurmrestd on {self._head.name} {what}",
+            hint=f"headway exec {self._head.cluster} -- systemctl status slurmrestd",
+        )
+
+
+def _words(error: Any) -> str:
+    """One entry of slurmrestd's `errors` as a sentence."""
+    if not isinstance(error, dict):
+        return str(error)
+    parts = (error.get("error"), error.get("description"))
+    return ": ".join(dict.fromkeys(str(part) for part in parts if part)) or str(error)
