@@ -1,0 +1,169 @@
+"""Removes what Headway made on this machine: `make clean`.
+
+Machines and networks that carry this state folder's label, the node images, and the state folder itself with homes,
+scratch and accounting in it; also what tests left under the temporary folders. The virtual environment stays. Clusters
+other than the demo's are somebody's work: with one of those it stops and names it, unless --yes is given (YES=1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+OURS = {"demo"}
+TIMEOUT_S = 180
+
+
+def podman(*argv: str) -> str:
+    ran = subprocess.run(["podman", *argv], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return ran.stdout if ran.returncode == 0 else ""
+
+
+def listed(*argv: str) -> list[dict[str, Any]]:
+    found = json.loads(podman(*argv, "--format", "json") or "[]")
+    return list(found or [])
+
+
+def instance(state: Path) -> str:
+    """The label that all objects of a state folder carry (as the local provider makes it)."""
+    return hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:8]
+
+
+def state_folder() -> Path:
+    sys.path.insert(0, str(ROOT / "src"))
+    from headway import paths
+
+    return paths.state_dir()
+
+
+def test_states() -> list[Path]:
+    """State folders of tests that were killed before they could take their clusters down: those with machines,
+    networks or mounts of their own and no server that runs."""
+    found: set[Path] = set()
+    for base in {Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")}:
+        for pattern in ("pytest-of-*/pytest-*/*/state", "headway-test-*"):
+            found |= {path.resolve() for path in base.glob(pattern) if path.is_dir()}
+    every = [("ps", "--all"), ("network", "ls")]
+    label = "label=headway=1"
+    items = [item for argv in every for item in listed(*argv, "--filter", label)]
+    used = {(item.get("Labels") or item.get("labels") or {}).get("headway.instance", "") for item in items}
+    return sorted(path for path in found if (instance(path) in used or mounts_below(path)) and not alive(path))
+
+
+def alive(state: Path) -> bool:
+    """Whether a server runs on the folder: then its tests are running now."""
+    try:
+        pid = int(json.loads((state / "server.json").read_text())["pid"])
+        os.kill(pid, 0)
+    except (OSError, ValueError, KeyError):
+        return False
+    return True
+
+
+def stop_server(state: Path) -> None:
+    """Ends the state folder's server, so that it neither heals nor writes what is being removed."""
+    headway = ROOT / ".venv" / "bin" / "headway"
+    env = {**os.environ, "HEADWAY_STATE": str(state)}
+    if headway.exists():
+        subprocess.run([str(headway), "server", "stop"], env=env, capture_output=True, timeout=60, check=False)
+    deadline = time.monotonic() + 10
+    while alive(state) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if alive(state):
+        os.kill(int(json.loads((state / "server.json").read_text())["pid"]), signal.SIGKILL)
+
+
+def others_clusters(state: Path) -> list[str]:
+    """Clusters with machines or data in this state folder that neither demo nor tests made."""
+    label = f"label=headway.instance={instance(state)}"
+    names = {item["Labels"].get("headway.cluster", "") for item in listed("ps", "--all", "--filter", label)}
+    volumes = state / "volumes"
+    if volumes.is_dir():
+        names |= {path.name for path in volumes.iterdir()}
+    return sorted(names - OURS - {""})
+
+
+def remove_machines(state: Path) -> tuple[int, int]:
+    """(machines, networks) removed, by label."""
+    label = f"label=headway.instance={instance(state)}"
+    machines = [item["Id"] for item in listed("ps", "--all", "--filter", label)]
+    if machines:
+        podman("rm", "--force", "--time", "0", *machines)
+    networks = [item["name"] for item in listed("network", "ls", "--filter", label)]
+    for name in networks:
+        podman("network", "rm", "--force", name)
+    return len(machines), len(networks)
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """Mount points in or below the folder, deepest last."""
+    points = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        point = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), line.split(" ")[4])
+        if point == str(folder) or point.startswith(f"{folder}/"):
+            points.append(point)
+    return points
+
+
+def remove_folder(folder: Path) -> None:
+    """Deletes a state folder. Datasets are mounted into it, so nothing is deleted while anything is still mounted."""
+    folder = folder.resolve()
+    for point in reversed(mounts_below(folder)):
+        subprocess.run(["umount", "--lazy", "--no-canonicalize", point], capture_output=True, timeout=60, check=False)
+    left = mounts_below(folder)
+    if left:
+        sys.exit(f"clean: still mounted, so nothing in it is deleted: {', '.join(left)}\n  umount it, then repeat")
+    shutil.rmtree(folder, ignore_errors=False)
+
+
+def remove_images() -> int:
+    """Those no machine uses: another state folder's clusters keep theirs."""
+    tags = [tag for item in listed("images", "--filter", "label=headway.image") for tag in item.get("Names") or []]
+    return sum(bool(podman("rmi", tag)) for tag in tags)
+
+
+def say(parts: Iterable[tuple[int, str]]) -> str:
+    return ", ".join(f"{count} {word}{'s' * (count != 1)}" for count, word in parts if count) or "nothing"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Remove what Headway made on this machine.")
+    parser.add_argument("--yes", action="store_true", default=os.environ.get("YES") == "1")
+    options = parser.parse_args(argv)
+    state = state_folder()
+    if shutil.which("podman") and (kept := others_clusters(state)) and not options.yes:
+        print(f"clean: {state} also holds {', '.join(kept)}, with homes and accounting", file=sys.stderr)
+        print("  headway down NAME --delete-data removes one; make clean YES=1 removes everything", file=sys.stderr)
+        return 1
+    machines = networks = 0
+    folders = [state, *test_states()]
+    for folder in folders:
+        if folder.exists():
+            stop_server(folder)
+        if shutil.which("podman"):
+            made = remove_machines(folder)
+            machines, networks = machines + made[0], networks + made[1]
+        if folder.exists():
+            remove_folder(folder)
+            print(f"removed {folder}")
+    images = remove_images() if shutil.which("podman") else 0
+    shutil.rmtree(ROOT / ".cache", ignore_errors=True)
+    print(f"removed {say([(machines, 'machine'), (networks, 'network'), (images, 'node image')])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
