@@ -15,6 +15,10 @@ from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
+from headway.render.effect import effect_of
+
+
+SLURM_CONF = "/etc/slurm/slurm.conf"
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,17 @@ def digest(changes: ChangeSet) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
 
 
+def with_effects(goal: Goal, observed: Observed) -> Goal:
+    """The same goal, knowing what taking up the new slurm.conf disturbs."""
+    old, head = observed.texts.get(SLURM_CONF, ""), goal.roles.get("head")
+    if head is None or not old:
+        return goal
+    effect = effect_of(old, head.files[SLURM_CONF].text, goal.cluster.slurm_version)
+    return replace(goal, roles={**goal.roles, "head": replace(head, effects={SLURM_CONF: effect})})
+
+
 def _all(goal: Goal, observed: Observed) -> Iterator[Change]:
+    goal = with_effects(goal, observed)
     yield from _storage(goal.cluster, observed)
     yield from _machines(goal, observed)
     for name in (goal.cluster.head, *goal.cluster.slot_names):

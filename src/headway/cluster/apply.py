@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.accounts import desired
-from headway.changes.cluster import Goal, changeset, role_of
+from headway.changes.cluster import Goal, changeset, role_of, with_effects
 from headway.changes.machine import machine_changes
 from headway.cluster import ops, secrets
 from headway.cluster.env import Env, Say
@@ -65,6 +65,7 @@ async def apply(cluster: Cluster, env: Env, say: Say) -> None:
     site = await site_of(cluster, env, place)
     goal = await goal_of(cluster, site, have)
     observed = await observe(goal, env)
+    goal = with_effects(goal, observed)
     changes = changeset(goal, observed)
     if changes.empty:
         await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
