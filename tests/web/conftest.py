@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import page_demo
@@ -19,6 +22,7 @@ from starlette.requests import Request
 from headway.web.app import mount
 from headway.web.live import Snapshot
 
+ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = os.environ.get("HEADWAY_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 
 
@@ -30,6 +34,7 @@ class Site:
     live: page_demo.FakeLive
     loop: asyncio.AbstractEventLoop
     people: dict[str, page_demo.Person | None] = field(default_factory=dict)
+    stop: Callable[[], None] = lambda: None
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Runs a plain function on the server's loop and waits for its answer."""
@@ -77,10 +82,21 @@ def site() -> Iterator[Site]:
     assert server.ready.wait(15), "uvicorn did not start"
     assert server.loop is not None
     port = server.servers[0].sockets[0].getsockname()[1]
-    yield Site(f"http://127.0.0.1:{port}", live, server.loop, people)
-    server.should_exit = True
-    thread.join(10)
-    assert not thread.is_alive(), "an open stream kept the server from stopping"
+
+    def stop() -> None:
+        server.should_exit = True
+        thread.join(10)
+        assert not thread.is_alive(), "an open stream kept the server from stopping"
+
+    yield Site(f"http://127.0.0.1:{port}", live, server.loop, people, stop)
+    stop()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The accessibility checker's source, from the locked test libraries."""
+    subprocess.run([sys.executable, "tools/assets.py", "--dev"], cwd=ROOT, check=True, timeout=300)
+    return (ROOT / ".cache" / "assets" / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
 @pytest.fixture(scope="session")

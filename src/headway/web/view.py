@@ -189,7 +189,7 @@ def price(text: str) -> str:
 def _notices(cluster: ClusterOut, fabric: FabricView) -> tuple[Notice, ...]:
     found: list[Notice] = []
     if cluster.stale:
-        found.append(Notice("warning", "These figures are old.", cluster.stale))
+        found.append(Notice("warning", "These figures are old:", cluster.stale))
     if cluster.state == "failed":
         text = "The last apply did not finish. What it did is kept; run headway apply again."
         found.append(Notice("error", "The cluster is not complete.", text))

@@ -1,0 +1,305 @@
+"""The cluster's page in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import page_demo
+import pytest
+from conftest import Site
+from playwright.sync_api import Browser, Page, expect
+
+from headway.web.live import Happening, Snapshot
+
+pytestmark = pytest.mark.browser
+
+STATES: dict[str, Callable[[], Snapshot]] = {
+    "happy": page_demo.happy,
+    "broken": page_demo.broken,
+    "mixed": page_demo.mixed,
+    "creating": page_demo.creating,
+    "idle": page_demo.idle,
+    "stale": lambda: page_demo.stale(page_demo.happy()),
+}
+
+# Before any script of the page: remember refused content and which events the server sent.
+WATCH = """
+window.refused = []; window.events = [];
+const note = () => document.documentElement.dataset.seen = [...window.events, ...window.refused].join(' ');
+document.addEventListener('securitypolicyviolation', e => {
+  window.refused.push('refused:' + e.violatedDirective); note();
+});
+document.addEventListener('htmx:sseBeforeMessage', e => { window.events.push(e.detail.type); note(); });
+"""
+
+
+@pytest.fixture
+def complaints(page: Page) -> list[str]:
+    """What the browser's console complained of."""
+    said: list[str] = []
+    page.add_init_script(WATCH)
+    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    return said
+
+
+def live(page: Page, site: Site) -> None:
+    """Opens the only cluster and waits until its stream has brought everything once."""
+    page.goto(site.url)
+    seen(page, r"\bpulse\b")
+
+
+def seen(page: Page, pattern: str) -> None:
+    """Waits until the events (and what was refused) match; the policy forbids Playwright's own polling in the page."""
+    expect(page.locator("html")).to_have_attribute("data-seen", re.compile(pattern))
+
+
+def test_shows_the_cluster_and_says_that_gpus_are_simulated(site: Site, page: Page, complaints: list[str]) -> None:
+    site.put(page_demo.happy())
+    live(page, site)
+    assert page.url == f"{site.url}/clusters/demo"
+    expect(page.locator("h1")).to_have_text("demo")
+    expect(page.locator("#summary")).to_contain_text("$98.32")
+    for part in ("#summary", "#fabric", "#training"):
+        expect(page.locator(f"{part} .sim").first).to_have_text("simulated GPUs")
+    expect(page.locator("#node-demo-1-1 .gpu[data-job='104']")).to_have_count(8)
+    expect(page.locator("#node-demo-2-1")).to_have_class(re.compile("is-spare"))
+    expect(page.locator("#job-107")).to_contain_text("waits for nodes to come free")
+    expect(page.locator("#chart canvas")).to_be_visible()
+    expect(page.locator("#chart")).to_have_attribute("aria-label", re.compile("Loss of job 104: from 4.1 at step 0 to"))
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_nothing_is_refused_by_the_content_policy(site: Site, page: Page, complaints: list[str], state: str) -> None:
+    site.put(STATES[state]())
+    live(page, site)
+    page.locator("#theme").click()
+    page.mouse.move(1100, 500)
+    assert page.evaluate("window.refused") == []
+    assert complaints == []
+
+
+def test_the_content_policy_is_in_force(site: Site, page: Page, complaints: list[str]) -> None:
+    site.put(page_demo.happy())
+    live(page, site)
+    page.evaluate(
+        """() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';
+        document.body.append(s); document.body.insertAdjacentHTML('beforeend', '<i style="color:red"></i>'); }"""
+    )
+    seen(page, "refused:script-src-elem.*refused:style-src-attr|refused:style-src-attr.*refused:script-src-elem")
+    assert page.evaluate("window.ran") is None
+
+
+def test_a_killed_node_shows_without_loading_again(site: Site, page: Page, complaints: list[str]) -> None:
+    site.put(page_demo.happy())
+    live(page, site)
+    page.evaluate("window.mark = 'same page'; window.events = []")
+    points = int(page.locator("#chart").get_attribute("data-points") or 0)
+    site.put(page_demo.broken())
+    down = page.locator("#node-demo-1-3")
+    expect(down).to_have_class(re.compile("is-down"))
+    expect(down).to_contain_text("machine stopped; not responding since")
+    expect(down.locator(".gpu[data-job]")).to_have_count(0)
+    expect(page.locator("#node-demo-2-1 .gpu[data-job='104']")).to_have_count(8)
+    expect(page.locator("#notice")).to_contain_text("1 node is down.")
+    expect(page.locator("#history li").first).to_contain_text("goes on from step 400")
+    expect(page.locator("#chart")).to_have_attribute("data-points", str(points + 8))
+    assert page.evaluate("window.mark") == "same page"
+
+
+def test_only_what_changed_is_sent(site: Site, page: Page, complaints: list[str]) -> None:
+    before = page_demo.happy()
+    site.put(before)
+    live(page, site)
+    page.evaluate("() => { window.events = []; delete document.documentElement.dataset.seen; }")
+    job = page_demo.training(before.jobs[0].nodes, steps=440, start_time=before.jobs[0].start_time)
+    job = job.model_copy(update={"submit_time": before.jobs[0].submit_time})
+    site.put(replace(before, jobs=(job, *before.jobs[1:])))
+    expect(page.locator(".figures")).to_contain_text("440")
+    seen(page, r"\bpulse\b")
+    assert sorted(page.evaluate("window.events")) == ["chart", "pulse", "training"]
+
+
+def test_cells_change_with_the_job_and_keep_its_colour(site: Site, page: Page, complaints: list[str]) -> None:
+    base = page_demo.happy()
+    site.put(base)
+    live(page, site)
+    cell = page.locator("#node-demo-1-1 .gpu").first
+    colour = "e => getComputedStyle(e).backgroundColor"
+    letter, first = cell.inner_text(), cell.evaluate(colour)
+    nodes = [base.status.nodes[0], page_demo.node("demo-1-1", "leaf1", held=[107] * 8)]
+    nodes += [page_demo.node(f"demo-1-{i}", "leaf1", held=[104] * 8) for i in (2, 3)]
+    asr = page_demo.training(["demo-1-1"], id=107, name="asr_large", user="carol", nodelist="demo-1-1")
+    jobs = (page_demo.training(["demo-1-2", "demo-1-3"]), asr)
+    site.put(replace(base, status=base.status.model_copy(update={"nodes": nodes}), jobs=jobs))
+    expect(cell).to_have_attribute("data-job", "107")
+    expect(cell).not_to_have_text(letter)
+    expect(cell).not_to_have_css("background-color", first)
+    other = page.locator("#node-demo-1-2 .gpu").first
+    expect(other).to_have_text(letter)
+    expect(other).to_have_css("background-color", first)
+    assert page.locator("#job-107 .key").inner_text() == cell.inner_text()
+
+
+def test_another_job_can_be_drawn(site: Site, page: Page, complaints: list[str]) -> None:
+    site.put(page_demo.mixed())
+    live(page, site)
+    page.locator("#pick-112").click()
+    expect(page.locator("#chart")).to_have_attribute("data-job", "112")
+    expect(page.locator("#training")).to_contain_text("sweep_112")
+    expect(page).to_have_url(f"{site.url}/clusters/demo?job=112")
+
+
+def test_times_run_on_by_themselves(site: Site, page: Page, complaints: list[str]) -> None:
+    site.put(page_demo.happy())
+    live(page, site)
+    first = page.locator("#job-104 [data-since]").inner_text()
+    expect(page.locator("#job-104 [data-since]")).not_to_have_text(first, timeout=4000)
+
+
+def test_a_server_that_is_gone_is_said(site: Site, page: Page) -> None:
+    site.put(page_demo.happy())
+    page.add_init_script(WATCH)
+    live(page, site)
+    expect(page.locator("#offline")).to_be_hidden()
+    site.stop()
+    expect(page.locator("#offline")).to_be_visible()
+    expect(page.locator("#offline")).to_contain_text("No news from the server.")
+    expect(page.locator("#node-demo-1-1")).to_be_visible()
+
+
+def test_old_figures_are_said_with_the_reason(site: Site, page: Page, complaints: list[str]) -> None:
+    site.put(page_demo.happy())
+    live(page, site)
+    expect(page.locator("#notice")).to_be_empty()
+    site.put(page_demo.stale(page_demo.happy()))
+    expect(page.locator("#notice")).to_contain_text("These figures are old: the head demo-head does not answer")
+    expect(page.locator("#pulse")).to_contain_text("6m")
+
+
+def test_signing_out_sends_an_open_page_to_the_door(site: Site, page: Page) -> None:
+    page.add_init_script(WATCH)
+    site.put(page_demo.happy())
+    live(page, site)
+    site.sign_out()
+    site.put(page_demo.broken())
+    expect(page.locator("h1")).to_have_text("Sign in")
+    expect(page.locator("body")).to_contain_text("headway token link")
+    assert "demo-1-1" not in page.content()
+
+
+def test_a_cluster_that_went_away_says_so(site: Site, page: Page) -> None:
+    page.add_init_script(WATCH)
+    site.put(page_demo.happy())
+    live(page, site)
+    site.put(None)
+    expect(page.locator("h1")).to_have_text("there is no cluster demo")
+
+
+def test_names_are_text_never_markup(site: Site, page: Page, complaints: list[str]) -> None:
+    evil = "\"><img src=x onerror='window.hit=1'><script>window.hit=1</script>"
+    base = page_demo.happy()
+    jobs = (page_demo.training(base.jobs[0].nodes, name=evil, user=evil, nodelist=evil), *base.jobs[1:])
+    nodes = [n.model_copy(update={"reason": evil, "states": ["DOWN"]}) for n in base.status.nodes]
+    site.put(Snapshot(base.status.model_copy(update={"nodes": nodes}), jobs, (Happening(1.0, evil, where=evil),)))
+    live(page, site)
+    assert page.evaluate("window.hit") is None
+    assert page.locator("main img").count() == 0
+    expect(page.locator("#pick-104")).to_have_text(evil)
+    assert complaints == []
+
+
+def test_the_theme_is_remembered(site: Site, browser: Browser) -> None:
+    site.put(page_demo.happy())
+    context = browser.new_context(color_scheme="light")
+    page = context.new_page()
+    page.goto(site.url)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.locator("#theme").click()
+    dark = page.evaluate(ground)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(ground) == dark
+    context.close()
+
+
+def test_the_keyboard_reaches_everything(site: Site, page: Page, complaints: list[str]) -> None:
+    site.put(page_demo.happy())
+    live(page, site)
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    seen = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.id || document.activeElement.className"))
+    assert {"brand", "theme", "pick-104", "pick-105", "pick-107", "pick-108"} <= set(seen)
+
+
+def test_focus_stays_when_the_queue_changes(site: Site, page: Page, complaints: list[str]) -> None:
+    site.put(page_demo.happy())
+    live(page, site)
+    page.locator("#pick-107").focus()
+    site.put(page_demo.broken())
+    expect(page.locator("#job-104")).to_contain_text("requeued 1")
+    expect(page.locator("#pick-107")).to_be_focused()
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_phone_shows_it_without_scrolling_sideways(site: Site, browser: Browser, state: str) -> None:
+    site.put(STATES[state]())
+    context = browser.new_context(viewport={"width": 360, "height": 780})
+    page = context.new_page()
+    page.goto(site.url)
+    page.wait_for_selector("#fabric")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_accessibility(site: Site, browser: Browser, axe: str, scheme: Any) -> None:
+    """axe finds nothing against WCAG 2.2 A and AA, contrast included, in any state."""
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    found = []
+    for name, make in STATES.items():
+        for width in (1280, 360) if name == "broken" else (1280,):
+            page.set_viewport_size({"width": width, "height": 900})
+            site.put(make())
+            page.goto(f"{site.url}/clusters/demo")
+            found += [f"{name} {width}: {fault}" for fault in faults(page, axe)]
+    site.put(page_demo.happy(), "other")
+    page.goto(site.url)
+    found += [f"list: {fault}" for fault in faults(page, axe)]
+    page.goto(f"{site.url}/clusters/none")
+    found += [f"error: {fault}" for fault in faults(page, axe)]
+    site.sign_out()
+    page.goto(site.url)
+    found += [f"door: {fault}" for fault in faults(page, axe)]
+    context.close()
+    assert found == []
+
+
+def faults(page: Page, axe: str) -> list[str]:
+    """What axe has to say about the page as it is."""
+    page.evaluate(axe)
+    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    answer = page.evaluate("tags => axe.run(document, {runOnly: tags})", rules)
+    return [
+        f"{v['id']}: {node['html'][:90]}: {node['failureSummary'][-160:]}"
+        for v in answer["violations"]
+        for node in v["nodes"]
+    ]
+
+
+def test_the_page_is_light(site: Site, page: Page, complaints: list[str]) -> None:
+    sizes: dict[str, int] = {}
+    page.on("requestfinished", lambda request: sizes.update({request.url: request.sizes()["responseBodySize"]}))
+    site.put(page_demo.happy())
+    page.goto(site.url)
+    page.wait_for_load_state("load")
+    weight = sum(size for url, size in sizes.items() if not url.endswith("/live"))
+    assert 20_000 < weight < 200_000, sizes
