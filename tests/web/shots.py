@@ -40,6 +40,14 @@ def main(folder: Path, names: list[str]) -> None:
                     page.wait_for_timeout(400)
                     page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
                     context.close()
+        site.put(STATES["stale"](), "prod")
+        pictures = [("list", "/clusters"), ("error", "/clusters/none"), ("door", "/")] if not names else []
+        for name, path in pictures:
+            site.people["now"] = None if name == "door" else page_demo.Person()
+            page = browser.new_page(viewport={"width": 1280, "height": 700})
+            page.goto(f"{site.url}{path}")
+            page.screenshot(path=folder / f"{name}.png")
+            page.close()
         browser.close()
 
 

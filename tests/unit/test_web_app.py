@@ -1,0 +1,229 @@
+"""The page's routes: who gets in, what every answer carries, when a stream ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
+
+from headway.errors import NotFound, NotSignedIn, Refused
+from headway.web import app as web
+from headway.web import pages
+from headway.web.live import Snapshot
+from headway.wire.schemas import ClusterOut, StatusOut
+
+
+def cluster(name: str) -> ClusterOut:
+    return ClusterOut(
+        name=name,
+        state="ready",
+        provider="ssh",
+        image="debian13",
+        slurm_version="24.11",
+        plan="cpu-64",
+        gpu_type="",
+        nodes=1,
+        spares=0,
+        gpus=0,
+        simulated_gpus=False,
+    )
+
+
+@dataclass
+class Person:
+    person: str = "alice"
+    role: str = "member"
+
+
+class FakeLive:
+    """Knows the clusters it was given; a subscription wakes once for each item of `wakes`, then ends."""
+
+    def __init__(self, *names: str, wakes: int = 0) -> None:
+        self.names = list(names)
+        self.wakes = wakes
+        self.open = 0
+
+    async def clusters(self) -> list[ClusterOut]:
+        return [cluster(name) for name in self.names]
+
+    async def snapshot(self, name: str) -> Snapshot:
+        if name not in self.names:
+            raise NotFound(f"there is no cluster {name}", hint="headway ls shows those there are")
+        return Snapshot(StatusOut(cluster=cluster(name), checks=[], nodes=[]))
+
+    async def subscribe(self, name: str) -> AsyncIterator[None]:
+        self.open += 1
+        try:
+            for _ in range(self.wakes):
+                yield
+        finally:
+            self.open -= 1
+
+
+@pytest.fixture(autouse=True)
+def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The static files with stand-ins for the browser libraries: these tests need no npm."""
+    folder = tmp_path / "static"
+    (folder / "vendor").mkdir(parents=True)
+    for file in pages.STATIC.iterdir():
+        if file.is_file():
+            (folder / file.name).write_bytes(file.read_bytes())
+    for name in pages.VENDOR:
+        (folder / "vendor" / name).write_text("")
+    monkeypatch.setattr(pages, "STATIC", folder)
+    pages.asset.cache_clear()
+    return folder / "vendor"
+
+
+def client(live: FakeLive, viewer: Person | None = Person()) -> httpx.AsyncClient:  # noqa: B008
+    async def principal(request: Request) -> Person | None:
+        return viewer
+
+    app = FastAPI()
+    web.mount(app, live, principal)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://page")
+
+
+async def test_the_only_cluster_is_the_start() -> None:
+    async with client(FakeLive("lab")) as page:
+        answer = await page.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/clusters/lab")
+
+
+async def test_several_clusters_are_a_list_and_none_says_how_to_begin() -> None:
+    async with client(FakeLive("lab", "prod")) as page:
+        text = (await page.get("/")).text
+    assert 'href="/clusters/lab"' in text
+    assert 'href="/clusters/prod"' in text
+    async with client(FakeLive()) as page:
+        assert "headway init" in (await page.get("/")).text
+
+
+@pytest.mark.parametrize("path", ["/", "/clusters", "/clusters/lab", "/clusters/none"])
+async def test_nobody_signed_in_sees_only_the_door(path: str) -> None:
+    async with client(FakeLive("lab"), viewer=None) as page:
+        answer = await page.get(path)
+    assert answer.status_code == 401
+    assert "headway token link" in answer.text
+    assert "lab" not in answer.text.replace("aria-label", "")
+
+
+async def test_a_principal_that_raises_is_the_door_too() -> None:
+    async def principal(request: Request) -> Person | None:
+        raise NotSignedIn("unknown session")
+
+    app = FastAPI()
+    web.mount(app, FakeLive("lab"), principal)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://page") as page:
+        assert (await page.get("/clusters/lab")).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/clusters", "/clusters/lab", "/clusters/none"])
+async def test_every_page_carries_the_content_policy(path: str) -> None:
+    async with client(FakeLive("lab")) as page:
+        answer = await page.get(path)
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'self';")
+    assert "unsafe" not in policy
+    assert answer.headers["cache-control"] == "no-store"
+    assert " style=" not in answer.text
+    assert "onclick" not in answer.text
+
+
+async def test_an_unknown_cluster_is_a_page_with_what_to_do() -> None:
+    async with client(FakeLive("lab")) as page:
+        answer = await page.get("/clusters/none")
+    assert answer.status_code == 404
+    assert "there is no cluster none" in answer.text
+    assert "headway ls" in answer.text
+
+
+@pytest.mark.parametrize("asked", ["", "7", "x", "-1", "9" * 40, "\u0667"])
+async def test_any_job_in_the_address_is_harmless(asked: str) -> None:
+    async with client(FakeLive("lab")) as page:
+        assert (await page.get("/clusters/lab", params={"job": asked})).status_code == 200
+
+
+async def test_a_cpu_cluster_speaks_of_no_gpus() -> None:
+    async with client(FakeLive("lab")) as page:
+        text = (await page.get("/clusters/lab")).text
+    assert "GPUs in use" not in text
+    assert "simulated" not in text
+
+
+async def test_static_files_named_by_content_are_kept() -> None:
+    async with client(FakeLive("lab")) as page:
+        kept = await page.get(pages.asset("app.css"))
+        plain = await page.get("/static/app.css")
+    assert "immutable" in kept.headers["cache-control"]
+    assert plain.headers["cache-control"] == "no-cache"
+
+
+def test_without_the_libraries_there_is_no_bare_page(vendor: Path) -> None:
+    (vendor / "htmx.min.js").unlink()
+    with pytest.raises(Refused, match=r"htmx\.min\.js") as caught:
+        client(FakeLive("lab"))
+    assert "make setup" in caught.value.hint
+
+
+async def test_a_stream_brings_all_parts_once_then_only_the_time_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "GATHER_S", 0)
+    live = FakeLive("lab", wakes=2)
+    async with client(live) as page:
+        answer = await page.get("/clusters/lab/live")
+    events = [line.removeprefix("event: ") for line in answer.text.splitlines() if line.startswith("event: ")]
+    parts = ["summary", "notice", "fabric", "training", "queue", "checks", "history"]
+    assert events == [*parts, "chart", "pulse", "pulse", "pulse", "leave"]
+    assert live.open == 0
+
+
+@pytest.mark.parametrize("viewer", [None, Person()])
+async def test_a_stream_for_nobody_or_of_nothing_only_sends_away(viewer: Person | None) -> None:
+    live = FakeLive("lab", wakes=3)
+    async with client(live, viewer) as page:
+        answer = await page.get("/clusters/lab/live" if viewer is None else "/clusters/none/live")
+    assert [line for line in answer.text.splitlines() if line.startswith("event")] == ["event: leave"]
+    assert live.open == 0
+
+
+async def test_a_pulse_comes_without_news_and_a_closed_stream_unsubscribes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "PULSE_S", 0.01)
+    closed = asyncio.Event()
+
+    async def silent() -> AsyncIterator[None]:
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            closed.set()
+
+    ticks = web._ticks(silent())
+    for _ in range(3):
+        await asyncio.wait_for(anext(ticks), 5)
+    await ticks.aclose()  # type: ignore[attr-defined]
+    assert closed.is_set()
+
+
+async def test_a_change_between_subscribing_and_reading_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "PULSE_S", 60)
+    monkeypatch.setattr(web, "GATHER_S", 0)
+    news = asyncio.Event()
+    listening = []
+
+    async def wakes() -> AsyncIterator[None]:
+        listening.append(True)
+        await news.wait()
+        yield
+
+    ticks = web._ticks(wakes())
+    await anext(ticks)
+    assert listening, "the first reading happened before anybody listened"
+    news.set()
+    await asyncio.wait_for(anext(ticks), 5)
+    await ticks.aclose()  # type: ignore[attr-defined]
