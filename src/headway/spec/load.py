@@ -22,9 +22,7 @@ _STAND_INS: dict[str, Any] = {"name": "x", "plan": "x", "nodes": 1}  # so that t
 _MOST_ROUNDS = 8
 
 
-def check(
-    spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str
-) -> tuple[Cluster | None, list[Fault]]:
+def check(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str) -> tuple[Cluster | None, list[Fault]]:
     """Every fault of a cluster file at once, and the cluster when no fault is an error.
 
     `spec` is the loaded mapping with public keys inlined and paths absolute, `owner` the user name of the person who

@@ -52,7 +52,6 @@ def _grace(value: Any) -> Any:
     return _time(value) if isinstance(value, str) and ":" in value else value
 
 
-
 def _slurm_value(value: Any) -> str:
     # The value's own rule depends on the key and the version: headway.spec.rules.
     if isinstance(value, bool):
@@ -99,9 +98,7 @@ UserName = Annotated[
 Seconds = Annotated[int, BeforeValidator(_time), WithJsonSchema(_TIME_SCHEMA)]
 GraceSeconds = Annotated[int, Field(ge=0, le=86400), BeforeValidator(_grace)]
 PublicKey = Annotated[str, AfterValidator(_public_key)]
-SlurmKeys = dict[
-    str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSchema({"type": ["string", "integer"]})]
-]
+SlurmKeys = dict[str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSchema({"type": ["string", "integer"]})]]
 
 
 class Part(BaseModel):

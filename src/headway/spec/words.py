@@ -22,7 +22,8 @@ _TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,4}))?(?::(\d{1,4}))?")
 # fmt: off
 # Users and groups that a node image has, or that Headway makes: each user also gets a group of the same name.
 SYSTEM_USERS = frozenset((
-    "default", "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
+    "default",  # the team that a user's own group would stand beside
+    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
     "backup", "list", "irc", "gnats", "nobody", "nogroup", "sshd", "messagebus", "polkitd", "tss", "uuidd",
     "dnsmasq", "avahi", "chrony", "ntp", "statd", "rpc", "sssd", "nslcd", "postfix", "munge", "slurm",
     "slurmrestd", "mysql", "mariadb", "prometheus", "alertmanager", "headway", "adm", "tty", "disk", "dialout",
@@ -46,8 +47,7 @@ LONGEST_TIME_S = 3650 * 86400
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """ "did you mean X?" for the nearest known word, or "" when none is near."""
-    known = list(known)
-    folded = {name.lower(): name for name in known}
+    folded = {name.lower(): name for name in known if not text_fault(name)}
     near = difflib.get_close_matches(word.lower()[:80], list(folded), n=1, cutoff=0.6)
     return f"did you mean {folded[near[0]]}?" if near else ""
 

@@ -39,9 +39,7 @@ def parse_yaml(text: str) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeError):
         raise _invalid("not YAML: the text has characters that YAML does not allow") from None
     if not isinstance(value, dict):
-        raise _invalid(
-            "a cluster file is a mapping of fields", None, "start from a working one: headway init", line=1
-        )
+        raise _invalid("a cluster file is a mapping of fields", None, "start from a working one: headway init", line=1)
     return value
 
 
@@ -150,9 +148,7 @@ def _events(text: str) -> Iterator[Any]:
 
 def _no_tag(event: Any) -> None:
     if event.tag is not None:
-        raise _invalid(
-            f"the tag {words.shown(event.tag)} is not used in cluster files", event.start_mark, "remove it"
-        )
+        raise _invalid(f"the tag {words.shown(event.tag)} is not used in cluster files", event.start_mark, "remove it")
 
 
 def _plain(text: str) -> Any:
