@@ -1,0 +1,114 @@
+"""Submits, cancels and runs as the person: the real sbatch and scancel on the head, never as root."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed, NotAllowed, NotFound, Refused
+from headway.jobs.remote import REFUSED as PROGRAM_REFUSED
+from headway.jobs.remote import Links, call, command, refusal
+from headway.wire.schemas import SubmitIn, SubmitOut
+
+OPERATOR = "headway"  # acts where Slurm would refuse the person, and the server has checked that they may
+SUBMIT_S = 60.0
+_SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
+_PARSABLE = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
+_LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
+
+
+async def submit(links: Links, head: Machine, request: SubmitIn, user: str) -> SubmitOut:
+    """Runs sbatch as `user`, through a login shell, in the asked folder or their home.
+
+    `job_id` is 0 when sbatch did what was asked without submitting (--test-only, --help). Raises Refused with sbatch's
+    own words, NotFound for an unknown user, NotAllowed for one that has left.
+    """
+    _check(request)
+    ask = {
+        "do": "sbatch",
+        "user": user,
+        "args": list(request.args),
+        "cwd": request.chdir,
+        "script_name": script_name(request.script_name),
+        "script_args": list(request.script_args),
+        "has_script": request.script is not None,
+    }
+    text = (request.script or "").encode()
+    if len(text) > _LONGEST_SCRIPT:
+        raise Refused(f"the script has {len(text)} bytes; Slurm takes at most {_LONGEST_SCRIPT}")
+    ran = await call(links, head, ask, timeout_s=SUBMIT_S, stdin=text)
+    said = "\n".join(part for part in (ran.stdout.strip(), ran.stderr.strip()) if part)
+    if ran.code != 0:
+        raise Refused(said or f"sbatch ended with {ran.code} and said nothing")
+    found = _SUBMITTED.search(ran.stdout) or _PARSABLE.search(ran.stdout)
+    return SubmitOut(
+        job_id=int(found[1]) if found else 0,
+        cluster=head.cluster,
+        user=user,
+        workdir=request.chdir or "~",
+        message=said,
+    )
+
+
+async def cancel(
+    links: Links, head: Machine, user: str, jobs: Sequence[str], *, as_operator: bool = False, signal: str = ""
+) -> None:
+    """scancel of "12", "12_3" or "12_[1-4]", as the person; with `as_operator` as Headway's Slurm operator.
+
+    Raises NotAllowed for somebody else's job, NotFound for one that does not exist.
+    """
+    bad = [job for job in jobs if not re.fullmatch(r"\d+(_(\d+|\[[\d,\-]+\]))?", job)]
+    if bad or not jobs:
+        raise Refused(f"not a job id: {', '.join(bad) or '(none)'}", hint="headway queue shows them")
+    if signal and not re.fullmatch(r"[A-Z0-9]{1,10}", signal):
+        raise Refused(f"not a signal: {signal!r}")
+    options = [f"--signal={signal}"] if signal else []
+    ask = {"do": "exec", "user": OPERATOR if as_operator else user, "argv": ["scancel", *options, *jobs], "cwd": "/"}
+    ran = await call(links, head, ask, timeout_s=30)
+    said = ran.stderr.strip()
+    if "Access/permission denied" in said:
+        raise NotAllowed(f"{', '.join(jobs)}: not {user}'s to cancel", hint="a lead of the team or an admin can")
+    if "Invalid job id" in said:
+        raise NotFound(f"{head.cluster}: {said.removeprefix('scancel: error: ')}")
+    if ran.code != 0:
+        raise CommandFailed(["scancel", *jobs], ran.code, said, where=head.name)
+
+
+async def run_command(
+    links: Links, head: Machine, user: str, argv: Sequence[str], stdin: bytes = b"", *, timeout_s: float = 3600
+) -> tuple[int, bytes, bytes]:
+    """(exit code, stdout, stderr) of one command on the head, as root or through a login shell of `user`."""
+    if not argv:
+        raise Refused("there is no command to run")
+    words = list(argv) if user == "root" else command({"do": "exec", "user": user, "argv": list(argv), "cwd": ""})
+    ran = await links.remote(head, words, timeout_s=timeout_s, input=stdin, check=False)
+    if user != "root" and ran.code == PROGRAM_REFUSED and not ran.out:
+        raise refusal(ran.stderr)
+    return ran.code, ran.out, ran.stderr.encode()
+
+
+def script_name(name: str) -> str:
+    """The last part of a path, safe as a file name: sbatch names the job after it."""
+    last = PurePosixPath(name).name
+    if last in ("", ".", "..") or "\0" in last or len(last.encode()) > 200:
+        raise Refused(f"not a usable script name: {name[:80]!r}")
+    return last
+
+
+def _check(request: SubmitIn) -> None:
+    words = [*request.args, *request.script_args, request.chdir]
+    if any("\0" in word for word in words):
+        raise Refused("an argument holds a NUL byte")
+    if any(word in ("-W", "--wait") for word in request.args):
+        raise Refused(
+            "--wait would hold the request until the job ends", hint="headway submit, then headway logs -f JOB"
+        )
+    if request.script is not None and not request.script.startswith("#!"):
+        raise Refused(f"{request.script_name}: the first line must name an interpreter", hint="begin with #!/bin/bash")
+    if request.script is None and not any(w.startswith("--wrap") or w in _ASKS for w in request.args):
+        raise Refused("there is neither a script nor --wrap")
+
+
+_ASKS = ("--help", "-h", "--usage", "--version", "-V")

@@ -1,0 +1,203 @@
+"""A job's log as it grows: waits for the job to start, follows the file as the job's user, ends with the job."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from headway.domain.live import JobState
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed, HeadwayError, NotFound, Unreachable
+from headway.jobs.remote import Links, call, command, refused
+
+ENDED = frozenset(
+    {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED"}
+)
+_READ_LIMIT = 1024 * 1024
+_RECONNECT_S = 60.0  # how long a head that went away may take to come back
+
+JobNow = Callable[[], Awaitable[JobState]]
+
+
+async def tail_log(
+    links: Links, head: Machine, job_now: JobNow, *, follow: bool, err: bool = False, poll_s: float = 1.0
+) -> AsyncIterator[bytes]:
+    """The bytes of the job's output (`err`: of its error file), and between them lines `--- ... ---` of ours.
+
+    `job_now` says how the job stands (SlurmReader.job, or what the server remembers). Without `follow`: what is there
+    now. Raises NotFound when there is no file and none can come, Refused when its user may not read it.
+    """
+    job = await job_now()
+    path = job.stderr if err else job.stdout
+    if not path.startswith("/"):
+        raise NotFound(f"job {job.id} has no log file on the cluster (its output goes to {path or 'no file'})")
+    if not follow or job.state in ENDED:
+        part = _Part(links, head, job.user, path)
+        async for chunk in part.rest():
+            yield chunk
+        if part.missing:
+            raise NotFound(f"job {job.id} ({job.state}) has not written {path}", hint=_why(job))
+        return
+    async with contextlib.aclosing(_Follow(links, head, job, path, job_now, poll_s).run()) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+def _why(job: JobState) -> str:
+    return f"it waits: {job.reason}" if job.state == "PENDING" and job.reason else ""
+
+
+@dataclass
+class _Part:
+    """Reads a file from an offset to its present end."""
+
+    links: Links
+    head: Machine
+    user: str
+    path: str
+    offset: int = 0
+    missing: bool = False
+
+    async def rest(self) -> AsyncIterator[bytes]:
+        while True:
+            one = {"user": self.user, "path": self.path, "offset": self.offset, "limit": _READ_LIMIT}
+            ran = await call(self.links, self.head, {"do": "read", "files": [one]}, timeout_s=30)
+            answer = json.loads(ran.stdout or '{"error": "no answer"}')
+            if answer.get("missing"):
+                self.missing = True
+                return
+            if answer.get("error"):
+                raise HeadwayError(f"{self.path} on {self.head.name}: {answer['error']}")
+            data = base64.b64decode(answer["b64"])
+            self.offset += len(data)
+            if data:
+                yield data
+            if len(data) < _READ_LIMIT:
+                return
+
+
+class _Follow:
+    """The live case: one task reads the file, one asks how the job stands; both speak through a queue."""
+
+    def __init__(self, links: Links, head: Machine, job: JobState, path: str, job_now: JobNow, poll_s: float) -> None:
+        self._links, self._head, self._path = links, head, path
+        self._job, self._job_now, self._poll_s = job, job_now, poll_s
+        self._queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(64)
+        self._offset = 0
+        self._said = ""
+        self._restarts = job.restarts
+        self._ended = asyncio.Event()
+
+    async def run(self) -> AsyncGenerator[bytes, None]:
+        reader = asyncio.create_task(self._guard(self._read()))
+        watcher = asyncio.create_task(self._guard(self._watch()))
+        try:
+            while (item := await self._queue.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            for task in (reader, watcher):
+                task.cancel()
+            await asyncio.gather(reader, watcher, return_exceptions=True)
+
+    async def _guard(self, work: Awaitable[None]) -> None:
+        """An error in either task ends the whole, and is told."""
+        try:
+            await work
+        except Exception as error:  # handed to the caller, who raises it
+            await self._queue.put(error)
+
+    async def _watch(self) -> None:
+        silent_s = 0.0
+        while True:
+            await self._tell()
+            if self._job.state in ENDED:
+                self._ended.set()
+                return
+            await asyncio.sleep(self._poll_s)
+            try:
+                self._job = await self._job_now()
+                silent_s = 0.0
+            except Unreachable:
+                silent_s += self._poll_s
+                if silent_s > _RECONNECT_S:
+                    raise
+
+    async def _tell(self) -> None:
+        """Why it does not run yet, and that it was started again: each once."""
+        job = self._job
+        if job.restarts > self._restarts:
+            self._restarts = job.restarts
+            self._said = ""
+            await self._queue.put(f"--- restarted ({job.restarts}) ---\n".encode())
+        if job.state == "PENDING":
+            words = f"--- pending: {job.reason or 'waits for its turn'} ---\n"
+            if words != self._said:
+                self._said = words
+                await self._queue.put(words.encode())
+
+    async def _read(self) -> None:
+        following = asyncio.create_task(self._follow())
+        ended = asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait({following, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                following.result()
+        finally:
+            following.cancel()
+            ended.cancel()
+            await asyncio.gather(following, ended, return_exceptions=True)
+        part = _Part(self._links, self._head, self._job.user, self._path, self._offset)
+        async for chunk in part.rest():
+            await self._queue.put(chunk)
+        if part.missing:
+            raise NotFound(f"job {self._job.id} ended ({self._job.state}) without writing {self._path}")
+        await self._queue.put(None)
+
+    async def _follow(self) -> None:
+        """Follows the file; begins anew at the same place when the connection breaks."""
+        broken = 0
+        while True:
+            try:
+                await self._frames()
+                broken = 0
+            except CommandFailed as error:
+                raise refused(error) from error
+            except Unreachable:
+                broken += 1
+                if broken > _RECONNECT_S:
+                    raise
+            await asyncio.sleep(1)
+
+    async def _frames(self) -> None:
+        ask = {"do": "follow", "user": self._job.user, "path": self._path, "offset": self._offset}
+        buffer = b""
+        async with contextlib.aclosing(self._links.stream(self._head, command(ask))) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                buffer += chunk
+                while True:
+                    line, found, after = buffer.partition(b"\n")
+                    if not found:
+                        break
+                    size = int(line[2:]) if line.startswith(b"D ") else 0
+                    if len(after) < size:
+                        break
+                    buffer = after[size:]
+                    if size:
+                        # Counted when handed on, in one go: a cancel between would lose or repeat the bytes.
+                        await self._queue.put(after[:size])
+                        self._offset += size
+                    elif line == b"T":
+                        await self._cut()
+
+    async def _cut(self) -> None:
+        """The file begins anew, as it does when Slurm starts a requeued job again: say so before what it writes."""
+        self._offset = 0
+        with contextlib.suppress(HeadwayError):
+            self._job = await self._job_now()
+        await self._tell()
