@@ -186,6 +186,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("slurm: {slurmdtimeout: 1}", "slurm.slurmdtimeout", "did you mean SlurmdTimeout?"),
     ("slurm: {SlurmdTimeout: never}", "slurm.SlurmdTimeout", "must be seconds"),
     ("slurm: {SlurmdTimeout: 99999}", "slurm.SlurmdTimeout", "must be seconds"),
+    ("slurm: {OverTimeLimit: 70000}", "slurm.OverTimeLimit", "or UNLIMITED"),
     ("slurm: {SlurmdTimeout: [1]}", "slurm.SlurmdTimeout", "must be text or a whole number"),
     ("slurm: {PriorityFlags: 'MAX_TRES,BOGUS'}", "slurm.PriorityFlags", "must be flags of"),
     ("slurm: {ClusterName: x}", "slurm.ClusterName", "Headway sets this key itself; use name"),
@@ -309,3 +310,13 @@ def test_what_yaml_has_no_form_for_is_a_fault() -> None:
         cluster, found = check({**TOP, "slurm": value}, CATALOGUE, owner="ann")
         assert cluster is None
         assert found[0].path == "slurm"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("OverTimeLimit", "UNLIMITED"), ("OverTimeLimit", 5), ("DisableRootJobs", True)]
+)
+def test_slurm_values_that_fit(key: str, value: object) -> None:
+    cluster, found = check({**TOP, "slurm": {key: value}}, CATALOGUE, owner="ann")
+    assert found == []
+    assert cluster is not None
+    assert cluster.slurm == {key: "YES" if value is True else str(value)}

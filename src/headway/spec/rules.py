@@ -259,6 +259,9 @@ def _slurm(draft: Draft) -> None:
             message, hint = slurmkeys.key_fault(key, value, version, partition=partition)
             if message:
                 draft.fault(f"{path}.{key}", message, hint)
+    jobs, array = draft.file.slurm.get("MaxJobCount", ""), draft.file.slurm.get("MaxArraySize", "")
+    if jobs.isdecimal() and array.isdecimal() and int(jobs[:12]) < int(array[:12]):
+        draft.warn("slurm.MaxJobCount", "is less than MaxArraySize, so a whole array does not fit in the queue")
 
 
 _RULES: tuple[Callable[[Draft], None], ...] = (

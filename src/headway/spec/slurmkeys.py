@@ -26,13 +26,14 @@ class Key:
 
 
 def _number(highest: int, lowest: int = 0) -> str:
-    """Pattern of a whole number with at most the digits of `highest`; the range is checked by `_in_range`."""
+    """Stands for a whole number in a range, which `_fits` checks."""
     return f"int:{lowest}:{highest}"
 
 
 _U32 = Key(_number(4_294_967_294), "a whole number")
 _WEIGHT = _U32
 _SECONDS = Key(_number(65533, 1), "seconds, 1 to 65533")
+_MINUTES = Key(f"{_number(65533)}|UNLIMITED", "minutes, 0 to 65533, or UNLIMITED")
 _YES_NO = Key("YES|NO", "YES or NO")
 _TIME = Key(r"[0-9]{1,4}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,6}(:[0-9]{2}){0,2}", "a time such as 7-0 or 14-00:00:00")
 _EXIT_CODES = Key(r"[0-9]{1,3}(-[0-9]{1,3})?(,[0-9]{1,3}(-[0-9]{1,3})?)*", "exit codes such as 1,100-110")
@@ -63,7 +64,7 @@ CLUSTER_KEYS: dict[str, Key] = {
     "MaxTasksPerNode": Key(_number(65533, 1), "a whole number, 1 to 65533"),
     "MessageTimeout": Key(_number(100, 5), "seconds, 5 to 100"),
     "MinJobAge": Key(_number(86400, 2), "seconds, 2 to 86400"),
-    "OverTimeLimit": Key(r"[0-9]{1,5}|UNLIMITED", "minutes or UNLIMITED"),
+    "OverTimeLimit": _MINUTES,
     "PriorityCalcPeriod": Key(_number(1440, 1), "minutes, 1 to 1440"),
     "PriorityDecayHalfLife": _TIME,
     "PriorityFavorSmall": _YES_NO,
@@ -79,7 +80,7 @@ CLUSTER_KEYS: dict[str, Key] = {
     "PrivateData": Key(f"({_PRIVATE})(,({_PRIVATE}))*", f"a list of {_PRIVATE.replace('|', ', ')}"),
     "RequeueExit": _EXIT_CODES,
     "RequeueExitHold": _EXIT_CODES,
-    "ResvOverRun": Key(r"[0-9]{1,5}|UNLIMITED", "minutes or UNLIMITED"),
+    "ResvOverRun": _MINUTES,
     "SlurmctldDebug": _LEVEL,
     "SlurmdDebug": _LEVEL,
     "SlurmdTimeout": Key(_number(65533, 5), "seconds, 5 to 65533"),
@@ -98,14 +99,14 @@ PARTITION_KEYS: dict[str, Key] = {
     "ExclusiveUser": _YES_NO,
     "Hidden": _YES_NO,
     "LLN": _YES_NO,
-    "MaxCPUsPerNode": Key(r"[0-9]{1,5}|UNLIMITED", "a whole number or UNLIMITED"),
-    "MaxCPUsPerSocket": Key(r"[0-9]{1,5}|UNLIMITED", "a whole number or UNLIMITED", _NEW),
+    "MaxCPUsPerNode": Key(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED"),
+    "MaxCPUsPerSocket": Key(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED", _NEW),
     "MaxMemPerCPU": Key(_number(100_000_000, 1), "MiB"),
     "MaxMemPerNode": Key(_number(100_000_000, 1), "MiB"),
-    "MaxNodes": Key(r"[0-9]{1,7}|UNLIMITED", "a whole number or UNLIMITED"),
+    "MaxNodes": Key(f"{_number(1_000_000, 1)}|UNLIMITED", "a whole number or UNLIMITED"),
     "MinNodes": Key(_number(65533), "a whole number"),
     "OverSubscribe": Key("NO|EXCLUSIVE", "NO or EXCLUSIVE"),
-    "OverTimeLimit": Key(r"[0-9]{1,5}|UNLIMITED", "minutes or UNLIMITED"),
+    "OverTimeLimit": _MINUTES,
     "PriorityJobFactor": Key(_number(65533), "a whole number, 0 to 65533"),
     "ReqResv": _YES_NO,
     "TRESBillingWeights": _TRES_WEIGHTS,
@@ -145,8 +146,11 @@ def key_fault(key: str, value: str, version: str, *, partition: bool) -> tuple[s
 def _fits(text: str, pattern: str) -> bool:
     if not pattern.startswith("int:"):
         return len(text) <= 400 and re.fullmatch(pattern, text, re.ASCII) is not None
-    lowest, highest = map(int, pattern.split(":")[1:])
-    return re.fullmatch(r"[0-9]{1,10}", text, re.ASCII) is not None and lowest <= int(text) <= highest
+    number, _, word = pattern.partition("|")
+    lowest, highest = map(int, number.split(":")[1:])
+    if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII):
+        return lowest <= int(text) <= highest
+    return bool(word) and text == word
 
 
 def _unknown(key: str, partition: bool) -> tuple[str, str]:
