@@ -266,10 +266,10 @@ def test_ten_thousand_nodes() -> None:
         "partitions": {"train": {}, "debug": {"nodes": 64}, "urgent": {"preempts": ["train", "debug"]}},
     }
     best = 99.0
-    for _ in range(3):  # the machine is shared: the best of three
-        start = time.perf_counter()
+    for _ in range(3):  # CPU time, best of three: the machine is shared
+        start = time.process_time()
         got = resolve(spec, CATALOGUE, owner="ann")
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     assert len(got.slots) == len(set(got.slot_names)) == 10_000
     assert len(got.switches) == 314
     assert best <= 0.5
