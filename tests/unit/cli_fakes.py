@@ -78,6 +78,15 @@ class Cli:
         return Ended(code, out.text(), err.text(), out.bytes())
 
 
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """`cli("ls")` runs the command against `cli.api`."""
+    api = FakeApi()
+    monkeypatch.setattr(session, "connect", lambda: api)
+    monkeypatch.delenv("HEADWAY_URL", raising=False)
+    return Cli(api, monkeypatch)
+
+
 class _Stream(io.TextIOWrapper):
     def __init__(self, terminal: bool, content: bytes = b"") -> None:
         super().__init__(io.BytesIO(content), encoding="utf-8", write_through=True)
@@ -93,7 +102,7 @@ class _Stream(io.TextIOWrapper):
         return buffer.getvalue()
 
     def text(self) -> str:
-        return self.bytes().decode()
+        return self.bytes().decode(errors="replace")
 
 
 # --- answers

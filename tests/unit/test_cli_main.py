@@ -15,7 +15,9 @@ from headway.cli import session
 from headway.cli.index import ENTRIES
 from headway.sdk.client import Client
 
-from .cli_fakes import Cli, FakeApi
+from .cli_fakes import Cli, FakeApi, cli
+
+__all__ = ["cli"]  # a fixture
 
 HEAVY = ("pydantic", "httpx", "rich", "yaml", "asyncssh", "sqlalchemy", "fastapi", "jinja2", "anyio")
 LISTS_MODULES = """
@@ -26,13 +28,6 @@ sys.stdout.flush()
 print("\\n".join(sorted(sys.modules)), file=sys.stderr)
 sys.exit(code)
 """
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    api = FakeApi()
-    monkeypatch.setattr(session, "connect", lambda: api)
-    return Cli(api, monkeypatch)
 
 
 def loaded(*words: str) -> tuple[int, str, set[str]]:

@@ -149,20 +149,23 @@ def ssh_config(
 
     headway ssh-config --install"""
     api = session.connect()
-    found: list[AccessOut] = [api.access(session.pick(api, cluster))]
+    found: list[AccessOut]
     if install and not cluster:
         found = [api.access(c.name) for c in api.clusters()]
+    else:
+        found = [api.access(session.pick(api, cluster))]
     for access in found:
         sshfiles.write(access)
     if output is Format.json:
-        session.print_json(found[0])
+        session.print_json(found if install and not cluster else found[0])
     elif not install:
         for access in found:
             session.say(sshfiles.config_text(access).rstrip("\n"))
     if install:
         path, new = sshfiles.install()
         session.note(f"{path} {'now includes' if new else 'includes already'} {sshfiles.folder()}/*.conf")
-        session.note(f"  ssh {found[0].cluster}")
+        for access in found:
+            session.note(f"  ssh {access.cluster}")
 
 
 def _become(argv: list[str]) -> None:

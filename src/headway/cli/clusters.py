@@ -97,7 +97,7 @@ def nodes(cluster: ClusterName = "", output: Output = Format.table) -> None:
 def node_lines(nodes: list[NodeOut], *, simulated: bool, on: show.Screen) -> list[str]:
     """The node table, with a line below it where the GPUs are simulated."""
     columns = [
-        show.Column("NODE"), show.Column("STATE", shrink=True), show.Column("GPUS"),
+        show.Column("NODE"), show.Column("STATE", shrink=True, least=36), show.Column("GPUS"),
         show.Column("JOBS", shrink=True, drop=4), show.Column("CPUS", right=True, drop=3),
         show.Column("MEMORY", right=True, drop=5), show.Column("PARTITIONS", shrink=True, drop=6),
         show.Column("REASON", shrink=True, drop=1),

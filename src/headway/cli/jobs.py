@@ -26,10 +26,10 @@ ManyWords = Annotated[
 
 def job(words: Words, output: Output = Format.table) -> None:
     """All about one job."""
-    cluster, number = _one_job(words)
+    cluster, word = _one_job(words)
     api = session.connect()
     name = session.pick(api, cluster)
-    found = api.job(name, number)
+    found = api.job(name, session.job_id(api, name, word))
     if output is Format.json:
         session.print_json(found)
         return
@@ -77,9 +77,10 @@ def logs(
     """A job's output.
 
     headway logs -f 12"""
-    cluster, number = _one_job(words)
+    cluster, word = _one_job(words)
     api = session.connect()
     name = session.pick(api, cluster)
+    number = session.job_id(api, name, word)
     try:
         for piece in api.log(name, number, follow=follow, err=err):
             sys.stdout.buffer.write(piece)
@@ -94,26 +95,28 @@ def cancel(words: ManyWords) -> None:
 
     headway cancel 12 13"""
     cluster, rest = session.split_cluster(words)
-    numbers = session.job_ids(rest)
-    if not numbers:
+    session.check_job_ids(rest)
+    if not rest:
         raise typer.BadParameter("which job?")
     api = session.connect()
     name = session.pick(api, cluster)
     failed: HeadwayError | None = None
-    for number in numbers:
+    for word in rest:
         try:
-            api.cancel(name, number)
+            api.cancel(name, session.job_id(api, name, word))
         except HeadwayError as error:
-            session.note(f"job {number}: {error.message}" if len(numbers) > 1 else "")
+            if failed is not None:
+                session.note(failed.message)
             failed = error
         else:
-            session.say(f"cancelled {number} on {name}")
+            session.say(f"cancelled {word} on {name}")
     if failed is not None:
         raise failed
 
 
-def _one_job(words: list[str]) -> tuple[str, int]:
+def _one_job(words: list[str]) -> tuple[str, str]:
     cluster, rest = session.split_cluster(words)
     if len(rest) != 1:
         raise typer.BadParameter("one job id is needed" if not rest else f"one job id, not {len(rest)}")
-    return cluster, session.job_ids(rest)[0]
+    session.check_job_ids(rest)
+    return cluster, rest[0]

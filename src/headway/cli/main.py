@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.completion import completion_init, install_callback, show_callback
+from typer.completion import get_completion_inspect_parameters, install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup
 
 from headway.cli.index import ENTRIES, EXAMPLE, REST, THEMES, Entry
@@ -139,7 +139,7 @@ def _root(
 def main(argv: list[str]) -> int:
     """Runs one command line; returns the exit code (errors.py's for a HeadwayError, 2 for wrong use, 130 for ^C)."""
     try:
-        completion_init()
+        get_completion_inspect_parameters()  # makes the shells known
         code = typer.main.get_command(app).main(args=argv, prog_name="headway", standalone_mode=False)
     except HeadwayError as error:
         complain(error.message, error.hint)

@@ -11,22 +11,22 @@ from headway.errors import Refused
 SHORT_WITHOUT_VALUE = frozenset("hHkOQsuvVW")
 SHORT_WITH_VALUE = frozenset("AabBcCDdeFGiJLmMnNopqStwx")
 _LONG_WITHOUT_VALUE = """
-contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue share spread-
-job stepmgr test-only usage use-min-nodes verbose version wait
+contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue share
+spread-job stepmgr test-only usage use-min-nodes verbose version wait
 """
 LONG_WITHOUT_VALUE = frozenset(_LONG_WITHOUT_VALUE.split())
 LONG_WITH_OPTIONAL_VALUE = frozenset(
-    {"exclusive", "get-user-env", "nice", "no-kill", "propagate"}
+    {"exclusive", "get-user-env", "nice", "no-kill", "oom-kill-step", "propagate", "resv-ports"}
 )  # only as --flag=value
 _LONG_WITH_VALUE = """
 account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container
 container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
 distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node
-gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type mail-
-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile nodelist nodes ntasks ntasks-per-
-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition power prefer priority profile
-qos reservation resv segment signal sockets-per-node switches thread-spec threads-per-core time time-min tmp
-tres-bind tres-per-task uid wckey wrap
+gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type
+mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile nodelist nodes ntasks
+ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition power prefer
+priority profile qos reservation resv segment signal sockets-per-node switches thread-spec threads-per-core time
+time-min tmp tres-bind tres-per-task uid wckey wrap
 """
 LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
 OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait"})

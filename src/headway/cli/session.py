@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from headway.errors import HeadwayError, NeedsConfirmation, Refused
+from headway.errors import HeadwayError, NeedsConfirmation, NotFound, Refused
 
 if TYPE_CHECKING:
     from headway.wire import schemas as w
@@ -86,12 +86,23 @@ def split_cluster(words: Sequence[str]) -> tuple[str, list[str]]:
     return "", list(words)
 
 
-def job_ids(words: Sequence[str]) -> list[int]:
-    """Raises BadParameter for a word that is no job id."""
+def check_job_ids(words: Sequence[str]) -> None:
+    """Raises BadParameter for a word that is neither a job's number nor an array's task (12_3)."""
     for word in words:
-        if not (word.isascii() and word.isdigit()):
+        parts = word.split("_")
+        if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):
             raise typer.BadParameter(f"{word!r} is not a job id")
-    return [int(word) for word in words]
+
+
+def job_id(api: Api, cluster: str, word: str) -> int:
+    """The number of job `12`, or of task 3 of array `12_3`. Raises NotFound when there is no such task."""
+    array, _, task = word.partition("_")
+    if not task:
+        return int(word)
+    for job in api.jobs(cluster, all=True):
+        if job.array_job_id == int(array) and job.array_task == task:
+            return job.id
+    raise NotFound(f"job {array} on {cluster} has no task {task}", hint=f"headway queue {cluster} -a")
 
 
 def print_json(answer: Any) -> None:

@@ -25,13 +25,14 @@ GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`shrink`: may be cut with an ellipsis, the widest first. `drop`: left out, the highest first, where the terminal
-    is still too narrow (0: never)."""
+    """`shrink`: may be cut with an ellipsis, the widest first, down to `least`. `drop`: left out, the highest first,
+    where the terminal is still too narrow (0: never)."""
 
     title: str
     right: bool = False
     shrink: bool = False
     drop: int = 0
+    least: int = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], on: Screen)
     cells = [[_spans(cell) for cell in row] for row in rows]
     kept = [i for i, c in enumerate(columns) if not c.drop or any(_width(row[i]) for row in cells)]
     widths = {i: max([len(columns[i].title), *(_width(row[i]) for row in cells)]) for i in kept}
-    kept = _fit(columns, kept, widths, on.width)
+    kept, widths = _fit(columns, kept, widths, on.width)
     header = [[(columns[i].title, "dim")] for i in kept]
     lines = [_line(header, kept, widths, columns, on)]
     lines += [_line([row[i] for i in kept], kept, widths, columns, on) for row in cells]
@@ -87,27 +88,39 @@ def _width(spans: Sequence[Span]) -> int:
     return sum(width_of(text) for text, _ in spans)
 
 
-def _fit(columns: Sequence[Column], kept: list[int], widths: dict[int, int], limit: int | None) -> list[int]:
+def _fit(
+    columns: Sequence[Column], kept: list[int], natural: dict[int, int], limit: int | None
+) -> tuple[list[int], dict[int, int]]:
+    """Which columns stay, and how wide they are: cut to `least` first, then columns go, then cut further."""
     if limit is None:
-        return kept
-
-    def total() -> int:
-        return sum(widths[i] for i in kept) + GAP * (len(kept) - 1)
-
-    def shrink() -> None:
-        while total() > limit:
-            able = [i for i in kept if columns[i].shrink and widths[i] > max(8, len(columns[i].title))]
-            if not able:
-                return
-            widths[max(able, key=lambda i: widths[i])] -= 1
-
-    shrink()
-    while total() > limit:
+        return kept, natural
+    while True:
+        widths = _shrunk(columns, kept, natural, limit, further=False)
         droppable = [i for i in kept if columns[i].drop]
+        if _total(kept, widths) <= limit:
+            return kept, widths
         if not droppable:
+            return kept, _shrunk(columns, kept, natural, limit, further=True)
+        dropped = max(droppable, key=lambda i: columns[i].drop)
+        kept = [i for i in kept if i != dropped]
+
+
+def _total(kept: Sequence[int], widths: dict[int, int]) -> int:
+    return sum(widths[i] for i in kept) + GAP * (len(kept) - 1)
+
+
+def _shrunk(
+    columns: Sequence[Column], kept: Sequence[int], natural: dict[int, int], limit: int, *, further: bool
+) -> dict[int, int]:
+    widths = dict(natural)
+    floors = {i: max(len(columns[i].title), 4 if further else columns[i].least) for i in kept if columns[i].shrink}
+    while (over := _total(kept, widths) - limit) > 0:
+        able = [i for i in floors if widths[i] > floors[i]]
+        if not able:
             break
-        kept = [i for i in kept if i != max(droppable, key=lambda i: columns[i].drop)]
-    return kept
+        widest = max(able, key=lambda i: widths[i])
+        widths[widest] = max(floors[widest], widths[widest] - max(1, over // 4))
+    return widths
 
 
 def _line(

@@ -1,0 +1,175 @@
+"""ssh, exec, cp, ssh-config: what is run and what is written."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headway.cli import sshfiles
+from headway.errors import Refused
+from headway.wire import schemas as w
+
+from .cli_fakes import Cli, cli, cluster
+
+__all__ = ["cli"]  # a fixture
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEC"
+
+
+class BecameError(Exception):
+    """Stands for the process having turned into another program."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self.argv = argv
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+@pytest.fixture
+def became(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    found: list[list[str]] = []
+    monkeypatch.setattr("os.execvp", lambda _, argv: found.append(argv))
+    return found
+
+
+def access(name: str = "lab", **others: object) -> w.AccessOut:
+    fields = {
+        "cluster": name, "user": "alice", "head": f"{name}-head", "address": "10.87.3.2",
+        "host_keys": [f"{name}-head {KEY}", f"10.87.3.2 {KEY}", f"{name}-1-1 {KEY}"],
+        "machines": {f"{name}-head": "10.87.3.2", f"{name}-1-1": "10.87.3.11", f"{name}-2-1": "10.87.3.12"},
+    } | others  # fmt: skip
+    return w.AccessOut.model_validate(fields)
+
+
+def two_clusters(cli: Cli) -> None:
+    cli.api.on("clusters", [cluster("lab"), cluster("lab-x")]).on("access", access)
+
+
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        (["lab"], ["lab"]),
+        (["lab", "lab-1-1"], ["lab-1-1"]),
+        (["lab-1-1"], ["lab-1-1"]),
+        (["lab-x-1-1"], ["lab-x-1-1"]),
+        (["lab", "--", "ls", "-l", "--", "x"], ["lab", "ls", "-l", "--", "x"]),
+    ],
+)
+def test_ssh_is_the_real_ssh(
+    cli: Cli, became: list[list[str]], home: Path, words: list[str], target: list[str]
+) -> None:
+    two_clusters(cli)
+    assert cli("ssh", *words).code == 0
+    assert became == [["ssh", "-F", str(home / "config/headway/ssh/config"), *target]]
+
+
+def test_the_only_cluster_needs_no_name(cli: Cli, became: list[list[str]]) -> None:
+    cli.api.on("only_cluster", "lab").on("access", access)
+    cli("ssh", "--", "hostname")
+    assert became[0][3:] == ["lab", "hostname"]
+
+
+@pytest.mark.parametrize("words", [["nope"], ["lab", "lab-9-9"]])
+def test_ssh_to_nowhere(cli: Cli, became: list[list[str]], words: list[str]) -> None:
+    two_clusters(cli)
+    assert cli("ssh", *words).code == 5
+    assert not became
+
+
+def test_cp_is_the_real_scp(cli: Cli, became: list[list[str]], home: Path) -> None:
+    two_clusters(cli)
+    cli("cp", "-r", "./data", "lab-1-1:data")
+    assert became == [["scp", "-F", str(home / "config/headway/ssh/config"), "-r", "./data", "lab-1-1:data"]]
+    assert cli("cp", "a", "b").code == 2
+    assert cli("cp", "a", "nope:b").code == 5
+    assert len(became) == 1
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
+@pytest.mark.parametrize("host", ["lab", "lab-head", "lab-1-7", "lab-2-1"])
+def test_openssh_reads_the_config_as_meant(home: Path, host: str) -> None:
+    config = sshfiles.write(access())
+    said = subprocess.run(["ssh", "-G", "-F", str(config), host], capture_output=True, text=True, check=True).stdout
+    options = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    known = str(home / "config/headway/ssh/lab.known_hosts")
+    assert (options["user"], options["stricthostkeychecking"], options["userknownhostsfile"]) == (
+        "alice",
+        "true",
+        known,
+    )
+    if host in ("lab", "lab-head"):
+        assert (options["hostname"], options["hostkeyalias"]) == ("10.87.3.2", "lab-head")
+        assert "proxyjump" not in options
+    else:
+        assert (options["hostname"], options["proxyjump"]) == (host, "lab-head")
+    assert f"lab-head {KEY}" in Path(known).read_text()
+
+
+def test_clusters_with_one_prefix_do_not_take_each_others_hosts(home: Path) -> None:
+    assert sshfiles.node_patterns(access()) == ["lab-1-*", "lab-2-*"]
+    assert sshfiles.node_patterns(access("lab-x")) == ["lab-x-1-*", "lab-x-2-*"]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{"user": "a\n  ProxyCommand x"}, {"head": "*"}, {"address": "1.2.3.4 x"}, {"machines": {"a\nb": "x"}}],
+)
+def test_no_answer_can_add_a_line(others: dict[str, object]) -> None:
+    with pytest.raises(Refused):
+        sshfiles.config_text(access(**others))
+
+
+def test_ssh_config_prints_and_installs_once(cli: Cli, home: Path) -> None:
+    two_clusters(cli)
+    printed = cli("ssh-config", "lab").out
+    assert printed.startswith("Host lab lab-head\n  HostName 10.87.3.2\n")
+    assert not (home / ".ssh").exists()
+
+    mine = home / ".ssh/config"
+    mine.parent.mkdir()
+    mine.write_text("Host other\n  User me\n")
+    for _ in range(2):
+        assert cli("ssh-config", "--install").code == 0
+    assert mine.read_text() == f"Include {home}/config/headway/ssh/*.conf\n\nHost other\n  User me\n"
+    assert {p.name for p in (home / "config/headway/ssh").glob("*.conf")} == {"lab.conf", "lab-x.conf"}
+
+
+def test_exec_passes_everything_through(cli: Cli) -> None:
+    def b64(data: bytes) -> str:
+        return base64.b64encode(data).decode()
+
+    cli.api.on("exec", w.ExecOut(code=3, stdout_b64=b64(b"\xff out"), stderr_b64=b64(b"err\n")))
+    done = cli("exec", "lab", "-u", "alice", "--", "sh", "-c", "exit 3", "--", "-u")
+    assert (done.code, done.raw, done.err) == (3, b"\xff out", "err\n")
+    (name, request), _ = cli.api.named("exec")[0]
+    assert (name, request.argv, request.user) == ("lab", ["sh", "-c", "exit 3", "--", "-u"], "alice")
+
+
+def test_exec_passes_a_file_on_standard_input(home: Path) -> None:
+    """In a process of its own: only a real descriptor tells a pipe from a terminal."""
+    script = """
+import sys
+from headway.cli import access, session
+print(access._piped())
+"""
+    import sys
+
+    run = [sys.executable, "-c", script]
+    assert subprocess.run(run, input=b"hi", capture_output=True, check=True).stdout == b"b'hi'\n"
+    none = subprocess.run(run, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    assert none.stdout == b"b''\n"
+
+
+@pytest.mark.parametrize("words", [["lab"], ["lab", "--"], ["lab", "hostname"]])
+def test_exec_needs_its_command_after_two_dashes(cli: Cli, words: list[str]) -> None:
+    assert cli("exec", *words).code == 2

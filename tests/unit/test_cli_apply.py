@@ -1,0 +1,230 @@
+"""plan, apply and down: what is shown, when it asks, how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cli import changeset as cs
+from headway.cli import show
+from headway.errors import Conflict, Refused, Unreachable
+from headway.wire import schemas as w
+
+from .cli_fakes import Cli, change, cli, cluster, event, operation
+
+__all__ = ["cli"]  # a fixture
+
+MANY = [
+    change("machine.create", "lab-1-1", "lab-1-1"),
+    change("machine.create", "lab-1-2", "lab-1-2"),
+    change("file.write", "lab-head", "/etc/slurm/slurm.conf", "reconfigure", diff=["-A=1", "+A=2"]),
+]
+HARD = change("machine.delete", "lab-1-4", "lab-1-4", "jobs end or are requeued", why="4 nodes become 3")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "cluster.yaml"
+    path.write_text("name: lab\nplan: h100-8\nnodes: 4\n")
+    return str(path)
+
+
+def changes(*found: w.ChangeOut, asks: int = 0, **others: Any) -> w.ChangeSetOut:
+    return w.ChangeSetOut(cluster="lab", changes=list(found), asks=asks, digest="d1", **others)
+
+
+def ready(cli: Cli, plan: w.ChangeSetOut) -> None:
+    api = cli.api
+    api.on("me", w.MeOut(person="alice", role="admin", version="1")).on("plan", plan)
+    api.on("apply", operation())
+    api.on("events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd is up", at=1012.34)]))
+    api.on("operation", operation("done", finished_at=1020.0))
+
+
+def test_apply_shows_works_and_says_what_next(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY, price_usd_per_hour="156.00"))
+    done = cli("apply", file)
+    assert (done.code, done.err) == (0, "")
+    assert "lab: 3 changes, 156.00 USD an hour" in done.out
+    assert "lab-1-[1-2]" in done.out
+    assert "   12.3s  lab-1-2         slurmd is up\n" in done.out
+    assert "lab is ready in 20.0 s" in done.out
+    ((args, kwargs),) = cli.api.named("apply")
+    assert args[0].spec["name"] == "lab"
+    assert kwargs == {"digest": "d1", "confirmed": False}
+
+
+def test_no_change_says_why_and_applies_nothing(cli: Cli, file: str) -> None:
+    ready(cli, changes(why_empty="everything is as the file says"))
+    done = cli("apply", file)
+    assert done.code == 0
+    assert done.out == "lab: nothing to change: everything is as the file says\n"
+    assert not cli.api.named("apply")
+
+
+def test_a_disturbing_change_needs_a_yes(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY, HARD, asks=1))
+    done = cli("apply", file)
+    assert done.code == 3
+    assert "machine.delete on lab-1-4: jobs end or are requeued (4 nodes become 3)" in done.out
+    assert done.err == "error: 1 change would disturb what is running\n  --yes goes ahead without asking\n"
+    assert not cli.api.named("apply")
+
+    assert cli("apply", file, "--yes").code == 0
+    assert cli.api.named("apply")[0][1] == {"digest": "d1", "confirmed": True}
+
+
+@pytest.mark.parametrize(("answer", "code", "calls"), [(b"y\n", 0, 1), (b"n\n", 1, 0), (b"\n", 1, 0)])
+def test_a_person_is_asked(cli: Cli, file: str, answer: bytes, code: int, calls: int) -> None:
+    ready(cli, changes(HARD, asks=1))
+    done = cli("apply", file, stdin=answer, terminal=True)
+    assert done.code == code
+    assert "Go ahead?" in done.out
+    assert len(cli.api.named("apply")) == calls
+
+
+def test_plan_and_dry_run_only_show(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY, HARD, asks=1))
+    shown = cli("plan", file)
+    assert shown.code == 0
+    assert shown.out == cli("apply", "--dry-run", file).out
+    assert not cli.api.named("apply")
+    assert "+A=2" not in shown.out
+    assert "+A=2" in cli("plan", "--diff", file).out
+    assert json.loads(cli("plan", "-o", "json", file).out)["digest"] == "d1"
+
+
+def test_warnings_come_first(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY, warnings=[w.FaultOut(path="nodes", message="many")]))
+    assert cli("plan", file).out.splitlines()[0] == "warning: nodes: many"
+
+
+def test_json_is_the_operation_and_nothing_else(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+    assert json.loads(cli("apply", file, "-o", "json").out)["state"] == "done"
+
+
+def test_a_failed_apply_ends_with_its_error(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+    failed = operation("failed", error=w.ErrorOut(kind="unreachable", message="lab-1-2 never booted", hint="look"))
+    cli.api.on("operation", failed)
+    done = cli("apply", file)
+    assert (done.code, done.err) == (7, "error: lab-1-2 never booted\n  look\n")
+
+
+def test_another_operation_holds_the_cluster(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+    cli.api.on("apply", Conflict("bob applies to lab", hint="wait"))
+    assert cli("apply", file).code == 6
+
+
+def test_interrupt_says_that_the_work_goes_on(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+
+    def interrupted(*_: Any, **__: Any) -> Iterator[w.EventOut]:
+        yield event(1, "machines", "creating")
+        raise KeyboardInterrupt
+
+    cli.api.on("events", interrupted)
+    done = cli("apply", file)
+    assert done.code == 130
+    assert "the apply of lab goes on on the server" in done.err
+    assert "headway apply --follow op1" in done.err
+
+    ready(cli, changes())
+    again = cli("apply", "--follow", "op1")
+    assert again.code == 0
+    assert "lab is ready" in again.out
+
+
+def test_apply_starts_a_server_where_none_runs(cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready(cli, changes(why_empty="it is so"))
+    started: list[str] = []
+
+    def me() -> w.MeOut:
+        if not started:
+            raise Unreachable("no server")
+        return w.MeOut(person="alice", role="admin", version="1")
+
+    cli.api.on("me", me)
+    monkeypatch.setattr("headway.cli.apply._start_server", lambda: started.append("x") or "http://127.0.0.1:9")
+    done = cli("apply", file)
+    assert done.code == 0
+    assert done.out.startswith("started the server at http://127.0.0.1:9; headway server stop ends it\n")
+    assert started == ["x"]
+
+
+def test_a_named_server_is_never_started(cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("headway.cli.apply._start_server", lambda: pytest.fail("started one"))
+    cli.api.on("me", Unreachable("no server at http://127.0.0.1:9"))
+    assert cli("apply", file).code == 7
+
+
+@pytest.mark.parametrize(("text", "code"), [(None, 5), ("name: [", 2), ("name: lab\nname: two\n", 2)])
+def test_a_file_that_cannot_be_used(cli: Cli, file: str, text: str | None, code: int) -> None:
+    if text is None:
+        Path(file).unlink()
+    else:
+        Path(file).write_text(text)
+    done = cli("plan", file)
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith("error: ")
+    assert "Traceback" not in done.err
+
+
+# --- down
+
+
+def down_ready(cli: Cli, kept: list[str]) -> None:
+    cli.api.on("only_cluster", "lab").on("cluster", cluster()).on("down", operation(kind="down"))
+    cli.api.on("events", lambda *_, **__: iter(()))
+    cli.api.on("operation", operation("done", kind="down", kept=kept))
+
+
+def test_down_asks_and_names_what_it_kept(cli: Cli) -> None:
+    down_ready(cli, ["/data/lab/home"])
+    done = cli("down", stdin=b"y\n", terminal=True)
+    assert done.code == 0
+    assert "6 machines of lab go, and 3 jobs; home, scratch and accounting are kept" in done.out
+    assert "kept /data/lab/home" in done.out
+    assert cli.api.named("down") == [(("lab",), {"delete_data": False})]
+
+
+def test_down_without_a_terminal_needs_yes(cli: Cli) -> None:
+    down_ready(cli, [])
+    refused = cli("down", "lab", "--delete-data")
+    assert refused.code == 3
+    assert "DELETED" in refused.err
+    assert not cli.api.named("down")
+    assert cli("down", "lab", "--delete-data", "--yes").code == 0
+    assert cli.api.named("down") == [(("lab",), {"delete_data": True})]
+
+
+def test_no_leaves_everything(cli: Cli) -> None:
+    down_ready(cli, [])
+    assert cli("down", stdin=b"n\n", terminal=True).code == Refused.exit_code
+    assert not cli.api.named("down")
+
+
+# --- the text of a ChangeSet
+
+
+def test_ten_thousand_changes_stay_short() -> None:
+    found = changes(*(change("machine.create", f"lab-1-{i}", f"lab-1-{i}") for i in range(1, 10001)))
+    lines = cs.lines(found, show.Screen(colours=False, width=80, unicode=True))
+    assert len(lines) < 6
+    assert any("lab-1-[1-10000]" in line for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_same_disturbance_on_many_nodes_is_one_line() -> None:
+    found = [change("unit.restart", f"lab-1-{i}", "slurmd.service", "node drain") for i in range(1, 9)]
+    lines = cs.lines(changes(*found, asks=8), show.Screen(colours=False, width=None, unicode=True))
+    assert lines[-1] == "  unit.restart slurmd.service on lab-1-[1-8]: node drain (it is new)"
