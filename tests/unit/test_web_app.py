@@ -172,14 +172,14 @@ def test_without_the_libraries_there_is_no_bare_page(vendor: Path) -> None:
     assert "make setup" in caught.value.hint
 
 
-async def test_a_stream_brings_all_parts_once_then_only_the_time_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_brings_all_parts_once_then_only_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "GATHER_S", 0)
     live = FakeLive("lab", wakes=2)
     async with client(live) as page:
         answer = await page.get("/clusters/lab/live")
     events = [line.removeprefix("event: ") for line in answer.text.splitlines() if line.startswith("event: ")]
     parts = ["summary", "notice", "fabric", "training", "queue", "checks", "history"]
-    assert events == [*parts, "chart", "pulse", "pulse", "pulse", "leave"]
+    assert events == [*parts, "chart", "pulse", "pulse", "pulse"]
     assert live.open == 0
 
 

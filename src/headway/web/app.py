@@ -19,7 +19,7 @@ from fastapi.routing import APIRoute
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import RedirectResponse, Response
 
-from headway.errors import HeadwayError, NotSignedIn
+from headway.errors import HeadwayError, NotFound, NotSignedIn
 from headway.web.live import Live, Principal, Viewer
 from headway.web.pages import assets, dump, part, pulse, render
 from headway.web.parts import Page
@@ -110,7 +110,7 @@ class _Dashboard:
 
     async def _events(self, request: Request, name: str, job: int | None) -> AsyncIterator[ServerSentEvent]:
         """Everything once (the page may be older than the stream), then what changed. A session that ended and a
-        cluster that is gone send the browser away."""
+        cluster that is gone send the browser away; any other end leaves the page, which connects again by itself."""
         before: Page | None = None
         try:
             async for _ in _ticks(self._live.subscribe(name)):
@@ -119,10 +119,11 @@ class _Dashboard:
                 for event in _news(page, before):
                     yield event
                 before = page
-        except HeadwayError:
+            await self._live.snapshot(name)
+        except (NotSignedIn, NotFound):
             yield ServerSentEvent("now", event="leave")
+        except HeadwayError:
             return
-        yield ServerSentEvent("now", event="leave")
 
 
 def _news(page: Page, before: Page | None) -> list[ServerSentEvent]:
