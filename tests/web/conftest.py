@@ -65,6 +65,12 @@ class _Server(uvicorn.Server):
         self.ready.set()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests run last: Playwright keeps an event loop running in this thread, in which no async test can run."""
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
 @pytest.fixture
 def site() -> Iterator[Site]:
     live = page_demo.FakeLive()
