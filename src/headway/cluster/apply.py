@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
+from typing import cast
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.accounts import desired
@@ -209,7 +210,7 @@ class Run:
                 hint=f"headway exec {head.cluster} -- journalctl -u slurmdbd",
             )
         changes = account_changes(self.goal.accounts, seen)
-        steps = [ops.run_step([str(word) for word in c.data["argv"]]) for c in changes]  # type: ignore[union-attr]
+        steps = [ops.run_step(cast(list[str], c.data["argv"])) for c in changes]
         if steps:
             await ops.perform(self.env.connections, head, steps)
             await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)

@@ -12,7 +12,7 @@ from headway.domain.accounts import Accounts
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed, SeenMachine
 from headway.errors import HeadwayError
-from headway.slurm import accounts as slurm_accounts
+from headway.slurm.accounts import read
 
 # So many machines are asked at once; each is one SSH channel and one short Python process over there.
 FAN_OUT = 64
@@ -45,9 +45,10 @@ async def observe(goal: Goal, env: Env) -> Observed:
 
     running = [m for m in machines.values() if m.state is MachineState.RUNNING and m.name in wanted_names]
     head = machines.get(cluster.head)
-    accounts, attached, *_ = await asyncio.gather(
-        read_accounts(env, head), env.provider.attached(cluster.name), *(look(machine) for machine in running)
-    )
+    looking = [asyncio.create_task(look(machine)) for machine in running]
+    accounts = await read_accounts(env, head)
+    attached = await env.provider.attached(cluster.name)
+    await asyncio.gather(*looking)
     return Observed(machines, seen, unreachable, accounts, texts, frozenset(attached))
 
 
@@ -73,6 +74,6 @@ async def read_accounts(env: Env, head: Machine | None) -> Accounts | None:
     if head is None or head.state is not MachineState.RUNNING:
         return None
     try:
-        return await slurm_accounts.read(env.connections, head)
+        return await read(env.connections, head)
     except HeadwayError:
         return None

@@ -46,7 +46,7 @@ async def wait_for_nodes(cluster: Cluster, env: Env, head: Machine, names: froze
     async with reader_of(cluster, env, head) as reader:
         while silent and time.monotonic() < ends:
             states = {node.name: node for node in await reader.nodes()}
-            silent = {name for name in silent if name not in states or not _registered(states[name])}
+            silent = frozenset(name for name in silent if name not in states or not _registered(states[name]))
             if silent:
                 await asyncio.sleep(POLL_S)
     if silent:

@@ -7,6 +7,7 @@ from headway.domain.files import File
 from headway.render import database, hosts, login, people, scripts, slurm_conf, slurm_small, ssh, systemd
 from headway.render.effect import effect_of
 from headway.render.hardware import hardware
+from headway.render.text import script
 from headway.render.units import MUNGE_KEY, units
 from headway.render.version import version
 
@@ -45,8 +46,9 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/sysusers.d/headway.conf": File(systemd.sysusers()),
         "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=True)),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
+        "/etc/slurm/plugstack.conf": File(script("# No SPANK plugins.")),
         "/etc/slurm/cgroup.conf": File(slurm_small.cgroup_conf(node)),
-        "/etc/slurm/job_container.conf": File(slurm_small.job_container_conf(known)),
+        "/etc/slurm/plugstack.conf": File(slurm_small.plugstack_conf()),
         "/etc/slurm/slurmdbd.conf": File(slurm_small.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
         slurm_conf.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
         database.PATH: File(database.mariadb_cnf()),
@@ -68,5 +70,7 @@ def _node(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=False)),
         ssh.PAM: File(ssh.pam_node()),
         **scripts.scripts(known),
-        **systemd.node_units(cluster, known),
+        **systemd.node_units(
+            cluster, known, contained=cluster.provider == "local" or hardware(cluster, site).pretended
+        ),
     }

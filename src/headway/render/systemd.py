@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from headway.domain.cluster import Cluster, Site
 from headway.domain.files import File
+from headway.render import namespace
 from headway.render.database import DATADIR
 from headway.render.slurm_conf import STATE
 from headway.render.text import MARK, path, script, word
@@ -51,7 +52,7 @@ Environment=SLURM_JWT=daemon
 # Only root and the daemon itself reach the socket; Headway's server comes through SSH.
 RuntimeDirectory=slurmrestd
 RuntimeDirectoryMode=0700
-UMask=0177
+Environment=SLURMRESTD_DEBUG=error
 ExecStart=
 ExecStart=/usr/sbin/slurmrestd -a rest_auth/jwt -s {known.rest_plugins}{parsers} unix:{_REST_LISTEN}
 {_AGAIN}
@@ -59,20 +60,23 @@ OOMScoreAdjust=-500
 """
 
 
-def node_units(cluster: Cluster, known: Version) -> dict[str, File]:
-    """slurmd fetches its configuration from the head (configless)."""
+def node_units(cluster: Cluster, known: Version, *, contained: bool) -> dict[str, File]:
+    """slurmd fetches its configuration from the head (configless). `contained`: the machine is a container."""
+    enter = f"{namespace.ENTER} " if contained else ""
+    needs = f"Requires={namespace.UNIT}\nAfter={namespace.UNIT}\n" if contained else ""
     slurmd = f"""\
 # {MARK}
 [Unit]
 # The configuration comes from the head; there is no slurm.conf to wait for.
 ConditionPathExists=
 After=munge.service
-[Service]
+{needs}[Service]
 ExecStart=
-ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {word(cluster.head, "name")}
+ExecStart={enter}/usr/sbin/slurmd {known.daemon_arguments} --conf-server {word(cluster.head, "name")}
 {_AGAIN}
 """
-    return {drop_in("slurmd.service"): File(slurmd)}
+    files = {drop_in("slurmd.service"): File(slurmd)}
+    return {**files, **namespace.namespace_files()} if contained else files
 
 
 def user_limits(cpus: int) -> dict[str, File]:
