@@ -13,7 +13,7 @@ from headway.api.shapes import PENDING, RUNNING, job_out
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
-from headway.errors import NotAllowed, NotFound, Unreachable
+from headway.errors import NotAllowed, Unreachable
 from headway.wire.schemas import ExecIn, ExecOut, JobOut, SubmitIn, SubmitOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
@@ -115,17 +115,12 @@ async def execute(name: str, request: ExecIn, state: State, who: Member) -> Exec
 
 
 async def _job(state: AppState, cluster: Cluster, job_id: int) -> JobState:
-    """From Slurm's queue, else from its history."""
+    """From the snapshot, else asked for by its number: it may be seconds old, or long ended."""
     snapshot = await state.read(cluster)
     for known in snapshot.jobs:
         if known.id == job_id:
             return known
-    if snapshot.stale:
-        raise Unreachable(f"the queue of {cluster.name} can't be read: {snapshot.stale}")
-    for known in await state.work.history(cluster):
-        if known.id == job_id:
-            return known
-    raise NotFound(f"no job {job_id} on {cluster.name}", hint=f"headway queue {cluster.name} --all")
+    return await state.work.job(cluster, job_id)
 
 
 def _as(who: Principal, job: JobState, what: str) -> str:

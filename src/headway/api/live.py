@@ -13,6 +13,8 @@ from headway.domain.live import Check, JobState, NodeState
 from headway.domain.machine import Machine
 from headway.wire.schemas import ProgressOut
 
+OPERATIONS = "operations"  # topic: some operation has ended
+
 
 @dataclass(frozen=True)
 class Notice:

@@ -70,7 +70,7 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
     name = document.spec.get("name")
     row = await state.store.cluster(name) if isinstance(name, str) else None
     owner = document.owner or (row.owner if row else "") or who.user
-    if owner != who.user:
+    if document.owner not in ("", who.user):
         who.need("admin", f"apply in the name of {owner}")
     document = document.model_copy(update={"owner": owner})
     resolved = await state.resolve(document)

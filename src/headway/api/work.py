@@ -58,6 +58,10 @@ class Work(Protocol):
         """Raises Unreachable when the controller does not answer."""
         ...
 
+    async def job(self, cluster: Cluster, job_id: int) -> JobState:
+        """One job, ended ones too. Raises NotFound."""
+        ...
+
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
         """Jobs that ended lately, from accounting."""
         ...

@@ -9,7 +9,7 @@ import time
 import structlog
 
 from headway.api.errors import error_out
-from headway.api.live import operation_topic
+from headway.api.live import OPERATIONS, operation_topic
 from headway.api.shapes import summary_of
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
@@ -66,6 +66,7 @@ class Reconciler:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._state.wake.set()
+        self._state.live.hub.publish(OPERATIONS)
         if not task.cancelled() and task.exception() is not None:
             log.error("operation", operation=task.get_name(), exc_info=task.exception())
 

@@ -89,6 +89,9 @@ class RealWork:
         nodes, jobs = await asyncio.gather(reader.nodes(), reader.jobs())
         return Reading(nodes, jobs)
 
+    async def job(self, cluster: Cluster, job_id: int) -> JobState:
+        return await (await self._reader(cluster)).job(job_id)
+
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
         from headway import jobs
 
@@ -142,6 +145,8 @@ class RealWork:
     async def forget(self, cluster: str) -> None:
         held = self._open.pop(cluster, None)
         if held is not None:
+            if held.reader is not None:
+                await held.reader.close()
             await held.env.close()
 
     async def close(self) -> None:
@@ -166,6 +171,7 @@ class RealWork:
 
     async def _reader(self, cluster: Cluster) -> SlurmReader:
         """The reader of the head as it is now: a head that was made again has another host key."""
+        from headway.cluster.secrets import content
         from headway.slurm.reader import SlurmReader
 
         held = await self._held(cluster)
@@ -179,6 +185,9 @@ class RealWork:
                 secrets = await self._store.secrets(cluster.name)
                 if "jwt_key" not in secrets:
                     raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
-                held.reader = SlurmReader(held.env.connections, head, secrets["jwt_key"], cluster.slurm_version)
+                if held.reader is not None:
+                    await held.reader.close()
+                key_bytes = content(secrets, "jwt_key")
+                held.reader = SlurmReader(held.env.connections, head, key_bytes, cluster.slurm_version)
                 held.reader_key = key
             return held.reader

@@ -1,0 +1,180 @@
+"""A Work that answers only what a test registered, and an app on a real SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import structlog
+
+from headway.api.app import create_app
+from headway.api.live import OPERATIONS, Live
+from headway.api.state import AppState, Settings
+from headway.api.work import Reading, Resolved
+from headway.domain.change import Change, ChangeSet, Disturbs
+from headway.domain.cluster import Cluster
+from headway.domain.live import JobState
+from headway.errors import Fault, InvalidSpec
+from headway.server.reconcile import Reconciler
+from headway.store import Store, open_store
+from headway.wire.schemas import Document
+from tests import builders
+
+URL = "http://127.0.0.1:7878"
+
+
+def document(name: str = "lab", **spec: Any) -> Document:
+    return Document(text=f"name: {name}\n", spec={"name": name, "plan": "h100-8", "nodes": 4, **spec})
+
+
+def changes(*disturbs: Disturbs, cluster: str = "lab") -> ChangeSet:
+    rows = tuple(Change("unit.restart", f"{cluster}-head", f"unit{i}", "why", d) for i, d in enumerate(disturbs))
+    return ChangeSet(cluster, rows, "" if rows else "everything is as the file says")
+
+
+class FakeWork:
+    """Each attribute set to a value or a function answers the call of that name; others fail the test."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers: dict[str, Any] = answers
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster
+
+    def named(self, call: str) -> list[tuple[Any, ...]]:
+        return [args for name, args in self.calls if name == call]
+
+    def resolve(self, document: Document) -> Resolved:
+        spec = document.spec
+        if "fault" in spec:
+            raise InvalidSpec([Fault("nodes", "must be at least 1"), Fault("fault", "unknown field")])
+        warnings = (Fault("spares", "no spare", level="warning"),) if spec.get("warn") else ()
+        more = self.clusters.get(spec["name"], {})
+        return Resolved(builders.cluster(spec["nodes"], name=spec["name"], **more), warnings)
+
+    async def _call(self, name: str, *args: Any) -> Any:
+        self.calls.append((name, args))
+        assert name in self.answers, f"unregistered call: {name}{args}"
+        answer = self.answers[name]
+        if isinstance(answer, BaseException):
+            raise answer
+        if callable(answer):
+            answer = answer(*args)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+        return answer
+
+    async def plan(self, cluster: Cluster) -> Any:
+        return await self._call("plan", cluster)
+
+    async def apply(self, cluster: Cluster, say: Any) -> Any:
+        return await self._call("apply", cluster, say)
+
+    async def down(self, cluster: Cluster, say: Any, delete_data: bool) -> Any:
+        return await self._call("down", cluster, say, delete_data)
+
+    async def checks(self, cluster: Cluster) -> Any:
+        return await self._call("checks", cluster)
+
+    async def machines(self, cluster: Cluster) -> Any:
+        return await self._call("machines", cluster)
+
+    async def read(self, cluster: Cluster) -> Any:
+        return await self._call("read", cluster)
+
+    async def job(self, cluster: Cluster, job_id: int) -> Any:
+        return await self._call("job", cluster, job_id)
+
+    async def history(self, cluster: Cluster) -> Any:
+        return await self._call("history", cluster)
+
+    async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> Any:
+        return await self._call("progress", cluster, jobs)
+
+    async def submit(self, cluster: Cluster, request: Any, user: str) -> Any:
+        return await self._call("submit", cluster, request, user)
+
+    async def cancel(self, cluster: Cluster, job_id: int, user: str) -> Any:
+        return await self._call("cancel", cluster, job_id, user)
+
+    async def run_command(self, cluster: Cluster, request: Any, user: str) -> Any:
+        return await self._call("run_command", cluster, request, user)
+
+    async def tail_log(
+        self, cluster: Cluster, job: JobState, user: str, *, follow: bool, err: bool
+    ) -> AsyncIterator[bytes]:
+        for piece in await self._call("tail_log", cluster, job, user, follow, err):
+            yield piece
+
+    async def forget(self, cluster: str) -> None:
+        self.calls.append(("forget", (cluster,)))
+
+
+class Server:
+    """The app without a process: state, one HTTP client per person, operations carried out on request."""
+
+    def __init__(self, state: AppState, work: FakeWork, store: Store) -> None:
+        self.state, self.work, self.store = state, work, store
+        self.app = create_app(state)
+        self._clients: list[httpx.AsyncClient] = []
+
+    async def client(self, person: str = "ann", role: str = "admin", **headers: str) -> httpx.AsyncClient:
+        await self.store.put_person(person, role)
+        _, token = await self.store.create_token(person)
+        return self.anonymous(authorization=f"Bearer {token}", **headers)
+
+    def anonymous(self, **headers: str) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        client = httpx.AsyncClient(transport=transport, base_url=URL, headers=headers)
+        self._clients.append(client)
+        return client
+
+    async def work_off(self) -> None:
+        """Runs the reconciler until no operation is unfinished."""
+        task = asyncio.create_task(Reconciler(self.state, "test:1").run())
+        self.state.wake.set()
+        try:
+            async with asyncio.timeout(10):
+                while True:
+                    number = self.state.live.hub.number(OPERATIONS)
+                    if not [o async for o in self._unfinished()]:
+                        return
+                    await self.state.live.hub.changed(OPERATIONS, number)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _unfinished(self) -> AsyncIterator[str]:
+        for operation in await self.store.operations():
+            if not operation.finished:
+                yield operation.id
+
+    async def apply(self, name: str = "lab", **spec: Any) -> None:
+        """A cluster that is ready."""
+        self.work.answers.setdefault("apply", None)
+        self.work.answers.setdefault("plan", changes(Disturbs.NOTHING, cluster=name))
+        client = await self.client("setup")
+        ask = {"document": document(name, **spec).model_dump()}
+        answer = await client.post(f"/api/clusters/{name}/apply", json=ask)
+        assert answer.status_code == 202, answer.text
+        await self.work_off()
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.aclose()
+        await self.store.close()
+
+
+async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Server:
+    structlog.configure(processors=[lambda *_: ""], logger_factory=structlog.ReturnLoggerFactory())
+    work = FakeWork(**answers)
+    store = await open_store(folder, clock=clock)
+    settings = Settings(state_dir=folder, url=URL, database="sqlite", cookie="headway_test")
+    return Server(AppState(store, work, Live(clock), settings, clock), work, store)
+
+
+def reading(*jobs: JobState, nodes: Any = None) -> Reading:
+    default = (builders.node("lab-1-1", "IDLE"), builders.node("lab-1-2", "MIXED"))
+    return Reading(default if nodes is None else nodes, jobs)

@@ -1,0 +1,238 @@
+"""Who may do what, and how a browser signs in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.wire.schemas import ErrorOut, ExecOut, JobOut, SubmitOut
+from tests import builders
+from tests.unit import server_fakes
+from tests.unit.server_fakes import URL, Server, changes, document, reading
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    made = await server_fakes.start(tmp_path, Clock())
+    yield made
+    await made.close()
+
+
+def kind(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, ErrorOut.model_validate(answer.json()).kind
+
+
+async def test_every_endpoint_wants_a_person(server: Server) -> None:
+    client = server.anonymous()
+    open_paths = {"/api/openapi.json", "/api/docs", "/api/docs.css"}
+    checked = 0
+    for path, methods in server.app.openapi()["paths"].items():
+        for method in methods:
+            if path in open_paths:
+                continue
+            url = path.replace("{job_id}", "1").replace("{name}", "lab")
+            body: dict[str, Any] = {"json": {}} if method == "post" else {}
+            answer = await client.request(method, url, **body)
+            assert kind(answer) == (401, "not_signed_in"), (method, path)
+            checked += 1
+    assert checked > 20
+
+
+async def test_unknown_and_expired_tokens_are_refused(server: Server) -> None:
+    assert kind(await server.anonymous(authorization="Bearer hw_x").get("/api/me")) == (401, "not_signed_in")
+    assert kind(await server.anonymous(authorization="Basic abc").get("/api/me")) == (401, "not_signed_in")
+    admin = await server.client()
+    token = (await admin.post("/api/tokens", json={"days": 1})).json()["token"]
+    client = server.anonymous(authorization=f"Bearer {token}")
+    assert (await client.get("/api/me")).json()["person"] == "ann"
+    server.state.clock.now += 86400  # type: ignore[attr-defined]
+    assert (await client.get("/api/me")).status_code == 401
+
+
+@pytest.mark.parametrize(("role", "allowed"), [("viewer", 0), ("member", 1), ("admin", 2)])
+async def test_roles(server: Server, role: str, allowed: int) -> None:
+    await server.apply()
+    server.work.answers |= {
+        "plan": changes(),
+        "submit": SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve"),
+        "down": (),
+    }
+    client = await server.client("eve", role)
+    assert (await client.get("/api/clusters")).status_code == 200
+    member = [
+        await client.post("/api/plan", json=document().model_dump()),
+        await client.post("/api/clusters/lab/jobs", json={"script": "#!/bin/sh\n"}),
+    ]
+    admin = [
+        await client.post("/api/clusters/lab/apply", json={"document": document().model_dump()}),
+        await client.post("/api/clusters/lab/down", json={}),
+    ]
+    for answers, needed in ((member, 1), (admin, 2)):
+        for answer in answers:
+            if allowed >= needed:
+                assert answer.is_success, answer.text
+            else:
+                assert kind(answer) == (403, "not_allowed")
+
+
+async def test_member_acts_only_as_their_own_user(server: Server) -> None:
+    await server.apply()
+    out = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
+    server.work.answers |= {"submit": out, "run_command": ExecOut(code=3, stdout_b64="AAE=")}
+    eve, admin = await server.client("eve", "member"), await server.client("ann", "admin")
+    assert kind(await eve.post("/api/clusters/lab/jobs", json={"user": "bob"})) == (403, "not_allowed")
+    for user in ("bob", "root"):
+        answer = await eve.post("/api/clusters/lab/exec", json={"argv": ["id"], "user": user})
+        assert kind(answer) == (403, "not_allowed")
+    assert (await eve.post("/api/clusters/lab/jobs", json={})).status_code == 201
+    answer = await eve.post("/api/clusters/lab/exec", json={"argv": ["id"], "user": "eve"})
+    assert answer.json() == {"code": 3, "stdout_b64": "AAE=", "stderr_b64": ""}
+    assert (await admin.post("/api/clusters/lab/jobs", json={"user": "bob"})).status_code == 201
+    assert (await admin.post("/api/clusters/lab/exec", json={"argv": ["id"]})).status_code == 200
+    assert [call[-1] for call in server.work.named("submit")] == ["eve", "bob"]
+    assert [call[-1] for call in server.work.named("run_command")] == ["eve", "root"]
+    bad = await admin.post("/api/clusters/lab/jobs", json={"user": "bob; rm -rf /"})
+    assert kind(bad) == (400, "refused")
+
+
+async def test_jobs_of_others_are_not_cancelled_or_read_by_members(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {
+        "read": reading(builders.job(7, user="bob")),
+        "machines": (),
+        "cancel": None,
+        "tail_log": [b"loss 1.0\n", b"\xff"],
+    }
+    eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
+    assert kind(await eve.delete("/api/clusters/lab/jobs/7")) == (403, "not_allowed")
+    assert kind(await eve.get("/api/clusters/lab/jobs/7/log")) == (403, "not_allowed")
+    assert (await eve.get("/api/clusters/lab/jobs/7")).status_code == 200
+    assert (await bob.get("/api/clusters/lab/jobs/7/log?follow=1")).content == b"loss 1.0\n\xff"
+    assert (await bob.delete("/api/clusters/lab/jobs/7")).status_code == 204
+    assert (await (await server.client()).delete("/api/clusters/lab/jobs/7")).status_code == 204
+    assert [call[1:] for call in server.work.named("cancel")] == [(7, "bob"), (7, "bob")]
+
+
+async def test_queue_can_be_narrowed(server: Server) -> None:
+    await server.apply()
+    jobs = (
+        builders.job(1, "COMPLETED", user="eve"),
+        builders.job(2, "RUNNING", user="eve"),
+        builders.job(3, "PENDING", user="bob"),
+    )
+    old = (builders.job(0, "FAILED", user="eve"), builders.job(2, "RUNNING", user="wrong"))
+    server.work.answers |= {"read": reading(*jobs), "machines": (), "history": old}
+    client = await server.client()
+
+    async def ids(query: str) -> list[int]:
+        answer = await client.get(f"/api/clusters/lab/jobs{query}")
+        return [JobOut.model_validate(row).id for row in answer.json()]
+
+    assert await ids("") == [2, 3]
+    assert await ids("?all=1") == [0, 1, 2, 3]
+    assert await ids("?user=eve") == [2]
+    assert await ids("?all=1&user=eve") == [0, 1, 2]
+    assert await ids("?state=fail") == [0]
+
+
+async def test_sign_in_link_works_once_and_sets_a_strict_cookie(server: Server) -> None:
+    client = await server.client()
+    link = (await client.post("/api/signin-links")).json()["url"]
+    assert link.startswith(f"{URL}/signin?code=")
+    browser = server.anonymous()
+    answer = await browser.get(link)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert (await browser.get("/api/me")).json()["person"] == "ann"
+    assert (await server.anonymous().get(link)).status_code == 401
+    assert (await server.anonymous().get("/signin?code=guess")).status_code == 401
+    assert (await browser.post("/signout", headers={"origin": URL})).status_code == 303
+    assert (await browser.get("/api/me")).status_code == 401
+
+
+async def test_cookie_writes_only_from_our_own_pages(server: Server) -> None:
+    link = (await (await server.client()).post("/api/signin-links")).json()["url"]
+    browser = server.anonymous()
+    await browser.get(link)
+    for origin in (None, "null", "http://evil.example", "http://127.0.0.1:9999", "http://127.0.0.1:7878.evil.example"):
+        headers = {} if origin is None else {"origin": origin}
+        assert kind(await browser.post("/api/tokens", json={}, headers=headers)) == (403, "not_allowed"), origin
+    assert (await browser.post("/api/tokens", json={}, headers={"origin": URL})).status_code == 201
+
+
+async def test_other_host_names_are_refused(server: Server) -> None:
+    client = await server.client()
+    assert kind(await client.get("/api/me", headers={"host": "evil.example:7878"})) == (400, "refused")
+    assert (await client.get("/api/me", headers={"host": "localhost:7878"})).status_code == 200
+    assert (await client.get("/api/me", headers={"host": "[::1]:7878"})).status_code == 200
+
+
+async def test_every_answer_has_the_security_headers(server: Server) -> None:
+    client = await server.client()
+    for path in ("/api/me", "/api/docs", "/nowhere", "/api/clusters/none"):
+        headers = (await client.get(path)).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+async def test_tokens_are_shown_once_and_only_to_their_person(server: Server) -> None:
+    admin, eve = await server.client("ann", "admin"), await server.client("eve", "member")
+    made = (await admin.post("/api/tokens", json={"person": "bob", "label": "laptop"})).json()
+    assert (made["person"], made["role"], made["token"][:3]) == ("bob", "member", "hw_")
+    bob = server.anonymous(authorization=f"Bearer {made['token']}")
+    assert (await bob.get("/api/me")).json()["role"] == "member"
+    assert {row["person"] for row in (await eve.get("/api/tokens")).json()} == {"eve"}
+    listed = (await admin.get("/api/tokens")).json()
+    assert {row["person"] for row in listed} == {"ann", "eve", "bob"}
+    assert all(row["token"] is None for row in listed)
+    assert kind(await eve.post("/api/tokens", json={"role": "admin"})) == (403, "not_allowed")
+    assert kind(await eve.post("/api/tokens", json={"person": "ann"})) == (403, "not_allowed")
+    assert kind(await eve.delete(f"/api/tokens/{made['id']}")) == (404, "not_found")
+    assert kind(await admin.post("/api/tokens", json={"person": "no such name"})) == (400, "refused")
+    assert kind(await admin.post("/api/tokens", json={"role": "viewer"})) == (400, "refused")
+    assert (await admin.delete(f"/api/tokens/{made['id']}")).status_code == 204
+    assert (await bob.get("/api/me")).status_code == 401
+
+
+async def test_writes_leave_an_audit_line_with_the_real_person(server: Server) -> None:
+    await server.apply()
+    server.work.answers["run_command"] = ExecOut(code=0)
+    client = await server.client("ann")
+    ask = {"argv": ["mysql", "--password=hunter2"], "user": "bob"}
+    await client.post("/api/clusters/lab/exec", json=ask)
+    latest = (await server.store.audit_trail())[0]
+    assert (latest.person, latest.action, latest.target, latest.detail["user"]) == ("ann", "exec", "lab", "bob")
+    assert "hunter2" not in str(latest.detail)
+    assert {"apply", "exec"} <= {row.action for row in await server.store.audit_trail()}
+
+
+async def test_requests_are_strict_and_faults_named(server: Server) -> None:
+    client = await server.client()
+    answer = await client.post("/api/clusters/lab/down", json={"delete_everything": True})
+    out = ErrorOut.model_validate(answer.json())
+    assert (answer.status_code, out.faults[0].path) == (422, "body.delete_everything")
+    assert kind(await client.get("/api/clusters/nope")) == (404, "not_found")
+    assert kind(await client.get("/api/nope")) == (404, "not_found")
+
+
+async def test_docs_need_nothing_from_elsewhere(server: Server) -> None:
+    page = (await server.anonymous().get("/api/docs")).text
+    assert "/api/clusters/{name}/apply" in page
+    assert "<script" not in page
+    assert "http://" not in page.replace("http://127.0.0.1", "")
+    assert "https://" not in page

@@ -1,0 +1,312 @@
+"""plan, apply, down, status and events over real HTTP and a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.api.planning import digest_of
+from headway.domain.change import Disturbs
+from headway.domain.cluster import Dataset, Storage
+from headway.domain.live import Check
+from headway.domain.machine import Machine, MachineState
+from headway.errors import Refused, Unreachable
+from headway.wire.schemas import ChangeSetOut, ErrorOut, OperationOut, StatusOut
+from tests import builders
+from tests.unit import server_fakes
+from tests.unit.server_fakes import Server, changes, document, reading
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    made = await server_fakes.start(tmp_path, Clock())
+    yield made
+    await made.close()
+
+
+def ask(name: str = "lab", **more: Any) -> dict[str, Any]:
+    return {"document": document(name).model_dump(), **more}
+
+
+def failed(answer: httpx.Response, status: int, kind: str) -> ErrorOut:
+    assert answer.status_code == status, answer.text
+    out = ErrorOut.model_validate(answer.json())
+    assert out.kind == kind
+    return out
+
+
+async def test_plan_shows_changes_price_warnings_and_changes_nothing(server: Server) -> None:
+    server.work.answers["plan"] = changes(Disturbs.NOTHING, Disturbs.JOBS)
+    client = await server.client()
+    answer = await client.post("/api/plan", json=document(warn=True).model_dump())
+    out = ChangeSetOut.model_validate(answer.json())
+    assert (out.cluster, len(out.changes), out.asks) == ("lab", 2, 1)
+    assert out.price_usd_per_hour == "156.00"  # 4 nodes and a spare at 31.20
+    assert out.warnings[0].path == "spares"
+    assert await server.store.clusters() == ()
+    assert await server.store.operations() == ()
+
+
+async def test_empty_plan_says_why(server: Server) -> None:
+    server.work.answers["plan"] = changes()
+    out = (await (await server.client()).post("/api/plan", json=document().model_dump())).json()
+    assert out["changes"] == []
+    assert out["why_empty"] == "everything is as the file says"
+
+
+async def test_every_fault_comes_back_with_its_path(server: Server) -> None:
+    client = await server.client()
+    out = failed(await client.post("/api/plan", json=document(fault=1).model_dump()), 422, "invalid_spec")
+    assert [fault.path for fault in out.faults] == ["nodes", "fault"]
+
+
+async def test_apply_runs_and_its_events_can_be_followed(server: Server) -> None:
+    async def work(cluster: Any, say: Any) -> None:
+        await say("machines", "are made")
+        await say("machines", "are up", done=True, seconds=2.5)
+
+    server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
+    client = await server.client()
+    answer = await client.post("/api/clusters/lab/apply", json=ask())
+    operation = OperationOut.model_validate(answer.json())
+    assert (answer.status_code, operation.state, operation.person) == (202, "queued", "ann")
+    assert (await client.get("/api/clusters/lab")).json()["state"] == "creating"
+    await server.work_off()
+    assert (await client.get("/api/clusters/lab")).json()["state"] == "ready"
+    events = parse((await client.get(f"/api/operations/{operation.id}/events")).text)
+    assert [(e["id"], json.loads(e["data"])["text"]) for e in events[:-1]] == [("1", "are made"), ("2", "are up")]
+    assert events[-1]["event"] == "end"
+    assert json.loads(events[-1]["data"])["state"] == "done"
+    for resumed in (
+        await client.get(f"/api/operations/{operation.id}/events?after=1"),
+        await client.get(f"/api/operations/{operation.id}/events", headers={"last-event-id": "1"}),
+    ):
+        assert [e.get("id") for e in parse(resumed.text)] == ["2", None]
+
+
+async def test_events_of_a_running_operation_arrive_as_they_happen(server: Server) -> None:
+    go_on, spoken = asyncio.Event(), asyncio.Event()
+
+    async def work(cluster: Any, say: Any) -> None:
+        await say("machines", "first")
+        spoken.set()
+        await go_on.wait()
+        await say("machines", "second")
+
+    server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
+    client = await server.client()
+    operation = (await client.post("/api/clusters/lab/apply", json=ask())).json()
+    working = asyncio.create_task(server.work_off())
+    await spoken.wait()
+    following = asyncio.create_task(client.get(f"/api/operations/{operation['id']}/events"))
+    go_on.set()
+    texts = [json.loads(e["data"]).get("text") for e in parse((await following).text)]
+    await working
+    assert texts == ["first", "second", None]
+
+
+async def test_disturbing_change_needs_a_yes(server: Server) -> None:
+    plan = changes(Disturbs.NODE_DRAIN)
+    server.work.answers |= {"plan": plan, "apply": None}
+    client = await server.client()
+    failed(await client.post("/api/clusters/lab/apply", json=ask()), 409, "needs_confirmation")
+    assert await server.store.operations() == ()
+    assert await server.store.cluster("lab") is None
+    answer = await client.post("/api/clusters/lab/apply", json=ask(confirmed=True, digest=digest_of(plan)))
+    assert answer.status_code == 202
+
+
+async def test_plan_that_changed_since_it_was_shown_is_refused(server: Server) -> None:
+    client = await server.client()
+    server.work.answers["plan"] = changes(Disturbs.NODE_DRAIN)
+    shown = (await client.post("/api/plan", json=document().model_dump())).json()["digest"]
+    server.state.clock.now += 60  # type: ignore[attr-defined]
+    server.work.answers["plan"] = changes(Disturbs.JOBS)
+    answer = await client.post("/api/clusters/lab/apply", json=ask(confirmed=True, digest=shown))
+    assert "headway plan" in failed(answer, 409, "conflict").hint
+
+
+async def test_plan_just_shown_is_not_made_again(server: Server) -> None:
+    server.work.answers["plan"] = changes(Disturbs.NODE_DRAIN)
+    client = await server.client()
+    shown = (await client.post("/api/plan", json=document().model_dump())).json()["digest"]
+    answer = await client.post("/api/clusters/lab/apply", json=ask(confirmed=True, digest=shown))
+    assert answer.status_code == 202
+    assert len(server.work.named("plan")) == 1
+
+
+async def test_second_apply_waits_and_looks_again_before_it_disturbs(server: Server) -> None:
+    order: list[str] = []
+    go_on, begun = asyncio.Event(), asyncio.Event()
+
+    async def work(cluster: Any, say: Any) -> None:
+        order.append("begin")
+        begun.set()
+        await go_on.wait()
+        order.append("end")
+
+    server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
+    client = await server.client()
+    first = (await client.post("/api/clusters/lab/apply", json=ask())).json()["id"]
+    working = asyncio.create_task(server.work_off())
+    await begun.wait()
+    second = (await client.post("/api/clusters/lab/apply", json=ask())).json()["id"]
+    third = (await client.post("/api/clusters/lab/apply", json=ask(confirmed=True))).json()["id"]
+    assert (await client.get(f"/api/operations/{second}")).json()["state"] == "queued"
+    server.work.answers["plan"] = changes(Disturbs.JOBS)
+    go_on.set()
+    await working
+    states = {o["id"]: o for o in (await client.get("/api/operations?cluster=lab")).json()}
+    assert states[first]["state"] == "done"
+    assert (states[second]["state"], states[second]["error"]["kind"]) == ("failed", "needs_confirmation")
+    assert states[third]["state"] == "done"
+    assert order == ["begin", "end", "begin", "end"]
+
+
+async def test_failed_apply_keeps_what_went_wrong(server: Server) -> None:
+    server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": Refused("no room", hint="free some")}
+    client = await server.client()
+    operation = (await client.post("/api/clusters/lab/apply", json=ask())).json()["id"]
+    await server.work_off()
+    out = OperationOut.model_validate((await client.get(f"/api/operations/{operation}")).json())
+    assert out.state == "failed"
+    assert out.error is not None
+    assert (out.error.kind, out.error.message, out.error.hint) == ("refused", "no room", "free some")
+    assert (await client.get("/api/clusters/lab")).json()["state"] == "failed"
+
+
+async def test_unforeseen_error_keeps_its_details_to_itself(server: Server) -> None:
+    server.work.answers["plan"] = ValueError("secret munge_key 123")
+    answer = await (await server.client()).post("/api/plan", json=document().model_dump())
+    assert "123" not in answer.text
+    failed(answer, 500, "bug")
+
+
+async def test_down_keeps_and_names_data(server: Server) -> None:
+    await server.apply()
+    await server.store.put_secret("lab", "munge_key", "x")
+    server.work.answers["down"] = ("/var/lib/headway/lab/home",)
+    client = await server.client()
+    operation = (await client.post("/api/clusters/lab/down", json={})).json()["id"]
+    await server.work_off()
+    out = (await client.get(f"/api/operations/{operation}")).json()
+    assert (out["state"], out["kept"]) == ("done", ["/var/lib/headway/lab/home"])
+    failed(await client.get("/api/clusters/lab"), 404, "not_found")
+    assert await server.store.secrets("lab") == {"munge_key": "x"}
+    assert server.work.named("forget") == [("lab",)]
+    assert server.work.named("down")[0][2] is False
+
+
+async def test_failed_down_can_be_tried_again(server: Server) -> None:
+    await server.apply()
+    server.work.answers["down"] = Unreachable("podman does not answer")
+    client = await server.client()
+    await client.post("/api/clusters/lab/down", json={})
+    await server.work_off()
+    assert (await client.get("/api/clusters/lab")).json()["state"] == "failed"
+    server.work.answers["down"] = ()
+    await client.post("/api/clusters/lab/down", json={"delete_data": True})
+    await server.work_off()
+    assert (await client.get("/api/clusters")).json() == []
+
+
+async def test_status_shows_checks_nodes_and_gpus(server: Server) -> None:
+    await server.apply()
+    job = builders.job(7, user="alice", nodes=("lab-1-2",), gpu_indexes={"lab-1-2": (0, 3)})
+    nodes = (builders.node("lab-1-1", "DOWN", reason="Not responding"), builders.node("lab-1-2", "MIXED"))
+    server.work.answers |= {
+        "read": reading(job, nodes=nodes),
+        "machines": (Machine("lab-1-2", "lab", "10.0.0.3", MachineState.RUNNING, "ssh-ed25519 AAAA"),),
+        "checks": (Check("slurmctld", True, "answers"),),
+    }
+    client = await server.client("eve", "viewer")
+    out = StatusOut.model_validate((await client.get("/api/clusters/lab/status")).json())
+    assert [c.message for c in out.checks] == ["answers"]
+    assert out.cluster.state == "degraded"
+    assert (out.cluster.jobs_running, out.cluster.as_of, out.cluster.stale) == (1, 1000, "")
+    by_name = {node.name: node for node in out.nodes}
+    assert [n.name for n in out.nodes][:2] == ["lab-head", "lab-1-1"]
+    assert {g.index: g.job_id for g in by_name["lab-1-2"].gpus if g.job_id} == {0: 7, 3: 7}
+    assert (by_name["lab-1-1"].usable, by_name["lab-1-1"].reason) == (False, "Not responding")
+    assert (by_name["lab-1-1"].machine, by_name["lab-1-2"].machine) == ("missing", "running")
+
+
+async def test_cluster_that_does_not_answer_gives_old_figures_and_says_so(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {"read": reading(), "machines": (), "checks": ()}
+    client = await server.client()
+    await client.get("/api/clusters/lab/status")
+    server.work.answers["read"] = Unreachable("lab-head does not answer SSH")
+    server.work.answers["checks"] = Unreachable("lab-head does not answer SSH")
+    server.state.clock.now += 30  # type: ignore[attr-defined]
+    out = StatusOut.model_validate((await client.get("/api/clusters/lab/status")).json())
+    assert out.cluster.as_of == 1000
+    assert "does not answer SSH" in out.cluster.stale
+    assert not out.checks[0].ok
+
+
+async def test_name_in_path_and_file_must_agree(server: Server) -> None:
+    answer = await (await server.client()).post("/api/clusters/other/apply", json=ask("lab"))
+    failed(answer, 400, "refused")
+
+
+async def test_owner_stays_when_another_admin_applies(server: Server) -> None:
+    await server.apply()
+    owner = (await server.store.cluster("lab")).owner  # type: ignore[union-attr]
+    await (await server.client("bob")).post("/api/clusters/lab/apply", json=ask())
+    await server.work_off()
+    assert owner == "setup"
+    row = await server.store.cluster("lab")
+    assert row is not None
+    assert (row.owner, row.document["owner"]) == ("setup", "setup")
+
+
+async def test_dataset_folders_are_those_the_server_allows(server: Server, tmp_path: Path) -> None:
+    client = await server.client()
+    server.work.answers["plan"] = changes()
+    good = tmp_path.parent / "data"
+    for source, ok in ((str(good), True), ("/etc", False), ("/", False), (str(tmp_path / "x"), False)):
+        server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", source, "/datasets/d"),))}
+        answer = await client.post("/api/plan", json=document().model_dump())
+        assert answer.status_code == (200 if ok else 422), (source, answer.text)
+    link = tmp_path.parent / "sneaky"
+    link.symlink_to("/etc")
+    server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", str(link), "/datasets/d"),))}
+    out = failed(await client.post("/api/plan", json=document().model_dump()), 422, "invalid_spec")
+    assert out.faults[0].path == "storage.datasets.0.path"
+
+
+async def test_access_names_hosts_and_keys(server: Server) -> None:
+    await server.apply()
+    key = "ssh-ed25519 AAAA comment"
+    server.work.answers["machines"] = (
+        Machine("lab-head", "lab", "10.0.0.2", MachineState.RUNNING, key, port=2200),
+        Machine("lab-1-1", "lab", "10.0.0.3", MachineState.RUNNING, key),
+    )
+    out = (await (await server.client("root")).get("/api/clusters/lab/access")).json()
+    assert (out["user"], out["head"], out["address"], out["port"]) == ("admin", "lab-head", "10.0.0.2", 2200)
+    assert "[10.0.0.2]:2200 ssh-ed25519 AAAA" in out["host_keys"]
+    assert out["machines"] == {"lab-head": "10.0.0.2", "lab-1-1": "10.0.0.3"}
+
+
+def parse(text: str) -> list[dict[str, str]]:
+    """Server-sent events -> fields."""
+    events = []
+    for block in text.replace("\r\n", "\n").strip().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":"))
+        if fields:
+            events.append(fields)
+    return events
