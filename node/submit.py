@@ -12,20 +12,23 @@ touches anything of the person's. Only the standard library, Python 3.9 or newer
 Ends with 97 and one sentence on standard error when the person or the folder can't be used.
 """
 
-import base64
+import binascii
+import errno
 import json
 import os
 import pwd
-import shutil
 import stat
 import sys
-import tempfile
 import time
+from functools import partial
 
 REFUSED = 97
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 POLL_S = 0.1
 CHUNK = 256 * 1024
+LOGINS = "/run/headway-login"  # root's alone: what a login of each person sets, kept a while
+LOGIN_KEPT_S = 600
+LOGIN_FILES = (".bash_profile", ".bash_login", ".profile", ".bashrc")
 
 
 def refuse(sentence):
@@ -43,6 +46,11 @@ def person(name):
     if entry.pw_uid == 0:
         refuse("nothing is done as root here")
     return entry
+
+
+def must_be_current(entry):
+    if entry.pw_shell.endswith(("nologin", "false")):
+        refuse(f"{entry.pw_name} may not work on this cluster any more")
 
 
 def become(entry):
@@ -64,7 +72,7 @@ def become(entry):
 
 def enter(entry, cwd):
     """`cwd` against the home folder; the home itself when it is empty."""
-    place = os.path.join(entry.pw_dir, cwd)
+    place = os.path.join(entry.pw_dir, cwd) if cwd else entry.pw_dir
     try:
         os.chdir(place)
     except OSError as error:
@@ -79,41 +87,126 @@ def as_login(argv):
 
 def exec_(ask):
     entry = person(ask["user"])
+    if not ask.get("operator"):  # Headway's own Slurm operator has no login shell either
+        must_be_current(entry)
     become(entry)
     enter(entry, ask["cwd"])
-    sys.stdout.flush()
     os.execv("/bin/bash", as_login(ask["argv"]))
+
+
+def in_child(work):
+    """Exit code of `work` in a child, which alone gives up root."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException as error:
+            refuse(f"{type(error).__name__}: {error}")
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255
+
+
+def login_stamp(entry):
+    """Changes when a file that a login reads does."""
+    paths = ["/etc/profile", "/etc/bash.bashrc", "/etc/environment", "/etc/profile.d"]
+    paths += sorted(os.path.join("/etc/profile.d", name) for name in os.listdir("/etc/profile.d"))
+    paths += [os.path.join(entry.pw_dir, name) for name in LOGIN_FILES]
+    stamp = [entry.pw_name, entry.pw_dir, entry.pw_shell]
+    for path in paths:
+        try:
+            seen = os.stat(path)
+        except OSError:
+            continue
+        stamp.append([path, seen.st_mtime_ns, seen.st_size])
+    return stamp
+
+
+def login_environment(entry):
+    """What a login sets, as sbatch would find it there. A login shell takes longer than sbatch does (Lmod), so it is
+    asked once, and again when its files change or LOGIN_KEPT_S have passed."""
+    os.makedirs(LOGINS, mode=0o700, exist_ok=True)
+    kept, stamp = os.path.join(LOGINS, str(entry.pw_uid)), login_stamp(entry)
+    try:
+        with open(kept) as file:
+            found = json.load(file)
+        if found["stamp"] == stamp and 0 <= time.time() - found["at"] < LOGIN_KEPT_S:
+            return found["env"]
+    except (OSError, ValueError, KeyError):
+        pass
+    env = ask_login(entry)
+    part = f"{kept}.{os.getpid()}"
+    with open(part, "w") as file:
+        json.dump({"stamp": stamp, "at": time.time(), "env": env}, file)
+    os.replace(part, kept)
+    return env
+
+
+def ask_login(entry):
+    """On a pipe of its own, for a profile may print; its words go nowhere, as they do when ssh runs a command."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ours)
+        become(entry)
+        enter(entry, "")
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os.set_inheritable(theirs, True)
+        os.execv("/bin/bash", ["/bin/bash", "--login", "-c", 'exec env -0 >&"$0"', str(theirs)])
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as pipe:
+        data = pipe.read()
+    os.waitpid(child, 0)
+    words = (word.partition("=") for word in data.decode(errors="surrogateescape").split("\0") if "=" in word)
+    env = {name: value for name, _, value in words if name not in ("_", "SHLVL", "PWD", "OLDPWD")}
+    if not env:
+        refuse(f"a login shell of {entry.pw_name} ends before it can run anything: look at their .profile")
+    return env
 
 
 def sbatch(ask):
     """The script gets its own name in a folder only the person can read: sbatch names the job after it. slurmctld
     has its own copy once sbatch has ended, so the folder goes."""
     entry = person(ask["user"])
-    if entry.pw_shell.endswith(("nologin", "false")):
-        refuse(f"{entry.pw_name} may not work on this cluster any more")
+    must_be_current(entry)
     text = sys.stdin.buffer.read() if ask["has_script"] else b""
-    folder = ""
+    env = login_environment(entry)
+    words, folder = ["sbatch", *ask["args"]], ""
     if ask["has_script"]:
-        folder = tempfile.mkdtemp(prefix="headway-")
-        os.chown(folder, entry.pw_uid, entry.pw_gid)
-    child = os.fork()
-    if child == 0:
+        folder = f"/tmp/headway-{os.urandom(8).hex()}"
+        os.mkdir(folder, 0o700)
+        path = os.path.join(folder, ask["script_name"])
+        with open(path, "xb") as file:
+            file.write(text)
+        os.chmod(path, 0o700)
+        for name in (path, folder):
+            os.chown(name, entry.pw_uid, entry.pw_gid)
+        words += [path, *ask["script_args"]]
+
+    def work():
         become(entry)
         enter(entry, ask["cwd"])
-        words = ["sbatch", *ask["args"]]
-        if folder:
-            path = os.path.join(folder, ask["script_name"])
-            with open(path, "xb") as file:
-                file.write(text)
-            os.chmod(path, 0o700)
-            words += [path, *ask["script_args"]]
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.execv("/bin/bash", as_login(words))
-    _, status = os.waitpid(child, 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.execvpe(words[0], words, {**env, "PWD": os.environ["PWD"]})
+
+    code = in_child(work)
     if folder:
-        shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(os.waitstatus_to_exitcode(status) & 255)
+        in_child(partial(remove, entry, folder))
+    sys.exit(code)
+
+
+def remove(entry, folder):
+    """As the person, who may have put a link in the folder's place meanwhile. What is more than plain files in one
+    level is left to /tmp's own cleaning."""
+    become(entry)
+    try:
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+    except OSError:
+        pass
 
 
 def open_log(path):
@@ -124,7 +217,7 @@ def open_log(path):
         return None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        refuse(f"{path} is not a plain file")
+        raise OSError(errno.EINVAL, "is not a plain file")
     return handle
 
 
@@ -177,19 +270,13 @@ def replaced(path, handle):
 
 def read(ask):
     for one in ask["files"]:
-        sys.stdout.flush()
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                become(person(one["user"]))
-                print(json.dumps(read_part(one)), flush=True)
-                code = 0
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(child, 0)
-        if status:
+        if in_child(partial(answer, one)):
             print(json.dumps({"error": f"no user {one['user']}"}), flush=True)
+
+
+def answer(one):
+    become(person(one["user"]))
+    print(json.dumps(read_part(one)), flush=True)
 
 
 def read_part(one):
@@ -205,7 +292,7 @@ def read_part(one):
     data, limit = b"", one["limit"]
     while len(data) < limit and (chunk := os.pread(handle, min(CHUNK, limit - len(data)), offset + len(data))):
         data += chunk
-    return {"size": size, "offset": offset, "b64": base64.b64encode(data).decode()}
+    return {"size": size, "offset": offset, "b64": binascii.b2a_base64(data, newline=False).decode()}
 
 
 def main():

@@ -65,13 +65,20 @@ async def cancel(
     if signal and not re.fullmatch(r"[A-Z0-9]{1,10}", signal):
         raise Refused(f"not a signal: {signal!r}")
     options = [f"--signal={signal}"] if signal else []
-    ask = {"do": "exec", "user": OPERATOR if as_operator else user, "argv": ["scancel", *options, *jobs], "cwd": "/"}
+    ask = {
+        "do": "exec",
+        "user": OPERATOR if as_operator else user,
+        "operator": as_operator,
+        "argv": ["scancel", "--verbose", *options, *jobs],  # without it scancel is silent about a job it does not find
+        "cwd": "/",
+    }
     ran = await call(links, head, ask, timeout_s=30)
-    said = ran.stderr.strip()
+    errors = [line.partition("error: ")[2] for line in ran.stderr.splitlines() if "error: " in line]
+    said = "; ".join(errors) or ran.stderr.strip()
     if "Access/permission denied" in said:
         raise NotAllowed(f"{', '.join(jobs)}: not {user}'s to cancel", hint="a lead of the team or an admin can")
     if "Invalid job id" in said:
-        raise NotFound(f"{head.cluster}: {said.removeprefix('scancel: error: ')}")
+        raise NotFound(f"{head.cluster}: {said}", hint="headway queue lists the active ones")
     if ran.code != 0:
         raise CommandFailed(["scancel", *jobs], ran.code, said, where=head.name)
 

@@ -23,17 +23,19 @@ _SLURMS = frozenset({"root"})
 async def read(connections: Remote, head: Machine) -> Accounts:
     """Raises CommandFailed or Unreachable when slurmdbd or the head does not answer."""
 
-    async def ask(*argv: str) -> str:
-        return (await connections.remote(head, argv, timeout_s=_TIMEOUT_S)).stdout
+    ran = await asyncio.gather(*(connections.remote(head, argv, timeout_s=_TIMEOUT_S) for argv in questions().values()))
+    return parse(*(one.stdout for one in ran))
 
-    associations, users, qos, busy = await asyncio.gather(
-        ask(*_show("assoc", _ASSOC)),
-        ask(*_show("user", _USER)),
-        ask(*_show("qos", _QOS)),
-        # The same question that sacctmgr asks the database before it deletes a user.
-        ask("sacct", "-a", "-X", "-n", "-P", "-s", "PENDING,RUNNING,SUSPENDED", "--format=User,Account"),
-    )
-    return parse(associations, users, qos, busy)
+
+def questions() -> dict[str, list[str]]:
+    """The argv of each question, in the order in which `parse` takes the answers."""
+    return {
+        "associations": _show("assoc", _ASSOC),
+        "users": _show("user", _USER),
+        "qos": _show("qos", _QOS),
+        # What sacctmgr itself asks the database before it deletes a user.
+        "busy": ["sacct", "-a", "-X", "-n", "-P", "-s", "PENDING,RUNNING,SUSPENDED", "--format=User,Account"],
+    }
 
 
 def parse(associations: str, users: str, qos: str, busy: str = "") -> Accounts:
