@@ -128,7 +128,7 @@ def can_make_venvs(python: str) -> bool:
 # ---- what can't be closed here
 
 
-def gaps(purpose: str, packages: Sequence[str]) -> tuple[list[str], list[str]]:
+def gaps(purpose: str, packages: Sequence[str], room: tuple[int, int] = (0, 0)) -> tuple[list[str], list[str]]:
     """(fatal, worth knowing): everything that stands in the way, at once, with what to do."""
     fatal: list[str] = []
     notes: list[str] = []
@@ -142,14 +142,13 @@ def gaps(purpose: str, packages: Sequence[str]) -> tuple[list[str], list[str]]:
     if free_mib < DISK_MIB[purpose] and not STAMP.exists():
         fatal.append(f"{ROOT} has {free_mib} MiB free, setup needs {DISK_MIB[purpose]} MiB; make room on that disk")
     if purpose != "check":
-        for gap in host_gaps():
+        for gap in host_gaps(*room):
             (fatal if gap[1] else notes).append(gap[0])
     return fatal, notes
 
 
-def host_gaps() -> list[tuple[str, bool]]:
-    """(what and fix, fatal) of what the host lacks for local machines, apart from packages, which are installed here,
-    and room, which depends on what is made."""
+def host_gaps(need_mib: int, need_disk_mib: int) -> list[tuple[str, bool]]:
+    """(what and fix, fatal) of what the host lacks for local machines; packages apart, they are installed here."""
     sys.path.insert(0, str(ROOT / "src"))
     try:
         from headway.machines.preflight import Probe
@@ -158,7 +157,7 @@ def host_gaps() -> list[tuple[str, bool]]:
         return [(f"this checkout is not whole: {error}; clone it again", True)]
     finally:
         sys.path.pop(0)
-    found = find(0, 0, probe=Probe(which=lambda name: name))
+    found = find(need_mib, need_disk_mib, probe=Probe(which=lambda name: name))
     return [(f"{gap.what}; {gap.fix}" if gap.fix else gap.what, gap.fatal) for gap in found]
 
 
@@ -251,19 +250,24 @@ def alone() -> Iterator[None]:
         yield
 
 
-def setup(purpose: str, *, quiet: bool = False) -> None:
-    """All steps that have something to do. Raises SetupError."""
+def setup(purpose: str, *, quiet: bool = False, room: tuple[int, int] | None = None) -> None:
+    """All steps that have something to do. `room` (MiB of memory, of disk) is what will be made here next: it is
+    looked for even when everything is installed. Raises SetupError."""
     report = Report(quiet)
     tests = purpose != "demo"
     packages = missing_packages(purpose)
-    if not packages and venv_is_current() and assets_are_current(dev=tests):
+    nothing_to_do = not packages and venv_is_current() and assets_are_current(dev=tests)
+    if nothing_to_do and room is None:
         report.end()
         return
-    fatal, notes = gaps(purpose, packages)
+    fatal, notes = gaps(purpose, packages, room or (0, 0))
     for note in notes:
         print(f"{'note':<10} {note}")
     if fatal:
         raise SetupError("this machine lacks:\n" + "\n".join(f"  - {gap}" for gap in fatal))
+    if nothing_to_do:
+        report.end()
+        return
     with alone():
         if packages:
             with report.step("system", f"apt-get: {' '.join(packages)}"):

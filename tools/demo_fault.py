@@ -1,0 +1,202 @@
+"""`make demo-fault`: a node is killed under a training, and the training goes on. Each moment is shown with its time.
+
+The machine is killed from outside, as a power cut would: podman kill. Nothing tells Headway or Slurm about it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import clean
+from stage import CLUSTER, STEP, StageError, ask, bold, dim, follow, headway, submit
+
+TRAINING = ("--steps", "300", "--step-seconds", "0.15")
+KILL_AT_STEP = 45  # two checkpoints are there by then
+PATIENCE_S = 300.0
+LOOK_S = 1.0
+RESUMED = re.compile(r"^resumed from \S+ at step (\d+)")
+
+
+@dataclass
+class Log:
+    """The job's log as it grows, followed in the background; it is followed again after a requeue ended the stream."""
+
+    job: int
+    began: float
+    lines: list[str] = field(default_factory=list)
+    over: bool = False
+    news: threading.Condition = field(default_factory=threading.Condition)
+
+    def start(self) -> None:
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        while not self.over:
+            seen = 0
+
+            def on_line(line: str) -> None:
+                nonlocal seen
+                seen += 1
+                if seen <= len(self.lines):
+                    return  # a stream begins at the log's first line, each time
+                with self.news:
+                    self.lines.append(line.rstrip("\n"))
+                    self.news.notify_all()
+                print(dim(f"{time.monotonic() - self.began:7.1f}s  log     {line.rstrip()}"), flush=True)
+
+            try:
+                follow(["logs", "-f", CLUSTER, str(self.job)], on_line, timeout_s=2 * PATIENCE_S)
+            except StageError as error:
+                print(dim(f"{'':9} log     {error}; following it again"), flush=True)
+            time.sleep(LOOK_S)
+
+    def wait(self, wanted: Callable[[list[str]], Any], what: str) -> Any:
+        """Blocks until `wanted` finds something in the lines. Raises StageError when it takes too long."""
+        deadline = time.monotonic() + PATIENCE_S
+        with self.news:
+            while not (found := wanted(self.lines)):
+                if not self.news.wait(timeout=deadline - time.monotonic()):
+                    raise StageError(f"{what} did not come within {PATIENCE_S:.0f} s; see: headway job {self.job}")
+            return found
+
+
+@dataclass
+class Clock:
+    """Moments since the demo began, and since the kill for the summary."""
+
+    began: float = field(default_factory=time.monotonic)
+    marks: list[tuple[str, float]] = field(default_factory=list)
+
+    def tell(self, text: str, *, mark: bool = False) -> None:
+        now = time.monotonic() - self.began
+        if mark:
+            self.marks.append((text, now))
+        print(bold(f"{now:7.1f}s  {text}"), flush=True)
+
+    def until(self, wanted: Callable[[], Any], text: str) -> Any:
+        """Looks until `wanted` answers, then marks the moment as `text`."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := wanted()):
+            if time.monotonic() > deadline:
+                raise StageError(f"not within {PATIENCE_S:.0f} s: {text}; see: headway status {CLUSTER}")
+            time.sleep(LOOK_S)
+        self.tell(text.format(found), mark=True)
+        return found
+
+    def table(self, zero: str) -> list[str]:
+        """Seconds after the mark `zero`."""
+        start = next(at for text, at in self.marks if text == zero)
+        return [f"  {at - start:7.1f} s  {text}" for text, at in self.marks if at >= start]
+
+
+def podman(*argv: str) -> str:
+    ran = subprocess.run(["podman", *argv], capture_output=True, text=True, timeout=120, check=False)
+    if ran.returncode:
+        raise StageError(f"podman {' '.join(argv)}: {ran.stderr.strip()}")
+    return ran.stdout.strip()
+
+
+def container_of(node: str) -> str:
+    """The podman container of a node of this state folder's demo, by its labels."""
+    wanted = {
+        "headway.instance": clean.instance(clean.state_folder()),
+        "headway.cluster": CLUSTER,
+        "headway.machine": node,
+    }
+    filters = [part for name, value in wanted.items() for part in ("--filter", f"label={name}={value}")]
+    found = json.loads(podman("ps", "--all", *filters, "--format", "json") or "[]")
+    if len(found) != 1:
+        raise StageError(f"{node} has {len(found)} machines on this host; run `make demo` first")
+    return str(found[0]["Id"])
+
+
+def node(name: str) -> dict[str, Any]:
+    return next((n for n in ask("status", CLUSTER)["nodes"] if n["name"] == name), {})
+
+
+def job_now(job: int) -> dict[str, Any]:
+    return dict(ask("job", CLUSTER, str(job)))
+
+
+def last_step(lines: list[str]) -> tuple[int, str]:
+    found = [match for line in lines if (match := STEP.match(line))]
+    return (int(found[-1][1]), found[-1][2]) if found else (0, "")
+
+
+def fault(clock: Clock) -> None:
+    state = ask("status", CLUSTER)["cluster"]["state"]
+    if state not in ("ready", "degraded"):
+        raise StageError(f"the cluster {CLUSTER} is {state}; run `make demo` first")
+    job = submit(*TRAINING)
+    log = Log(job, clock.began)
+    log.start()
+    try:
+        log.wait(lambda lines: last_step(lines)[0] >= KILL_AT_STEP, f"step {KILL_AT_STEP} of the training")
+        before = job_now(job)
+        victim = before["nodes"][1]
+        container = container_of(victim)
+        step, loss = last_step(log.lines)
+        clock.tell(f"job {job} trains on {', '.join(before['nodes'])}: step {step}, loss {loss}")
+        killed = f"podman kill: {victim} is gone"
+        podman("kill", container)
+        clock.tell(killed, mark=True)
+
+        clock.until(lambda: node(victim).get("machine") != "running", f"headway status: {victim}'s machine is stopped")
+        clock.until(lambda: "DOWN" in node(victim).get("states", []), f"Slurm has {victim} down")
+        clock.until(lambda: job_now(job)["restarts"] > before["restarts"], f"Slurm has requeued job {job}")
+
+        def elsewhere() -> str:
+            now = job_now(job)
+            runs = now["state"] == "RUNNING" and now["restarts"] > before["restarts"] and victim not in now["nodes"]
+            return ", ".join(now["nodes"]) if runs else ""
+
+        clock.until(elsewhere, f"job {job} runs again on {{}}")
+        told = len(log.lines)
+        resumed = log.wait(lambda lines: [m for line in lines if (m := RESUMED.match(line))], "the restart")[-1]
+        clock.tell(f"the training goes on from its checkpoint at step {resumed[1]}", mark=True)
+        log.wait(lambda lines: [x for x in lines[told:] if STEP.match(x)], "the first step after the restart")
+        step, loss = last_step(log.lines)
+        clock.tell(f"and it learns again: step {step}, loss {loss}", mark=True)
+
+        podman("start", container)
+        started = f"podman start: {victim}'s machine has power again"
+        clock.tell(started, mark=True)
+
+        def back() -> bool:
+            now = node(victim)
+            return now.get("machine") == "running" and bool(now.get("usable"))
+
+        clock.until(back, f"{victim} has joined again by itself")
+        log.wait(lambda lines: any(line.startswith("done:") for line in lines), "the training's last line")
+        step, loss = last_step(log.lines)
+        clock.tell(f"the training has ended: step {step}, loss {loss}", mark=True)
+    finally:
+        log.over = True
+    print(f"\nafter the kill, job {job}:")
+    print("\n".join(clock.table(killed)))
+    print(f"\nstate now: headway status {CLUSTER} · headway nodes {CLUSTER} · headway job {job}")
+
+
+def main() -> int:
+    try:
+        headway("server", "start")
+        fault(Clock())
+    except (StageError, subprocess.TimeoutExpired) as error:
+        print(f"demo-fault: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ndemo-fault: stopped; headway status shows how things are", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

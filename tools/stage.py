@@ -1,0 +1,116 @@
+"""What the demos share: they run the same commands a person would type, show each, and say how long each step took."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+HEADWAY = ROOT / ".venv" / "bin" / "headway"
+CLUSTER = "demo"
+STEP = re.compile(r"^step (\d+) loss (\d+\.\d+|nan|inf)")
+_COLOURS = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class StageError(Exception):
+    """A command failed, or what was waited for did not come; the message says what to do."""
+
+
+def dim(text: str) -> str:
+    return f"\x1b[2m{text}\x1b[0m" if _COLOURS else text
+
+
+def bold(text: str) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if _COLOURS else text
+
+
+def shown(argv: Sequence[str]) -> str:
+    """A command as one types it."""
+    return " ".join(f"'{word}'" if re.search(r"[\s*?$]", word) else word for word in argv)
+
+
+class Steps:
+    """Names of steps and their seconds, in order."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.seconds: list[tuple[str, float]] = []
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        took = time.monotonic() - began
+        self.seconds.append((name, took))
+        print(dim(f"  {name}: {took:.1f} s"), flush=True)
+
+    def line(self) -> str:
+        parts = [f"{name} {took:.1f}" for name, took in self.seconds]
+        return f"seconds: {' · '.join(parts)} · in all {time.monotonic() - self.began:.1f}"
+
+
+def headway(*argv: str, show: bool = True, timeout_s: float = 900) -> str:
+    """Runs `headway ...` and returns its standard output, which is also printed as it comes."""
+    if show:
+        print(bold(f"$ headway {shown(argv)}"), flush=True)
+    lines: list[str] = []
+
+    def keep(line: str) -> None:
+        lines.append(line)
+        if show:
+            print(line, end="", flush=True)
+
+    follow(argv, keep, timeout_s=timeout_s)
+    return "".join(lines)
+
+
+def follow(argv: Sequence[str], on_line: Callable[[str], None], *, timeout_s: float) -> None:
+    """Runs `headway ...`, hands over each line of its output. Raises StageError when it fails or takes too long."""
+    deadline = time.monotonic() + timeout_s
+    with subprocess.Popen(
+        [str(HEADWAY), *argv], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                on_line(line)
+                if time.monotonic() > deadline:
+                    raise StageError(f"headway {shown(argv)} took longer than {timeout_s:.0f} s")
+            code = process.wait(timeout=60)
+        except BaseException:
+            process.kill()
+            raise
+    if code:
+        raise StageError(f"headway {shown(argv)} ended with {code}")
+
+
+def ask(*argv: str) -> Any:
+    """The answer of a command that speaks JSON; nothing is printed."""
+    return json.loads(headway(*argv, "-o", "json", show=False, timeout_s=120))
+
+
+def submit(*script_args: str) -> int:
+    """Copies the examples to the person's home on the cluster and submits the training there; returns the job's id."""
+    headway("cp", "-q", "-r", "examples", f"{CLUSTER}:")
+    said = headway("submit", CLUSTER, "--chdir", "examples", "examples/train_ddp.sbatch", *script_args)
+    found = re.search(r"Submitted batch job (\d+)", said)
+    if found is None:
+        raise StageError(f"the submission said nothing of a job: {said.strip()!r}")
+    return int(found.group(1))
+
+
+def how_to_call() -> str:
+    """What to type so that `headway` is found; "" where it is."""
+    found = shutil.which("headway")
+    if found and Path(found).resolve() == HEADWAY.resolve():
+        return ""
+    return f"headway on your path: source {HEADWAY.parent.relative_to(ROOT)}/activate"
