@@ -34,6 +34,7 @@ _RESTART_2205 = _RESTART_ALWAYS | frozenset(
         "grestypes",
         "jobacctgathertype",
         "jobacctgatherfrequency",
+        "jobcontainertype",
         "maxarraysize",
         "maxjobcount",
         "mpidefault",
@@ -58,6 +59,7 @@ _RESTART_2205 = _RESTART_ALWAYS | frozenset(
 )
 _RESTART_SLURMD = frozenset(
     [
+        "jobcontainertype",
         "proctracktype",
         "taskplugin",
         "prologflags",
