@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs on the building host when all packages are installed; $1 is the root folder of the image to be.
+# Runs on the building host over the base image and the files of rootfs/; $1 is the root folder of the image to be.
+# Cheap to repeat: a change here or in rootfs/ does not install the packages again.
 set -eu
 root=$1
 in_root() { chroot "$root" "$@"; }
@@ -21,7 +22,7 @@ for unit in \
     systemd-firstboot.service systemd-update-utmp.service systemd-update-utmp-runlevel.service ldconfig.service \
     systemd-journal-flush.service systemd-journal-catalog-update.service systemd-update-done.service \
     systemd-pstore.service systemd-network-generator.service systemd-tpm2-setup.service systemd-tpm2-setup-early.service \
-    systemd-pcrextend.socket systemd-pcrlock.socket systemd-mountfsd.socket systemd-nsresourced.socket systemd-hostnamed.socket systemd-creds.socket \
+    systemd-pcrextend.socket systemd-pcrlock.socket systemd-mountfsd.socket systemd-nsresourced.socket systemd-hostnamed.socket systemd-creds.socket systemd-sysext.socket modprobe@.service \
     systemd-ask-password-console.path systemd-ask-password-wall.path \
     dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-tracing.mount sys-kernel-config.mount \
     sys-fs-fuse-connections.mount getty.target getty-static.service console-getty.service getty@tty1.service \
@@ -35,23 +36,17 @@ for generator in systemd-ssh-generator systemd-gpt-auto-generator systemd-hibern
     ln -sf /dev/null "$root/etc/systemd/system-generators/$generator"
 done
 
-# Identities are a machine's or a cluster's own, never the image's.
-rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/munge/munge.key" "$root/var/lib/dbus/machine-id"
-: >"$root/etc/machine-id"
-rm -f "$root/etc/hostname" "$root/etc/resolv.conf"
 mkdir -p "$root/etc/headway/boot" "$root/srv/headway" "$root/srv/headway-state" "$root/var/lib/extrausers"
 
 # slurmrestd refuses to run as root or SlurmUser.
 in_root useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin slurmrestd
 
-in_root localedef -i en_US -f UTF-8 en_US.UTF-8
 # Users' files may come from /var/lib/extrausers.
 sed -i -E 's/^((passwd|group|shadow):.*)$/\1 extrausers/; s/( extrausers)+$/ extrausers/' "$root/etc/nsswitch.conf"
 
 # The host's own shell runs it: the script lies beside this one.
 sh "$(dirname "$0")/torch-without-libuv.sh" "$root"
 
-in_root dpkg-query -W -f '${Package} ${Version}\n' >"$root/usr/lib/headway/packages"
-rm -rf "$root"/usr/share/i18n/charmaps "$root"/var/log/apt "$root"/var/log/*.log "$root"/var/cache/debconf/*-old \
-    "$root"/var/cache/ldconfig "$root"/var/lib/dpkg/*-old "$root"/usr/lib/systemd/hwdb "$root"/usr/lib/udev/hwdb.* \
-    "$root"/etc/apt/apt.conf.d/99mmdebstrap
+# Root signs in only to administer (every remote command of Headway does): no login session, no user manager for that.
+sed -i -E 's/^session[[:space:]].*pam_systemd\.so.*$/session [success=1 default=ignore] pam_succeed_if.so quiet uid = 0\n&/' \
+    "$root/etc/pam.d/common-session"

@@ -1,7 +1,8 @@
 """The node image: one for head and nodes, made by mmdebstrap from the host's own Debian mirror, kept by podman.
 
-Its tag carries a hash of everything it is made from (package list, files under node/image, this recipe's version), so
-it is built again only when one of them changed. Builders queue on a lock; a half-made image never gets the tag.
+It has two layers: a base with all packages (minutes), and over it the files of node/image/rootfs and customize.sh
+(seconds). Each tag carries a hash of everything the layer is made from, so it is built again only when one of those
+changed. Builders queue on a lock; a half-made image never gets its tag.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ from headway.machines.run import run
 Say = Callable[..., Awaitable[None]]
 
 REPOSITORY = "localhost/headway-node"
+_BASE = "localhost/headway-base"
 _RECIPE = 1  # raise when this module makes a different image from the same inputs
 _NEED_MIB = 6000  # packages, root folder, archive and podman's copy, at the worst moment
 
@@ -91,16 +93,30 @@ def files_folder() -> Path:
     raise Refused("the files of the node image are missing from this installation", hint="install headway again")
 
 
-def inputs_hash(name: str) -> str:
-    """12 hex digits over all that the image is made from."""
-    made_from = recipe(name)
-    digest = hashlib.sha256(f"{_RECIPE}\n{made_from.suite}\n{' '.join(sorted(made_from.packages))}\n".encode())
+def _files_hash(names: Sequence[str]) -> str:
+    """Hash over files and folders of node/image: names, executable bits, contents."""
     base = files_folder()
-    for path in sorted(p for p in base.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+    digest = hashlib.sha256()
+    found = {path for name in names for path in (base / name, *(base / name).rglob("*")) if path.is_file()}
+    for path in sorted(path for path in found if "__pycache__" not in path.parts):
         executable = bool(path.stat().st_mode & 0o100)
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{path.relative_to(base)} {executable} {content}\n".encode())
-    return digest.hexdigest()[:12]
+    return digest.hexdigest()
+
+
+def base_hash(name: str) -> str:
+    """12 hex digits over all that the base is made from."""
+    made_from = recipe(name)
+    text = f"{_RECIPE}\n{made_from.suite}\n{' '.join(sorted(made_from.packages))}\n{_files_hash(('base', 'base.sh'))}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def inputs_hash(name: str) -> str:
+    """12 hex digits over all that the image is made from."""
+    folder = files_folder()
+    names = sorted(path.name for path in folder.iterdir())
+    return hashlib.sha256(f"{base_hash(name)}\n{_files_hash(names)}".encode()).hexdigest()[:12]
 
 
 def tag(name: str) -> str:
@@ -196,25 +212,10 @@ async def build(name: str, say: Say | None = None, *, state_dir: Path | None = N
 async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageInfo:
     started = time.monotonic()
     _check_host()
-    mirror = await host_mirror(made_from.suite)
-    await say(
-        "image",
-        f"building node image {made_from.name} (Slurm {made_from.slurm_version}): downloads about "
-        f"{made_from.download_mb} MB of Debian packages, takes about {made_from.build_s // 60 + 1} minutes, once",
-    )
-    work = Path(tempfile.mkdtemp(prefix="headway-image-", dir=_roomy()))
-    progress = asyncio.create_task(_progress(work, say, started))
-    draft = f"{REPOSITORY}:draft-{made_from.name}-{os.getpid()}"
-    try:
-        manifest = _manifest(made_from)
-        (work / "overlay.tar").write_bytes(_overlay(manifest))
-        await _bootstrap_and_import(made_from, mirror, manifest, work, draft)
-        wanted = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
-        await run(["podman", "tag", draft, wanted], timeout_s=60)
-    finally:
-        progress.cancel()
-        await run(["podman", "rmi", draft], timeout_s=60, check=False)
-        await asyncio.to_thread(shutil.rmtree, work, True)
+    base = await _base(made_from, say, started)
+    manifest = _manifest(made_from)
+    wanted = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
+    await _top(made_from, base, manifest, wanted)
     _seen.clear()
     info = await find(made_from.name)
     if info is None:
@@ -226,18 +227,67 @@ async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageIn
     return info
 
 
+async def _base(made_from: Recipe, say: Say, started: float) -> str:
+    """Tag of the base image, built if need be."""
+    wanted = f"{_BASE}:{made_from.name}-{base_hash(made_from.name)}"
+    if (await run(["podman", "image", "exists", wanted], timeout_s=30, check=False)).code == 0:
+        return wanted
+    free_mib = shutil.disk_usage(_roomy()).free >> 20
+    if free_mib < _NEED_MIB:
+        raise Refused(
+            f"{_roomy()} has {free_mib} MiB free, building a node image needs {_NEED_MIB} MiB",
+            hint="make room there, or name a folder with room in TMPDIR",
+        )
+    mirror = await host_mirror(made_from.suite)
+    await say(
+        "image",
+        f"building node image {made_from.name} (Slurm {made_from.slurm_version}): downloads about "
+        f"{made_from.download_mb} MB of Debian packages, takes about {made_from.build_s // 60 + 1} minutes, once",
+    )
+    work = Path(tempfile.mkdtemp(prefix="headway-image-", dir=_roomy()))
+    progress = asyncio.create_task(_progress(work, say, started))
+    draft = f"{_BASE}:draft-{made_from.name}-{os.getpid()}"
+    try:
+        (work / "base.tar").write_bytes(_archive(files_folder() / "base"))
+        await _bootstrap_and_import(made_from, mirror, work, draft)
+        await run(["podman", "tag", draft, wanted], timeout_s=60)
+    finally:
+        progress.cancel()
+        await run(["podman", "rmi", draft], timeout_s=60, check=False)
+        await asyncio.to_thread(shutil.rmtree, work, True)
+    return wanted
+
+
+async def _top(made_from: Recipe, base: str, manifest: dict[str, Any], wanted: str) -> None:
+    """The second layer: made in the folder of a container that never runs, then committed."""
+    made = await run(["podman", "create", "--label", "headway=1", "--network", "none", base, "true"], timeout_s=60)
+    container = made.stdout.strip()
+    try:
+        root = (await run(["podman", "mount", container], timeout_s=60)).stdout.strip()
+        extra = {"usr/lib/headway/manifest.json": json.dumps(manifest, indent=1).encode() + b"\n"}
+        overlay = _archive(files_folder() / "rootfs", extra)
+        await run(["tar", "--extract", "--no-overwrite-dir", "--directory", root], timeout_s=60, input=overlay)
+        await run([str(files_folder() / "customize.sh"), root], timeout_s=300, env={"LC_ALL": "C.UTF-8"})
+        await run(["podman", "umount", container], timeout_s=60)
+        labels = {
+            "headway.image": made_from.name,
+            "headway.hash": manifest["hash"],
+            "headway.slurm": made_from.slurm_version,
+            "headway.built": manifest["built"],
+        }
+        changes = [f"LABEL {key}={value}" for key, value in labels.items()]
+        argv = [*(part for text in changes for part in ("--change", text)), container, wanted]
+        await run(["podman", "commit", "--quiet", *argv], timeout_s=600)
+    finally:
+        await run(["podman", "rm", "--force", "--time", "0", container], timeout_s=60, check=False)
+
+
 def _check_host() -> None:
     if os.geteuid() != 0:
         raise Refused("building a node image needs root rights", hint="run it through sudo")
     for program in ("mmdebstrap", "podman"):
         if shutil.which(program) is None:
             raise Refused(f"{program} is not installed here", hint="make setup")
-    free_mib = shutil.disk_usage(_roomy()).free >> 20
-    if free_mib < _NEED_MIB:
-        raise Refused(
-            f"{_roomy()} has {free_mib} MiB free, building a node image needs {_NEED_MIB} MiB",
-            hint="make room, then repeat",
-        )
 
 
 def _roomy() -> str:
@@ -255,15 +305,15 @@ def _manifest(made_from: Recipe) -> dict[str, Any]:
     }
 
 
-def _overlay(manifest: dict[str, Any]) -> bytes:
-    """node/image/rootfs as a tar archive that belongs to root whoever owns the checkout, with the manifest in it."""
-    base = files_folder() / "rootfs"
+def _archive(base: Path, extra: dict[str, bytes] | None = None) -> bytes:
+    """A folder's files as a tar archive that belongs to root whoever owns the checkout, with `extra` files in it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path in sorted(p for p in base.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
             mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
             _add(archive, str(path.relative_to(base)), path.read_bytes(), mode)
-        _add(archive, "usr/lib/headway/manifest.json", json.dumps(manifest, indent=1).encode() + b"\n", 0o644)
+        for name, content in (extra or {}).items():
+            _add(archive, name, content, 0o644)
     return buffer.getvalue()
 
 
@@ -288,30 +338,18 @@ def mmdebstrap_argv(made_from: Recipe, mirror: Mirror, work: Path) -> list[str]:
         *(f"--dpkgopt={text}" for text in excludes),
         *(f"--aptopt={text}" for text in mirror.apt_options),
         # Files first: MariaDB's package makes the first database from its settings at installation.
-        f"--essential-hook=tar-in {work}/overlay.tar /",
-        f"--customize-hook={files_folder() / 'customize.sh'}",
+        f"--essential-hook=tar-in {work}/base.tar /",
+        f"--customize-hook={files_folder() / 'base.sh'}",
         made_from.suite,
         "-",
         *mirror.lines,
     ]
 
 
-async def _bootstrap_and_import(
-    made_from: Recipe, mirror: Mirror, manifest: dict[str, Any], work: Path, draft: str
-) -> None:
+async def _bootstrap_and_import(made_from: Recipe, mirror: Mirror, work: Path, draft: str) -> None:
     """mmdebstrap | podman import: no archive on disk in between, and both cores busy."""
-    labels = {
-        "headway": "1",
-        "headway.image": made_from.name,
-        "headway.hash": manifest["hash"],
-        "headway.slurm": made_from.slurm_version,
-        "headway.built": manifest["built"],
-    }
-    changes = [
-        'CMD ["/sbin/init"]',
-        "STOPSIGNAL SIGRTMIN+3",
-        *(f"LABEL {key}={value}" for key, value in labels.items()),
-    ]
+    labels = ["LABEL headway=1", f"LABEL headway.base={made_from.name}"]
+    changes = ['CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3", *labels]
     importer = [
         "podman",
         "import",

@@ -14,6 +14,8 @@ from typing import Any
 from headway.errors import CommandFailed, Refused
 from headway.machines.run import Ran, lines, run
 
+_NPROC = (1 << 20, 32768, 4096)  # tried in this order: podman may itself run under a lower limit than we do
+
 
 def lock_folder() -> Path:
     """Where locks that hold for the whole host live: every state folder's networks share its addresses."""
@@ -81,7 +83,7 @@ class Podman:
     async def _probe(self, image: str) -> dict[str, list[str]]:
         """podman's own choice first, then runc (crun refuses hybrid cgroups), each also with limits we may set."""
         last: CommandFailed | None = None
-        for limits in ([], _own_limits()):
+        for limits in ([], *map(_own_limits, _NPROC)):
             for runtime in ([], ["--runtime", "runc"]):
                 argv = [
                     "podman",
@@ -111,13 +113,10 @@ class Podman:
         )
 
 
-def _own_limits() -> list[str]:
+def _own_limits(nproc: int) -> list[str]:
     """Limits no higher than our own, which need no CAP_SYS_RESOURCE."""
     chosen: list[str] = []
-    for name, kind, most in (
-        ("nofile", resource.RLIMIT_NOFILE, 1 << 20),
-        ("nproc", resource.RLIMIT_NPROC, 1 << 20),
-    ):
+    for name, kind, most in (("nofile", resource.RLIMIT_NOFILE, 1 << 20), ("nproc", resource.RLIMIT_NPROC, nproc)):
         hard = resource.getrlimit(kind)[1]
         value = most if hard == resource.RLIM_INFINITY else min(hard, most)
         chosen += ["--ulimit", f"{name}={value}:{value}"]
