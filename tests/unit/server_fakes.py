@@ -96,16 +96,14 @@ class FakeWork:
     async def submit(self, cluster: Cluster, request: Any, user: str) -> Any:
         return await self._call("submit", cluster, request, user)
 
-    async def cancel(self, cluster: Cluster, job_id: int, user: str) -> Any:
-        return await self._call("cancel", cluster, job_id, user)
+    async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> Any:
+        return await self._call("cancel", cluster, job_id, user, as_operator)
 
     async def run_command(self, cluster: Cluster, request: Any, user: str) -> Any:
         return await self._call("run_command", cluster, request, user)
 
-    async def tail_log(
-        self, cluster: Cluster, job: JobState, user: str, *, follow: bool, err: bool
-    ) -> AsyncIterator[bytes]:
-        for piece in await self._call("tail_log", cluster, job, user, follow, err):
+    async def tail_log(self, cluster: Cluster, job: JobState, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
+        for piece in await self._call("tail_log", cluster, job, follow, err):
             yield piece
 
     async def forget(self, cluster: str) -> None:

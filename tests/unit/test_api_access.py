@@ -121,7 +121,7 @@ async def test_jobs_of_others_are_not_cancelled_or_read_by_members(server: Serve
     assert (await bob.get("/api/clusters/lab/jobs/7/log?follow=1")).content == b"loss 1.0\n\xff"
     assert (await bob.delete("/api/clusters/lab/jobs/7")).status_code == 204
     assert (await (await server.client()).delete("/api/clusters/lab/jobs/7")).status_code == 204
-    assert [call[1:] for call in server.work.named("cancel")] == [(7, "bob"), (7, "bob")]
+    assert [call[1:] for call in server.work.named("cancel")] == [(7, "bob", False), (7, "ann", True)]
 
 
 async def test_queue_can_be_narrowed(server: Server) -> None:

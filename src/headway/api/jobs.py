@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
@@ -13,10 +14,11 @@ from headway.api.shapes import PENDING, RUNNING, job_out
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
-from headway.errors import NotAllowed, Unreachable
+from headway.errors import HeadwayError, NotAllowed, Unreachable
 from headway.wire.schemas import ExecIn, ExecOut, JobOut, SubmitIn, SubmitOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
+FIRST_PIECE_S = 2.0
 
 
 @router.get("/jobs")
@@ -74,7 +76,8 @@ async def job(name: str, job_id: int, state: State, _who: Anyone) -> JobOut:
 async def cancel(name: str, job_id: int, state: State, who: Member) -> Response:
     _, cluster = await state.cluster(name)
     found = await _job(state, cluster, job_id)
-    await state.work.cancel(cluster, job_id, _as(who, found, "cancel"))
+    _may(who, found, "cancel")
+    await state.work.cancel(cluster, job_id, who.user, as_operator=found.user != who.user)
     await audit(state, who, "cancel", name, job=job_id, of=found.user)
     return Response(status_code=204)
 
@@ -86,23 +89,49 @@ async def log(
     """The job's output as it is written; `follow` goes on until the job has ended."""
     _, cluster = await state.cluster(name)
     found = await _job(state, cluster, job_id)
-    stream = state.work.tail_log(cluster, found, _as(who, found, "read the log of"), follow=follow, err=err)
-    # The first piece is awaited here, so that a missing log is an answer of its own and not a stream that
-    # breaks.
-    try:
-        first = await anext(stream, b"")
-    except OSError as error:
-        raise Unreachable(f"the log of job {job_id} can't be read: {error}") from error
+    _may(who, found, "read the log of")
+    stream = state.work.tail_log(cluster, found, follow=follow, err=err)
+    # The first piece is awaited here a moment, so that a missing log is an answer of its own, not a stream
+    # that breaks.
+    first = asyncio.ensure_future(_next(stream))
+    await asyncio.wait({first}, timeout=FIRST_PIECE_S)
+    if first.done():
+        first.result()
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
     return StreamingResponse(_pieces(state, first, stream), media_type="application/octet-stream", headers=headers)
 
 
-async def _pieces(state: AppState, first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for piece in stream:
-        if state.live.stopping.is_set():
-            return
-        yield piece
+async def _pieces(
+    state: AppState, first: asyncio.Future[bytes | None], stream: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
+    """The log until its end, or until the server stops. An error under way is a line of its own: the head is
+    long gone."""
+    stopping = asyncio.ensure_future(state.live.stopping.wait())
+    following = first
+    try:
+        while True:
+            waits: set[asyncio.Future[Any]] = {following, stopping}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
+                return
+            piece = following.result()
+            if piece is None:
+                return
+            yield piece
+            following = asyncio.ensure_future(_next(stream))
+    except HeadwayError as error:
+        yield f"--- {error.message} ---\n".encode()
+    finally:
+        stopping.cancel()
+        following.cancel()
+        await asyncio.gather(stopping, following, return_exceptions=True)
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(stream, None)
 
 
 @router.post("/exec")
@@ -123,8 +152,7 @@ async def _job(state: AppState, cluster: Cluster, job_id: int) -> JobState:
     return await state.work.job(cluster, job_id)
 
 
-def _as(who: Principal, job: JobState, what: str) -> str:
-    """The user who acts on a job: its own. Somebody else's job is for admins."""
-    if job.user == who.user or who.has("admin"):
-        return job.user
-    raise NotAllowed(f"{who.person} may not {what} job {job.id}: it belongs to {job.user}")
+def _may(who: Principal, job: JobState, what: str) -> None:
+    """Somebody else's job is for admins."""
+    if job.user != who.user and not who.has("admin"):
+        raise NotAllowed(f"{who.person} may not {what} job {job.id}: it belongs to {job.user}")

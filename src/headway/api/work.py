@@ -63,7 +63,7 @@ class Work(Protocol):
         ...
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
-        """Jobs that ended lately, from accounting."""
+        """Jobs of the last days, from accounting."""
         ...
 
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
@@ -72,11 +72,14 @@ class Work(Protocol):
 
     async def submit(self, cluster: Cluster, request: SubmitIn, user: str) -> SubmitOut: ...
 
-    async def cancel(self, cluster: Cluster, job_id: int, user: str) -> None: ...
+    async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> None:
+        """`as_operator`: as Headway's own Slurm operator, for what an admin may and Slurm would refuse
+        `user`."""
+        ...
 
-    def tail_log(
-        self, cluster: Cluster, job: JobState, user: str, *, follow: bool, err: bool
-    ) -> AsyncIterator[bytes]: ...
+    def tail_log(self, cluster: Cluster, job: JobState, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
+        """Read as the job's own user."""
+        ...
 
     async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut: ...
 

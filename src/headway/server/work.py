@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +15,27 @@ from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.live import Check, JobState, NodeState
 from headway.domain.machine import Machine
-from headway.errors import InvalidSpec, Unreachable
+from headway.errors import InvalidSpec, Refused, Unreachable
 from headway.store import Store
 from headway.wire.schemas import Document, ExecIn, ExecOut, ProgressOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:
     from headway.cluster.env import Env, Say
     from headway.health.watch import Watch
+    from headway.jobs.progress import ProgressReader
+    from headway.machines.run import Connections
     from headway.slurm.reader import SlurmReader
+
+
+@dataclass(frozen=True)
+class _Slurm:
+    """What speaks to one head."""
+
+    links: Connections
+    head: Machine
+    version: str
+    reader: SlurmReader
+    progress: ProgressReader
 
 
 @dataclass
@@ -29,8 +44,7 @@ class _Open:
 
     env: Env
     key: object
-    reader: SlurmReader | None = None
-    reader_key: object = None
+    slurm: _Slurm | None = None
     watch: Watch | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -85,46 +99,65 @@ class RealWork:
     # --- Slurm
 
     async def read(self, cluster: Cluster) -> Reading:
-        reader = await self._reader(cluster)
+        reader = (await self._slurm(cluster)).reader
         nodes, jobs = await asyncio.gather(reader.nodes(), reader.jobs())
         return Reading(nodes, jobs)
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
-        return await (await self._reader(cluster)).job(job_id)
+        return await (await self._slurm(cluster)).reader.job(job_id)
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
-        from headway import jobs
+        from headway.slurm import history
 
-        return await jobs.history(await self._env(cluster), cluster)
+        slurm = await self._slurm(cluster)
+        return await history.recent(slurm.links, slurm.head, cluster.slurm_version)
+
+    # --- jobs
 
     async def progress(self, cluster: Cluster, running: tuple[JobState, ...]) -> dict[int, ProgressOut]:
-        from headway import jobs
-
-        return await jobs.progress(await self._env(cluster), cluster, running)
+        progress = (await self._slurm(cluster)).progress
+        await progress.look(running)
+        found = {}
+        for job in running:
+            known = progress.known(job.id)
+            series = known.series if known else []
+            if known and series:  # a loss that is no number is not drawn
+                found[job.id] = ProgressOut(step=known.step, loss=series[-1][1], series=series)
+        return found
 
     async def submit(self, cluster: Cluster, request: SubmitIn, user: str) -> SubmitOut:
-        from headway import jobs
+        from headway.jobs.submit import submit
 
-        return await jobs.submit(await self._env(cluster), cluster, request, user)
+        slurm = await self._slurm(cluster)
+        return await submit(slurm.links, slurm.head, request, user)
 
-    async def cancel(self, cluster: Cluster, job_id: int, user: str) -> None:
-        from headway import jobs
+    async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> None:
+        from headway.jobs.submit import cancel
 
-        await jobs.cancel(await self._env(cluster), cluster, job_id, user)
+        slurm = await self._slurm(cluster)
+        await cancel(slurm.links, slurm.head, user, [str(job_id)], as_operator=as_operator)
 
-    async def tail_log(
-        self, cluster: Cluster, job: JobState, user: str, *, follow: bool, err: bool
-    ) -> AsyncIterator[bytes]:
-        from headway import jobs
+    async def tail_log(self, cluster: Cluster, job: JobState, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
+        from headway.jobs.tail import tail_log
 
-        env = await self._env(cluster)
-        async for piece in jobs.tail_log(env, cluster, job, user, follow=follow, err=err):
-            yield piece
+        async def now() -> JobState:
+            return await self.job(cluster, job.id)
+
+        slurm = await self._slurm(cluster)
+        async with contextlib.aclosing(tail_log(slurm.links, slurm.head, now, follow=follow, err=err)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                yield piece
 
     async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut:
-        from headway import jobs
+        from headway.jobs.submit import run_command
 
-        return await jobs.run_command(await self._env(cluster), cluster, request, user)
+        try:
+            stdin = base64.b64decode(request.stdin_b64, validate=True)
+        except ValueError:
+            raise Refused("stdin_b64 is not base64") from None
+        slurm = await self._slurm(cluster)
+        code, out, err = await run_command(slurm.links, slurm.head, user, request.argv, stdin)
+        return ExecOut(code=code, stdout_b64=base64.b64encode(out).decode(), stderr_b64=base64.b64encode(err).decode())
 
     # --- the watch
 
@@ -145,8 +178,8 @@ class RealWork:
     async def forget(self, cluster: str) -> None:
         held = self._open.pop(cluster, None)
         if held is not None:
-            if held.reader is not None:
-                await held.reader.close()
+            if held.slurm is not None:
+                await held.slurm.reader.close()
             await held.env.close()
 
     async def close(self) -> None:
@@ -169,9 +202,10 @@ class RealWork:
                 held = self._open[cluster.name] = _Open(env, key)
         return held
 
-    async def _reader(self, cluster: Cluster) -> SlurmReader:
-        """The reader of the head as it is now: a head that was made again has another host key."""
+    async def _slurm(self, cluster: Cluster) -> _Slurm:
+        """What speaks to the head as it is now: one that was made again has another address or host key."""
         from headway.cluster.secrets import content
+        from headway.jobs.progress import ProgressReader
         from headway.slurm.reader import SlurmReader
 
         held = await self._held(cluster)
@@ -180,14 +214,15 @@ class RealWork:
             head = next((machine for machine in machines if machine.name == cluster.head), None)
             if head is None:
                 raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")
-            key = (head.address, head.port, head.host_key, cluster.slurm_version)
-            if held.reader is None or held.reader_key != key:
-                secrets = await self._store.secrets(cluster.name)
-                if "jwt_key" not in secrets:
-                    raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
-                if held.reader is not None:
-                    await held.reader.close()
-                key_bytes = content(secrets, "jwt_key")
-                held.reader = SlurmReader(held.env.connections, head, key_bytes, cluster.slurm_version)
-                held.reader_key = key
-            return held.reader
+            known = held.slurm
+            if known is not None and (known.head, known.version) == (head, cluster.slurm_version):
+                return known
+            secrets = await self._store.secrets(cluster.name)
+            if "jwt_key" not in secrets:
+                raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
+            links = held.env.connections
+            if known is not None:
+                await known.reader.close()
+            reader = SlurmReader(links, head, content(secrets, "jwt_key"), cluster.slurm_version)
+            held.slurm = _Slurm(links, head, cluster.slurm_version, reader, ProgressReader(links, head))
+            return held.slurm

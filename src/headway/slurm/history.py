@@ -90,11 +90,15 @@ def columns(version: str) -> tuple[Column, ...]:
 
 def query(job_id: int, version: str) -> list[str]:
     """The argv that `parse` reads the output of."""
+    return [*_sacct(version), "-j", str(job_id)]
+
+
+def _sacct(version: str) -> list[str]:
     names = ",".join(column.source for column in columns(version))
     argv = ["env", "SLURM_TIME_FORMAT=%s", "sacct", "-n", "-X", "-P", f"--delimiter={_BREAK}", f"--format={names}"]
     if _release(version) >= _release("24.11"):
         argv.append("--expand-patterns")
-    return [*argv, "-j", str(job_id)]
+    return argv
 
 
 def parse(output: str, version: str) -> list[JobState]:
@@ -114,6 +118,13 @@ async def job(connections: Remote, head: Machine, job_id: int, version: str) -> 
     """The latest run of this job, None when accounting never heard of it."""
     ran = await connections.remote(head, query(job_id, version), timeout_s=30)
     return next((one for one in reversed(parse(ran.stdout, version)) if one.id == job_id), None)
+
+
+async def recent(connections: Remote, head: Machine, version: str, *, days: int = 7) -> tuple[JobState, ...]:
+    """Everybody's jobs that were there within the last days, oldest first, the latest run of each."""
+    argv = [*_sacct(version), "--allusers", f"--starttime=now-{int(days)}days"]
+    ran = await connections.remote(head, argv, timeout_s=30)
+    return tuple({one.id: one for one in parse(ran.stdout, version)}.values())
 
 
 def _job(found: dict[str, Any]) -> JobState:
