@@ -208,6 +208,7 @@ class LocalProvider:
         volumes = self._volumes(cluster)
         for folder in (volumes / "shared", volumes / "head"):
             folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o755)  # users and daemons of machines pass through it; the server's umask is its own
         volumes.chmod(0o711)
         with locked(volumes / ".lock"):
             for name, mode in (("home", 0o755), ("scratch", 0o1777), ("datasets", 0o755)):
