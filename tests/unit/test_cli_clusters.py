@@ -47,7 +47,7 @@ def test_status_ready(cli: Cli) -> None:
     cli.api.on("only_cluster", "lab").on("status", status())
     done = cli("status")
     assert done.code == 0
-    assert "lab is ready: 4 nodes and 1 spare of h100-8, Slurm 24.11" in done.out
+    assert "lab is ready: 4 nodes and 1 spare of h100-8, Slurm 24.11\n1 job running, 2 waiting\n" in done.out
     assert "ok    slurmctld answers\n" in done.out
     assert "████░░░░ 4/8" in done.out
     assert "SIMULATED" in done.out
@@ -71,7 +71,7 @@ def test_a_node_that_died_stands_out(cli: Cli) -> None:
     )
     cli.api.on("status", status(nodes=[dead]))
     out = cli("nodes", "lab", terminal=True).out
-    assert "\x1b[1;31mdown+not_responding, machine stopped" in out
+    assert "\x1b[1;31mdown, machine stopped" in out
     assert "\x1b[1;31m█\x1b[0m" in out
     assert "no pulse" in out
 

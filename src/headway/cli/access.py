@@ -18,7 +18,6 @@ from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from headway.cli.session import Api
-    from headway.wire.schemas import AccessOut
 
 _REMOTE = re.compile(r"^(?:([A-Za-z0-9._-]+)@)?([a-z][a-z0-9-]*):")
 MAX_STDIN_BYTES = 64 * 1024 * 1024
@@ -149,15 +148,13 @@ def ssh_config(
 
     headway ssh-config --install"""
     api = session.connect()
-    found: list[AccessOut]
-    if install and not cluster:
-        found = [api.access(c.name) for c in api.clusters()]
-    else:
-        found = [api.access(session.pick(api, cluster))]
+    every = install and not cluster
+    names = [c.name for c in api.clusters()] if every else [session.pick(api, cluster)]
+    found = [api.access(name) for name in names]
     for access in found:
         sshfiles.write(access)
     if output is Format.json:
-        session.print_json(found if install and not cluster else found[0])
+        session.print_json(found if every else found[0])
     elif not install:
         for access in found:
             session.say(sshfiles.config_text(access).rstrip("\n"))

@@ -131,4 +131,5 @@ def _end(operation: OperationOut, output: Format) -> None:
         session.say(f"{name} is down{took}")
         return
     session.say(f"{name} is ready{took}")
-    session.say(f"  headway status {name} · headway submit {name} SCRIPT · headway ssh {name} · headway down {name}")
+    session.say(f"  use it: headway submit {name} SCRIPT · headway queue {name} · headway ssh {name}")
+    session.say(f"  remove: headway down {name}")

@@ -66,7 +66,10 @@ def _grouped(asked: Sequence[ChangeOut], on: show.Screen) -> list[str]:
         place = compress(dict.fromkeys(where))
         subject = " ".join(part for part in (kind, what, f"on {place}" if place != "cluster" else "") if part)
         reason = f" ({show.clean(why)})" if why else ""
-        out.append(f"  {show.clean(subject)}: {show.paint(disturbs, style, on)}{reason}")
+        first, second = f"  {show.clean(subject)}:", f"{disturbs}{reason}"
+        fits = on.width is None or show.width_of(f"{first} {second}") <= on.width
+        effect = f"{show.paint(disturbs, style, on)}{reason}"
+        out += [f"{first} {effect}"] if fits else [first, f"    {effect}"]
     return out
 
 

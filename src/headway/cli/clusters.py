@@ -60,7 +60,7 @@ def status(cluster: ClusterName = "", output: Output = Format.table) -> None:
         session.print_json(answer)
     else:
         on = show.screen()
-        lines = [_headline(answer.cluster, on), "", *(check_line(c, on) for c in answer.checks)]
+        lines = [*_headlines(answer.cluster, on), "", *(check_line(c, on) for c in answer.checks)]
         lines += ["", *node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=on)]
         for line in lines:
             session.say(line)
@@ -68,19 +68,21 @@ def status(cluster: ClusterName = "", output: Output = Format.table) -> None:
         raise typer.Exit(1)
 
 
-def _headline(c: ClusterOut, on: show.Screen) -> str:
+def _headlines(c: ClusterOut, on: show.Screen) -> list[str]:
     name, state = show.paint(c.name, "bold", on), show.paint(c.state, _STATE_STYLE.get(c.state, ""), on)
     size = show.count(c.nodes, "node") + (f" and {show.count(c.spares, 'spare')}" if c.spares else "")
-    jobs = f"{c.jobs_running} running and {c.jobs_pending} pending jobs"
-    stale = show.paint(f"  (figures are old: {c.stale})", "warn", on) if c.stale else ""
-    return f"{name} is {state}: {size} of {c.plan}, Slurm {c.slurm_version}, {jobs}{stale}"
+    jobs = f"{show.count(c.jobs_running, 'job')} running, {c.jobs_pending} waiting"
+    lines = [f"{name} is {state}: {size} of {c.plan}, Slurm {c.slurm_version}", jobs]
+    if c.stale:
+        lines.append(show.paint(f"figures are old: {show.clean(c.stale)}", "warn", on))
+    return lines
 
 
 def check_line(check: CheckOut, on: show.Screen) -> str:
     """`ok    message` or `FAIL  message`."""
     word = show.paint("ok  ", "good", on) if check.ok else show.paint("FAIL", "bad", on)
-    first, *more = check.message.splitlines() or [check.name]
-    return "\n".join([f"{word}  {show.clean(first)}", *(f"      {show.clean(line.strip())}" for line in more)])
+    first, *more = show.wrap(check.message or check.name, on, indent=6)
+    return "\n".join([f"{word}  {first}", *(f"      {line}" for line in more)])
 
 
 def nodes(cluster: ClusterName = "", output: Output = Format.table) -> None:
@@ -97,10 +99,10 @@ def nodes(cluster: ClusterName = "", output: Output = Format.table) -> None:
 def node_lines(nodes: list[NodeOut], *, simulated: bool, on: show.Screen) -> list[str]:
     """The node table, with a line below it where the GPUs are simulated."""
     columns = [
-        show.Column("NODE"), show.Column("STATE", shrink=True, least=36), show.Column("GPUS"),
+        show.Column("NODE"), show.Column("STATE", shrink=True, least=21), show.Column("GPUS"),
         show.Column("JOBS", shrink=True, drop=4), show.Column("CPUS", right=True, drop=3),
         show.Column("MEMORY", right=True, drop=5), show.Column("PARTITIONS", shrink=True, drop=6),
-        show.Column("REASON", shrink=True, drop=1),
+        show.Column("REASON", shrink=True, least=24),
     ]  # fmt: skip
     lines = show.table(columns, [_node_row(n, on) for n in nodes], on)
     if simulated and any(n.gpus for n in nodes):
@@ -115,7 +117,9 @@ def _node_row(n: NodeOut, on: show.Screen) -> list[show.Cell]:
     if n.role == "head" and not n.states:
         style = "good" if n.machine == "running" else "bad"
     elif n.machine in {"stopped", "missing"}:
-        words, style = f"{words}, machine {n.machine}" if n.states else f"machine {n.machine}", "bad"
+        # Slurm's "not responding" follows from it and would only take the reason's room.
+        states = "+".join(s.lower() for s in n.states if s != "NOT_RESPONDING")
+        words, style = f"{states}, machine {n.machine}" if states else f"machine {n.machine}", "bad"
     role = f" ({n.role})" if n.role != "node" else ""
     return [
         [(n.name, ""), (role, "dim")],

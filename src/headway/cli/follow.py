@@ -85,7 +85,7 @@ class _Live(_Quiet):
         from rich.console import Console
         from rich.live import Live
 
-        self._open: dict[str, tuple[str, float]] = {}
+        self._open: dict[str, _Step] = {}
         self._console = Console(highlight=False)
         self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=10, transient=True)
 
@@ -102,8 +102,7 @@ class _Live(_Quiet):
         if event.done:
             self._open.pop(event.step, None)
         else:
-            since = self._open[event.step][1] if event.step in self._open else time.monotonic()
-            self._open[event.step] = (text, since)
+            self._open.setdefault(event.step, _Step(event.step)).text = text
 
     def _keep(self, event: EventOut, text: str) -> None:
         from rich.text import Text
@@ -116,23 +115,30 @@ class _Live(_Quiet):
 
     def _render(self) -> Any:
         from rich.console import Group
-        from rich.spinner import Spinner
         from rich.text import Text
 
         room = max(3, self._console.height - 4)
-        shown = list(self._open.items())[:room]
-        now = time.monotonic()
-        lines: list[Any] = [
-            Spinner(
-                "dots",
-                Text.assemble(
-                    (f"{step:<{STEP_WIDTH}}", "bold"), "  ", text, (f"  {now - since:.0f}s", "dim"),
-                    overflow="ellipsis", no_wrap=True,
-                ),
-                style="cyan",
-            )
-            for step, (text, since) in shown
-        ]  # fmt: skip
+        lines = [step.line() for step in list(self._open.values())[:room]]
         if len(self._open) > room:
             lines.append(Text(f"  and {len(self._open) - room} more", style="dim"))
         return Group(*lines)
+
+
+class _Step:
+    """An open step: one spinner for its whole life, or it would stand still."""
+
+    def __init__(self, name: str) -> None:
+        from rich.spinner import Spinner
+
+        self.text = ""
+        self._name = name
+        self._since = time.monotonic()
+        self._spinner = Spinner("dots", style="cyan")
+
+    def line(self) -> Any:
+        from rich.text import Text
+
+        text = Text(overflow="ellipsis", no_wrap=True)
+        text.append(f"{self._name:<{STEP_WIDTH}}", style="bold").append(f"  {self.text}")
+        self._spinner.update(text=text.append(f"  {time.monotonic() - self._since:.0f}s", style="dim"))
+        return self._spinner

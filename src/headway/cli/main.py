@@ -162,6 +162,8 @@ def main(argv: list[str]) -> int:
 
 def run() -> None:
     """Entry point of the `headway` program."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without UTF-8 shows a "?"
     code = main(sys.argv[1:])
     try:
         sys.stdout.flush()

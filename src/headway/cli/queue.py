@@ -57,7 +57,7 @@ def queue_lines(jobs: list[JobOut], on: show.Screen) -> list[str]:
         show.Column("JOB", right=True), show.Column("NAME", shrink=True), show.Column("USER", shrink=True, drop=1),
         show.Column("TEAM", shrink=True, drop=5), show.Column("PARTITION", drop=4), show.Column("STATE"),
         show.Column("TIME", right=True), show.Column("NODES", right=True, drop=3), show.Column("GPUS", right=True),
-        show.Column("LOSS", right=True, drop=2), show.Column("WHERE OR WHY", shrink=True, least=18),
+        show.Column("LOSS", right=True, drop=2), show.Column("WHERE OR WHY", shrink=True, least=21),
     ]  # fmt: skip
     ranked = sorted(jobs, key=lambda j: (_ORDER.get(j.state, 3), j.id))
     return show.table(columns, [_row(job) for job in ranked], on)

@@ -67,10 +67,21 @@ def width_of(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in text)
 
 
+def wrap(text: str, on: Screen, *, indent: int = 0) -> list[str]:
+    """The text's own lines, without control characters, cut at blanks where the terminal is too narrow."""
+    lines = [clean(line.strip()) for line in text.strip().splitlines()] or [""]
+    if on.width is None:
+        return lines
+    from textwrap import wrap as fold
+
+    room = max(20, on.width - indent)
+    return [part for line in lines for part in fold(line, room, break_on_hyphens=False) or [""]]
+
+
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], on: Screen) -> list[str]:
     """The lines of a table that fits `on`. Columns that are empty in every row are left out."""
     cells = [[_spans(cell) for cell in row] for row in rows]
-    kept = [i for i, c in enumerate(columns) if not c.drop or any(_width(row[i]) for row in cells)]
+    kept = [i for i in range(len(columns)) if not cells or any(_width(row[i]) for row in cells)]
     widths = {i: max([len(columns[i].title), *(_width(row[i]) for row in cells)]) for i in kept}
     kept, widths = _fit(columns, kept, widths, on.width)
     header = [[(columns[i].title, "dim")] for i in kept]
