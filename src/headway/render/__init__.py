@@ -7,7 +7,6 @@ from headway.domain.files import File
 from headway.render import database, hosts, login, people, scripts, slurm_conf, slurm_small, ssh, systemd
 from headway.render.effect import effect_of
 from headway.render.hardware import hardware
-from headway.render.text import script
 from headway.render.units import MUNGE_KEY, units
 from headway.render.version import version
 
@@ -15,8 +14,8 @@ __all__ = ["effect_of", "render", "units"]
 
 
 def render(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
-    """{"head": {path: File}, "node": {path: File}}; all nodes have one set. Raises InvalidSpec for a value that can't be
-    written on one line, the last guard behind the validation of the cluster file."""
+    """{"head": {path: File}, "node": {path: File}}; all nodes have one set. Raises InvalidSpec for a value that can't
+    be written on one line, the last guard behind the validation of the cluster file."""
     common = _common(cluster, site)
     return {"head": {**common, **_head(cluster, site)}, "node": {**common, **_node(cluster, site)}}
 
@@ -46,7 +45,6 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/sysusers.d/headway.conf": File(systemd.sysusers()),
         "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=True)),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
-        "/etc/slurm/plugstack.conf": File(script("# No SPANK plugins.")),
         "/etc/slurm/cgroup.conf": File(slurm_small.cgroup_conf(node)),
         "/etc/slurm/job_container.conf": File(slurm_small.job_container_conf(known)),
         "/etc/slurm/slurmdbd.conf": File(slurm_small.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
@@ -70,7 +68,5 @@ def _node(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=False)),
         ssh.PAM: File(ssh.pam_node()),
         **scripts.scripts(known),
-        **systemd.node_units(
-            cluster, known, contained=cluster.provider == "local" or hardware(cluster, site).pretended
-        ),
+        **systemd.node_units(cluster, known),
     }

@@ -1,4 +1,4 @@
-"""slurm.conf-style text, both ways: `parse` and `write`. Also reads gres.conf, cgroup.conf, topology.conf, slurmdbd.conf.
+"""slurm.conf-style text, both ways: `parse` and `write`. The same for gres.conf, cgroup.conf, topology.conf, slurmdbd.conf.
 
 A line holds any number of key=value pairs (`NodeName=a CPUs=4`), an `Include`, a comment, or nothing. Keys are
 case-insensitive and keep their spelling; a value with blanks stands in double quotes; `#` starts a comment wherever it
@@ -43,7 +43,7 @@ def parse(text: str) -> tuple[Line, ...]:
 
 
 def write(lines: Iterable[Line]) -> str:
-    """The inverse of `parse`: one physical line each. Raises ValueError for a value that would break out of its line."""
+    """The inverse of `parse`, one physical line each. Raises ValueError for a value that would break out of its line."""
     return "".join(_text(line) + "\n" for line in lines)
 
 

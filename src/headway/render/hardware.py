@@ -12,7 +12,7 @@ _SYSTEM_SHARE = 0.04
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One node. `pretended`: the machine has less than the plan says (a local machine), and Slurm is told to believe it."""
+    """One node. `pretended`: the machine has less than the plan says (a local one), and Slurm is told to believe it."""
 
     cpus: int
     memory_mib: int
@@ -31,7 +31,7 @@ class Hardware:
 
     @property
     def memory_mib_per_cpu(self) -> int:
-        """For jobs without GPUs: an equal part on a CPU node; little on a GPU node, whose memory belongs to its GPUs."""
+        """For jobs without GPUs: an equal part on a CPU node, little on a GPU node, whose memory is its GPUs' part."""
         part = max(1, self.memory_mib // self.cpus)
         return max(1, min(2048, part // 2)) if self.gpus else part
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster, Site
-from headway.render.text import script, word
+from headway.render.text import one_line, script
 
 
 def hosts(cluster: Cluster, site: Site) -> str:
@@ -14,15 +14,9 @@ def hosts(cluster: Cluster, site: Site) -> str:
         f"{site.head_address} {cluster.head} head",
     ]
     rows += [f"{site.addresses[name]} {name}" for name in cluster.slot_names if name in site.addresses]
-    for row in rows[2:3]:
-        word(row.replace(" ", "-").replace(":", "-"), "addresses")
-    return script(*rows)
+    return script(*(one_line(row, "addresses") for row in rows))
 
 
 def resolv_conf() -> str:
     """No name server: a dead one costs seconds at each reverse look-up."""
     return script("# Local machines know each other from /etc/hosts and reach no name server.")
-
-
-def host_conf() -> str:
-    return script("multi on")

@@ -11,12 +11,15 @@ MODULES = "/opt/modulefiles"
 def profile() -> str:
     return script(
         "# Modules of this cluster; `module avail` lists them.",
-        f'case ":${{MODULEPATH:-}}:" in *:{MODULES}:*) ;; *) export MODULEPATH="{MODULES}${{MODULEPATH:+:$MODULEPATH}}" ;; esac',
+        'case ":${MODULEPATH:-}:" in',
+        f"    *:{MODULES}:*) ;;",
+        f'    *) export MODULEPATH="{MODULES}${{MODULEPATH:+:$MODULEPATH}}" ;;',
+        "esac",
     )
 
 
 def environment() -> str:
-    """Read by PAM for every session, also those without a login shell, so that `module` works in their batch scripts."""
+    """Read by PAM for every session, with or without a login shell, so that `module` works in their batch scripts."""
     return script(
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         f"MODULEPATH={MODULES}:/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles",

@@ -44,8 +44,8 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
     sections = [
         _control(cluster, site),
         _daemons(cluster, known, node),
-        _resources(node, known),
-        _isolation(known, node),
+        _resources(node),
+        _isolation(node),
         _accounting(cluster, node),
         _priority(),
         _preemption(cluster, known),
@@ -117,7 +117,7 @@ def _daemons(cluster: Cluster, known: Version, node: Hardware) -> Section:
     return Section("daemons (they log to the journal)", tuple(rows))
 
 
-def _resources(node: Hardware, known: Version) -> Section:
+def _resources(node: Hardware) -> Section:
     rows = [
         Setting(
             "SelectType", "select/cons_tres", "Jobs share a node: cores, memory and GPUs are given out one by one."
@@ -148,7 +148,7 @@ def _resources(node: Hardware, known: Version) -> Section:
     return Section("resources", tuple(rows))
 
 
-def _isolation(known: Version, node: Hardware) -> Section:
+def _isolation(node: Hardware) -> Section:
     plugins = "task/cgroup" if node.pretended else "task/cgroup,task/affinity"
     pinned = (
         "" if not node.pretended else "No pinning to cores: the machine does not have the cores it is said to have."

@@ -8,10 +8,11 @@ from headway.render.text import MARK, word
 
 SSHD = "/etc/ssh/sshd_config.d/10-headway.conf"
 PAM = "/etc/pam.d/sshd"
+_ADOPT = "action_no_jobs=deny action_unknown=newest action_adopt_failure=deny action_generic_failure=deny"
 
 
 def sshd_conf(site: Site) -> str:
-    """The host key and, for local machines, root's key are the image's part: they are there before the first sign-in."""
+    """The host key and root's key of local machines are the image's part: they are there before the first sign-in."""
     deny = [f"DenyUsers {word(name, 'teams')}" for name in site.departed]
     denied = ["# They left: locked out whatever keys lie in their homes.", *deny] if deny else []
     return "\n".join(
@@ -47,7 +48,7 @@ account    required     pam_nologin.so
 # root is Headway itself and the administrators.
 account    [success=1 default=ignore] pam_succeed_if.so quiet uid = 0
 # Everybody else comes in only beside a job of theirs, inside its limits: its memory, its GPUs, its /tmp.
-account    required     pam_slurm_adopt.so action_no_jobs=deny action_unknown=newest action_adopt_failure=deny action_generic_failure=deny
+account    required     pam_slurm_adopt.so {_ADOPT}
 account    required     pam_permit.so
 session    required     pam_loginuid.so
 session    optional     pam_keyinit.so force revoke

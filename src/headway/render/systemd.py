@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from headway.domain.cluster import Cluster, Site
 from headway.domain.files import File
-from headway.render import namespace
 from headway.render.database import DATADIR
 from headway.render.slurm_conf import STATE
 from headway.render.text import MARK, path, script, word
@@ -60,27 +59,24 @@ OOMScoreAdjust=-500
 """
 
 
-def node_units(cluster: Cluster, known: Version, *, contained: bool) -> dict[str, File]:
-    """slurmd fetches its configuration from the head (configless). `contained`: the machine is a container."""
-    enter = f"{namespace.ENTER} " if contained else ""
-    needs = f"Requires={namespace.UNIT}\nAfter={namespace.UNIT}\n" if contained else ""
+def node_units(cluster: Cluster, known: Version) -> dict[str, File]:
+    """slurmd fetches its configuration from the head (configless)."""
     slurmd = f"""\
 # {MARK}
 [Unit]
 # The configuration comes from the head; there is no slurm.conf to wait for.
 ConditionPathExists=
 After=munge.service
-{needs}[Service]
+[Service]
 ExecStart=
-ExecStart={enter}/usr/sbin/slurmd {known.daemon_arguments} --conf-server {word(cluster.head, "name")}
+ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {word(cluster.head, "name")}
 {_AGAIN}
 """
-    files = {drop_in("slurmd.service"): File(slurmd)}
-    return {**files, **namespace.namespace_files()} if contained else files
+    return {drop_in("slurmd.service"): File(slurmd)}
 
 
 def user_limits(cpus: int) -> dict[str, File]:
-    """On the head: one person may not take the machine, nor all people together the daemons' part. `cpus` of the head."""
+    """On the head: neither one person nor all together may take the daemons' part. `cpus`: how many the head has."""
     one = max(100, cpus * 50)
     each = f"""\
 # {MARK}

@@ -16,7 +16,7 @@ def one_line(text: str, what: str) -> str:
 
 
 def word(text: str, what: str) -> str:
-    """`text` itself. Raises InvalidSpec unless it is one word: no blank, quote, `#`, `:`, backslash or control character."""
+    """`text` itself. Raises InvalidSpec unless it is one plain word: no blank, quote, `#`, `:`, backslash and the like."""
     if not text or not text.isprintable() or any(c.isspace() or c in "#\"'\\:;$`%" for c in text):
         raise InvalidSpec([Fault(what, f"{text!r} is not a single plain word")])
     return text
