@@ -50,3 +50,9 @@ sh "$(dirname "$0")/torch-without-libuv.sh" "$root"
 # Root signs in only to administer (every remote command of Headway does): no login session, no user manager for that.
 sed -i -E 's/^session[[:space:]].*pam_systemd\.so.*$/session [success=1 default=ignore] pam_succeed_if.so quiet uid = 0\n&/' \
     "$root/etc/pam.d/common-session"
+
+# Small plugins of ours, against the headers of the Slurm that is there.
+mkdir -p "$root/usr/lib/headway/spank"
+cp "$(dirname "$0")/spank/private_tmp.c" "$root/usr/lib/headway/spank/"
+in_root gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o /usr/lib/headway/spank/private_tmp.so \
+    /usr/lib/headway/spank/private_tmp.c

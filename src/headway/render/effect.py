@@ -34,7 +34,6 @@ _RESTART_2205 = _RESTART_ALWAYS | frozenset(
         "grestypes",
         "jobacctgathertype",
         "jobacctgatherfrequency",
-        "jobcontainertype",
         "maxarraysize",
         "maxjobcount",
         "mpidefault",
@@ -59,7 +58,6 @@ _RESTART_2205 = _RESTART_ALWAYS | frozenset(
 )
 _RESTART_SLURMD = frozenset(
     [
-        "jobcontainertype",
         "proctracktype",
         "taskplugin",
         "prologflags",

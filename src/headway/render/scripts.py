@@ -14,6 +14,10 @@ _PROLOG = f"""\
 # {MARK}
 # Runs as root before a job's first step on this node. Output goes to the node's journal; failing drains the node.
 set -u
+# The job's own /tmp and shared memory: every task sees these folders there (plugstack.conf).
+own=/var/lib/headway/job-tmp/$SLURM_JOB_ID
+mkdir -p -m 0755 /var/lib/headway/job-tmp && mkdir -p -m 0700 "$own" && mkdir -p "$own/tmp" "$own/shm" || exit 1
+chmod 1777 "$own/tmp" "$own/shm"
 for part in /etc/headway/prolog.d/*; do
     [ -x "$part" ] || continue
     "$part" || exit 1
@@ -41,6 +45,7 @@ _EPILOG = f"""\
 # {MARK}
 # Runs as root after a job's last step on this node.
 set -u
+[ -n "$SLURM_JOB_ID" ] && rm -rf --one-file-system "/var/lib/headway/job-tmp/$SLURM_JOB_ID"
 for part in /etc/headway/epilog.d/*; do
     [ -x "$part" ] || continue
     "$part" || exit 1

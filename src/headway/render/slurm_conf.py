@@ -160,7 +160,6 @@ def _isolation(node: Hardware) -> Section:
             Setting("TaskPlugin", plugins, pinned),
             Setting("JobAcctGatherType", "jobacct_gather/cgroup"),
             Setting("JobAcctGatherFrequency", "task=15"),
-            Setting("JobContainerType", "job_container/tmpfs", "Each job has its own /tmp."),
             Setting("PrologFlags", "Contain", "Every job has a place that SSH sessions into it are put in."),
             Setting("Prolog", PROLOG),
             Setting("Epilog", EPILOG),

@@ -1,4 +1,4 @@
-"""The short files beside slurm.conf: gres.conf, cgroup.conf, topology.conf, job_container.conf, slurmdbd.conf."""
+"""The short files beside slurm.conf: gres.conf, cgroup.conf, topology.conf, plugstack.conf, slurmdbd.conf."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from headway.render.conf import Line
 from headway.render.hardware import Hardware
 from headway.render.slurm_conf import JWT_KEY
 from headway.render.text import MARK, pair
-from headway.render.version import Version
 
 
 def gres_conf(cluster: Cluster, node: Hardware) -> str:
@@ -50,16 +49,9 @@ def topology_conf(cluster: Cluster) -> str:
     return conf.write(lines)
 
 
-def job_container_conf(known: Version) -> str:
-    lines = [
-        Line(comment=MARK),
-        *pair("AutoBasePath", "true"),
-        *pair("BasePath", "/var/lib/headway/job-tmp", "Where the jobs' private /tmp really lies."),
-    ]
-    if known.private_tmp_dirs:
-        lines += pair("Dirs", "/tmp,/dev/shm", "Shared memory of one job is not seen by another.")
-        lines += pair("Shared", "true", "Volumes mounted later reach jobs that already run.")
-    return conf.write(lines)
+def plugstack_conf() -> str:
+    """Not job_container/tmpfs: see node/image/spank/private_tmp.c. Optional: a login without the plugin still submits."""
+    return f"# {MARK}\n# Each job has its own /tmp and shared memory.\noptional /usr/lib/headway/spank/private_tmp.so\n"
 
 
 def slurmdbd_conf(cluster: Cluster, site: Site) -> str:

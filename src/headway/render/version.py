@@ -20,7 +20,6 @@ class Version:
     rest_plugins: str  # slurmrestd's -s
     rest_parsers: str  # slurmrestd's -d, "" where there is no such option
     kill_wait_s: int
-    private_tmp_dirs: bool  # job_container.conf knows Dirs=
     daemon_arguments: str  # how systemd runs slurmd
 
 
@@ -34,7 +33,6 @@ VERSIONS = {
         rest_plugins="openapi/slurmctld,openapi/slurmdbd",
         rest_parsers="data_parser/v0.0.42",
         kill_wait_s=30,
-        private_tmp_dirs=True,
         daemon_arguments="--systemd",
     ),
     "22.05": Version(
@@ -46,7 +44,6 @@ VERSIONS = {
         rest_plugins="openapi/v0.0.38,openapi/dbv0.0.38",
         rest_parsers="",
         kill_wait_s=5,
-        private_tmp_dirs=False,
         daemon_arguments="-D -s",
     ),
 }

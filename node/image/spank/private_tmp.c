@@ -1,0 +1,57 @@
+/* Gives every task of a job the job's own /tmp and /dev/shm, made by the prolog and removed by the epilog.
+ *
+ * Slurm's job_container/tmpfs keeps one mount namespace per job alive by binding it to a file. Linux refuses that bind
+ * whenever the new namespace's number is not higher than the caller's, and kernels that hand numbers out per processor
+ * (seen on 6.18) make that a matter of luck: steps then fail at random. Here nothing is kept: each task unshares a mount
+ * namespace of its own and binds the same folders, so all tasks of a job on a node see the same files.
+ *
+ * Compiled into the node image against the headers of the Slurm that is there.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <slurm/spank.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+SPANK_PLUGIN(headway_private_tmp, 1);
+
+#define BASE "/var/lib/headway/job-tmp"
+
+static int bind_over(uint32_t job, const char *part, const char *target)
+{
+    char source[128];
+
+    snprintf(source, sizeof(source), BASE "/%u/%s", job, part);
+    if (mount(source, target, NULL, MS_BIND, NULL) == 0)
+        return 0;
+    slurm_error("headway: %s of job %u can't be bound on %s: %s", part, job, target, strerror(errno));
+    return -1;
+}
+
+/* As root, in the task's own process, before it becomes the user. */
+int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
+{
+    uint32_t job = 0;
+    char folder[128];
+    struct stat info;
+
+    (void)argc;
+    (void)argv;
+    if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
+        return 0;
+    snprintf(folder, sizeof(folder), BASE "/%u", job);
+    if (stat(folder, &info) != 0) {
+        /* The prolog always makes it; without it the shared /tmp is better than no job. */
+        slurm_error("headway: %s is missing, job %u shares the node's /tmp", folder, job);
+        return 0;
+    }
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
+        slurm_error("headway: no private /tmp for job %u: %s", job, strerror(errno));
+        return -1;
+    }
+    return bind_over(job, "tmp", "/tmp") || bind_over(job, "shm", "/dev/shm") ? -1 : 0;
+}
