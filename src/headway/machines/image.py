@@ -41,7 +41,7 @@ _COMMON: list[str] = """
 systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
 slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin libpam-slurm-adopt libnss-extrausers
 mariadb-server prometheus python3-torch python3-numpy lmod iproute2 iputils-ping procps less vim-tiny nano rsync
-ca-certificates bsd-mailx msmtp-mta msmtp bash-completion locales tzdata kmod util-linux-extra sudo git make curl
+gcc libc6-dev libslurm-dev ca-certificates bsd-mailx msmtp-mta msmtp bash-completion locales tzdata kmod util-linux-extra sudo git make curl
 """.split()  # noqa: SIM905 (a list of this length reads better as words)
 
 
@@ -386,32 +386,33 @@ def _telling(text: str) -> str:
     return "\n".join(errors[-6:]) or text[-600:]
 
 
+_STAGES = ("fetching package lists", "downloading packages", "setting up packages", "packing the image")
+
+
 async def _progress(work: Path, say: Say, started: float) -> None:
-    """Tells now and then how far the build is."""
-    stage, told = "", 0
+    """Tells now and then how far the build is; never goes back a stage (files vanish again at the end)."""
+    stage, told = -1, 0
     while True:
-        await asyncio.sleep(2)
         now_stage, mb = await asyncio.to_thread(_look, work)
-        if now_stage == stage and mb < told + 50:
-            continue
-        stage, told = now_stage, mb
-        text = f"{stage}: {mb} MB so far" if mb and stage == "downloading packages" else stage
-        await say("image", text, seconds=time.monotonic() - started)
+        if now_stage > stage or (now_stage == stage == 1 and mb >= told + 50):
+            stage, told = now_stage, mb
+            text = _STAGES[stage] + (f": {mb} MB so far" if mb and stage == 1 else "")
+            await say("image", text, seconds=time.monotonic() - started)
+        await asyncio.sleep(1)
 
 
-def _look(work: Path) -> tuple[str, int]:
-    """(what the build does now, MB downloaded), from what lies in its folder."""
-    mb = 0
-    roots = list(work.glob("mmdebstrap.*"))
-    for root in roots:
+def _look(work: Path) -> tuple[int, int]:
+    """(stage, MB downloaded), from what lies in the build's folder."""
+    size = 0
+    for root in work.glob("mmdebstrap.*"):
+        if (root / "usr/lib/headway/packages").exists():
+            return 3, 0
+        if (root / "var/lib/dpkg/info/slurmd.list").exists():
+            return 2, 0
         for place in ("var/cache/apt/archives", "var/cache/apt/archives/partial"):
             with contextlib.suppress(OSError):
-                mb += sum(entry.stat().st_size for entry in (root / place).glob("*.deb*"))
-        if (root / "usr/lib/headway/packages").exists():
-            return "packing the image", mb // 1_000_000
-        if (root / "var/lib/dpkg/info/slurmd.list").exists():
-            return "setting up packages", mb // 1_000_000
-    return "downloading packages", mb // 1_000_000
+                size += sum(entry.stat().st_size for entry in (root / place).glob("*.deb*"))
+    return (1, size // 1_000_000) if size else (0, 0)
 
 
 async def _keep_manifest(info: ImageInfo, manifest: dict[str, Any], state_dir: Path) -> None:
