@@ -59,7 +59,7 @@ def start_server(state_dir: Path | None = None, *, port: int | None = None) -> R
 
     Raises Refused with the end of its log when it does not start."""
     folder = state_dir or paths.state_dir()
-    already = running(folder)
+    already = _answering(folder)
     if already is not None:
         return already
     _make(folder)
@@ -83,6 +83,29 @@ def start_server(state_dir: Path | None = None, *, port: int | None = None) -> R
             raise Refused(f"the server did not start: {_last_words(log, before)}", hint=f"see {log}")
         time.sleep(_LOOK_S)
     raise Refused(f"the server did not answer within {START_S:g} s", hint=f"see {log}")
+
+
+def _answering(folder: Path) -> Running | None:
+    """The server that runs and takes connections. One that was just killed is waited for until it is gone:
+    its process
+    can be seen for a moment after its connections broke."""
+    import socket
+    from urllib.parse import urlsplit
+
+    deadline = time.monotonic() + STOP_S
+    while (server := running(folder)) is not None:
+        address = urlsplit(server.url)
+        try:
+            socket.create_connection((address.hostname or "127.0.0.1", address.port or 80), timeout=2).close()
+            return server
+        except OSError:
+            if time.monotonic() > deadline:
+                raise Refused(
+                    f"the server (process {server.pid}) runs but does not answer at {server.url}",
+                    hint=f"headway server stop, or kill -9 {server.pid}",
+                ) from None
+            time.sleep(_LOOK_S)
+    return None
 
 
 def stop_server(state_dir: Path | None = None) -> bool:
@@ -141,13 +164,14 @@ def _locked(folder: Path) -> bool:
 
 
 def _last_words(log: Path, start: int) -> str:
-    """The last line this start wrote."""
+    """The last line this start wrote that is no continuation (a hint, a traceback's frame)."""
     try:
         with log.open("rb") as source:
             source.seek(start)
-            lines = source.read()[-4000:].decode(errors="replace").strip().splitlines()
+            said = source.read()[-4000:].decode(errors="replace").splitlines()
     except OSError:
         return "no log"
+    lines = [line for line in said if line and not line.startswith(" ")]
     line = lines[-1] if lines else "it said nothing"
     try:
         entry = json.loads(line)

@@ -1,0 +1,139 @@
+"""A cluster file becomes self-contained; errors cross the wire as themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headway.api.errors import error_out
+from headway.errors import (
+    CommandFailed,
+    Conflict,
+    Fault,
+    HeadwayError,
+    InvalidSpec,
+    NeedsConfirmation,
+    NotAllowed,
+    NotFound,
+    NotSignedIn,
+    Refused,
+    Unreachable,
+)
+from headway.sdk.client import Client, discover
+from headway.sdk.errors import to_error
+from headway.sdk.load import identity, load_document
+from headway.spec.sshkey import key_fault
+from headway.wire.schemas import ErrorOut
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8m1yvDOZ1uJ7m4w1Jb3m5b1m4w1Jb3m5b1m4w1Jb3m ann"
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "cluster.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_keys_are_read_and_paths_made_absolute(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/one.pub").write_text(f"# mine\n{KEY}\n\n{KEY}2\n")
+    (tmp_path / "bob.pub").write_text(KEY + "\n")
+    file = write(
+        tmp_path,
+        f"name: lab\nssh_keys: [~/.ssh/one.pub, '{KEY}']\nusers:\n  bob: {{ssh_keys: [./bob.pub]}}\n"
+        "storage:\n  datasets: [{name: tiny, path: ../data/tiny}, {name: abs, path: /srv/x}]\n",
+    )
+    document = load_document(file, config_dir=tmp_path / "config", home=home)
+    assert document.spec["ssh_keys"] == [KEY, f"{KEY}2", KEY]
+    assert document.spec["users"]["bob"]["ssh_keys"] == [KEY]
+    paths = [d["path"] for d in document.spec["storage"]["datasets"]]
+    assert paths == [str(tmp_path.parent / "data/tiny"), "/srv/x"]
+    assert document.text == file.read_text()
+
+
+def test_own_key_is_used_or_made_once(tmp_path: Path) -> None:
+    file = write(tmp_path, "name: lab\n")
+    config, home = tmp_path / "config", tmp_path / "home"
+    made = load_document(file, config_dir=config, home=home).spec["ssh_keys"]
+    assert key_fault(made[0]) == ("", "")
+    assert (config / "id_ed25519").stat().st_mode & 0o777 == 0o600
+    assert load_document(file, config_dir=config, home=home).spec["ssh_keys"] == made
+    assert identity(config, home) == config / "id_ed25519"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id_ed25519").write_text("private")
+    (home / ".ssh/id_ed25519.pub").write_text(KEY)
+    assert load_document(file, config_dir=config, home=home).spec["ssh_keys"] == [KEY]
+
+
+def test_all_missing_and_wrong_keys_are_named_at_once(tmp_path: Path) -> None:
+    private = tmp_path / "id"
+    private.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nsecretsecret\n")
+    file = write(tmp_path, "name: lab\nssh_keys: [./none.pub, ./id]\nusers: {bob: {ssh_keys: [./no.pub]}}\n")
+    with pytest.raises(InvalidSpec) as caught:
+        load_document(file, config_dir=tmp_path, home=tmp_path)
+    assert [fault.path for fault in caught.value.faults] == ["ssh_keys.0", "ssh_keys.1", "users.bob.ssh_keys.0"]
+    assert "secretsecret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["ssh_keys: 5", "storage: []", "users: [a]", "storage: {datasets: {a: 1}}", "hosts: x"]
+)
+def test_what_is_not_understood_is_left_for_the_server(tmp_path: Path, text: str) -> None:
+    document = load_document(write(tmp_path, f"name: lab\n{text}\n"), config_dir=tmp_path, home=tmp_path)
+    assert text.partition(":")[0] in document.spec
+
+
+def test_users_catalogue_travels_along(tmp_path: Path) -> None:
+    (tmp_path / "catalogue.yaml").write_text("mine-8: {gpus: 8, cpus: 4, memory_mib: 4096}\n")
+    document = load_document(write(tmp_path, "name: lab\n"), config_dir=tmp_path, home=tmp_path)
+    assert document.catalogue == {"mine-8": {"gpus": 8, "cpus": 4, "memory_mib": 4096}}
+
+
+def test_unreadable_files_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="headway init"):
+        load_document(tmp_path / "none.yaml")
+    with pytest.raises(Refused, match="folder"):
+        load_document(tmp_path)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidSpec):
+        load_document(tmp_path / "binary")
+
+
+@pytest.mark.parametrize("cls", [NotSignedIn, NotAllowed, NotFound, Conflict, NeedsConfirmation, Refused, Unreachable])
+def test_errors_cross_the_wire(cls: type[HeadwayError]) -> None:
+    back = to_error(ErrorOut.model_validate_json(error_out(cls("what", hint="do")).model_dump_json()))
+    assert type(back) is cls
+    assert (back.message, back.hint) == ("what", "do")
+
+
+def test_faults_and_failed_commands_cross_the_wire() -> None:
+    spec = to_error(error_out(InvalidSpec([Fault("a.b", "bad", "do c")])))
+    assert isinstance(spec, InvalidSpec)
+    assert spec.faults == (Fault("a.b", "bad", "do c"),)
+    sent = CommandFailed(["sbatch", "x"], 2, "no partition", where="lab-head")
+    command = to_error(error_out(sent))
+    assert isinstance(command, CommandFailed)
+    assert str(command) == str(sent)
+    newer = to_error(ErrorOut(kind="of_the_future", message="m"))
+    assert type(newer) is HeadwayError
+
+
+def test_no_server_says_how_to_start_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADWAY_URL", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(Unreachable) as caught:
+        discover(tmp_path)
+    assert str(caught.value) == "no server\n  headway server start"
+    with pytest.raises(Unreachable, match="headway server start"), Client("http://127.0.0.1:9", "t") as client:
+        client.me()
+    with pytest.raises(NotFound):
+        Client("http://127.0.0.1:9", "t").cluster("")
+
+
+def test_environment_names_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_URL", "http://far:1/")
+    monkeypatch.setenv("HEADWAY_TOKEN", "hw_t")
+    assert discover().url == "http://far:1"
