@@ -1,0 +1,305 @@
+"""Recorded answers of a real slurmrestd and sacct -> domain objects; what is asked, and how errors are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import HeadwayError, NotFound, Refused, Unreachable
+from headway.machines.run import Ran
+from headway.slurm import history
+from headway.slurm.adapters import adapter
+from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
+from headway.slurm.reader import DETAIL_ONE_BY_ONE, SlurmReader
+from headway.slurm.rest import Rest, SlurmToken
+from tests.builders import machine
+
+RECORDED = Path(__file__).parents[1] / "slurm" / "24.11"
+V42 = adapter("24.11")
+
+
+def recorded(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RECORDED / f"{name}.json").read_text())
+    return found
+
+
+class FakeRest:
+    """Answers the registered paths only, and remembers what was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    async def get(self, path: str, params: Any = None) -> dict[str, Any]:
+        key = path.rsplit("v0.0.42", 1)[1].strip("/").replace("/", "_") + (
+            "_detailed" if params == V42.detailed else ""
+        )
+        self.asked.append(key)
+        answer = self.answers[key]
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+    async def close(self) -> None: ...
+
+
+class FakeSacct:
+    def __init__(self, stdout: str = "") -> None:
+        self.stdout = stdout
+        self.argv: list[Sequence[str]] = []
+
+    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
+        self.argv.append(argv)
+        return Ran(tuple(argv), 0, self.stdout, "", 0.0)
+
+    async def forward_socket(self, machine: Any, remote_path: str) -> str:
+        raise AssertionError("the test has its own Rest")
+
+
+def reader(rest: FakeRest, sacct: FakeSacct | None = None) -> SlurmReader:
+    made = SlurmReader(sacct or FakeSacct(), machine("lab-head"), b"k" * 32, "24.11")
+    made._rest = rest  # type: ignore[assignment]
+    return made
+
+
+async def test_nodes_are_read_with_their_gpus_and_their_reservation() -> None:
+    first, second = await reader(FakeRest(nodes=recorded("nodes"))).nodes()
+    assert (first.name, first.gpus, first.gpus_used, first.gpus_used_index) == ("lab-1-1", 8, 5, (0, 1, 2, 3, 4))
+    assert (first.states, first.reason, first.usable) == (("MIXED", "DRAIN"), "checked by hand", False)
+    assert (first.cpus, first.cpus_used, first.memory_mib, first.memory_used_mib) == (64, 40, 20000, 5000)
+    assert first.partitions == ("train", "debug")
+    assert (second.reservation, second.usable, second.gpus_used_index) == ("headway_spares", True, (0, 1, 2))
+    assert second.boot_time > 1_700_000_000
+
+
+def named(jobs: Any, name: str, state: str) -> Any:
+    return next(job for job in jobs if job.name == name and job.state == state)
+
+
+async def test_a_running_job_knows_its_gpus_on_each_node_and_its_log() -> None:
+    jobs = await reader(
+        FakeRest(jobs=recorded("jobs_plain"), jobs_detailed=recorded("jobs_detailed"), **details())
+    ).jobs()
+    running = next(job for job in jobs if job.state == "RUNNING" and job.node_count == 2)
+    assert running.gpu_indexes == {"lab-1-1": (0, 1, 2), "lab-1-2": (0, 1, 2)}
+    assert (running.user, running.account, running.partition, running.qos) == ("alice", "vision", "train", "vision")
+    assert (running.gpus, running.nodes, running.time_limit_s) == (6, ("lab-1-1", "lab-1-2"), 1800)
+    assert running.stdout == f"/home/alice/logs/train.sbatch-{running.id}.out"
+    assert running.stderr.endswith(".err")
+    assert running.end_time == 0, "Slurm foretells an end; it is none yet"
+
+
+async def test_waiting_ended_and_array_jobs_are_told_apart() -> None:
+    jobs = await reader(
+        FakeRest(jobs=recorded("jobs_plain"), jobs_detailed=recorded("jobs_detailed"), **details())
+    ).jobs()
+    failed = named(jobs, "fails.sbatch", "FAILED")
+    assert (failed.exit_code, failed.gpus, failed.nodes) == (3, 0, ("lab-1-1",))
+    assert failed.end_time >= failed.start_time > 0
+    waits = named(jobs, "waits.sbatch", "PENDING")
+    assert waits.reason
+    assert (waits.gpus, waits.nodes, waits.start_time) == (16, (), 0)
+    sweep = named(jobs, "sweep.sbatch", "PENDING")
+    assert (sweep.array_job_id, sweep.array_task) == (sweep.id, "1-1000%4")
+    tasks = [job for job in jobs if job.array_job_id and job.state == "RUNNING"]
+    assert {job.array_task for job in tasks} == {"1", "2"}
+
+
+def details() -> dict[str, Any]:
+    """/job/ID of each running job, cut from the recorded list."""
+    rows = recorded("jobs_detailed")["jobs"]
+    return {f"job_{row['job_id']}_detailed": {"jobs": [row]} for row in rows}
+
+
+async def test_gpus_are_asked_once_a_start_and_again_after_a_restart() -> None:
+    rest = FakeRest(jobs=recorded("jobs_plain"), **details())
+    one = reader(rest)
+    await one.jobs()
+    assert len(rest.asked) == 4, "the list, and three running jobs"
+    await one.jobs()
+    assert rest.asked[4:] == ["jobs"], "nothing started in between"
+    again = next(row for row in rest.answers["jobs"]["jobs"] if row["job_state"] == ["RUNNING"])
+    again["start_time"]["number"] += 100
+    rest.answers[f"job_{again['job_id']}_detailed"]["jobs"][0]["start_time"]["number"] += 100
+    jobs = {job.id: job for job in await one.jobs()}
+    assert rest.asked[5:] == ["jobs", f"job_{again['job_id']}_detailed"]
+    assert jobs[again["job_id"]].gpu_indexes
+
+
+async def test_many_new_jobs_are_asked_for_at_once() -> None:
+    row = next(r for r in recorded("jobs_detailed")["jobs"] if r["job_state"] == ["RUNNING"])
+    rows = [{**row, "job_id": 100 + i} for i in range(DETAIL_ONE_BY_ONE + 1)]
+    rest = FakeRest(jobs={"jobs": rows}, jobs_detailed={"jobs": rows})
+    jobs = await reader(rest).jobs()
+    assert rest.asked == ["jobs", "jobs_detailed"]
+    assert all(job.gpu_indexes for job in jobs)
+
+
+async def test_a_job_the_controller_forgot_comes_from_accounting() -> None:
+    text = (RECORDED / "sacct.txt").read_text()
+    known = history.parse(text, "24.11")[0]
+    sacct = FakeSacct(text)
+    rest = FakeRest(**{f"job_{known.id}_detailed": NotFound("Invalid job id specified")})
+    job = await reader(rest, sacct).job(known.id)
+    assert (job.name, job.state, job.exit_code, job.user) == ("fails.sbatch", "FAILED", 3, "alice")
+    assert sacct.argv[0][-1] == str(known.id)
+    with pytest.raises(NotFound, match="lab has no job 4711"):
+        await reader(FakeRest(job_4711_detailed=NotFound("x")), FakeSacct()).job(4711)
+
+
+def test_accounting_gives_nodes_gpus_log_and_array() -> None:
+    jobs = history.parse((RECORDED / "sacct.txt").read_text(), "24.11")
+    train = next(job for job in jobs if job.node_count == 2)
+    assert (train.state, train.gpus, train.nodes) == ("CANCELLED", 6, ("lab-1-1", "lab-1-2"))
+    assert train.stdout == f"/home/alice/logs/train.sbatch-{train.id}.out"
+    assert train.time_limit_s == 1800
+    task = next(job for job in jobs if job.array_task == "2")
+    assert task.array_job_id == task.id, "the last task of an array has the array's own id"
+
+
+def test_accounting_of_an_older_slurm_is_not_asked_for_what_it_lacks() -> None:
+    assert "StdOut" not in " ".join(history.query(1, "22.05"))
+    assert "--expand-patterns" not in history.query(1, "22.05")
+    assert history.parse("no record\n", "24.11") == []
+
+
+async def test_reservations_and_ping() -> None:
+    one = reader(FakeRest(reservations=recorded("reservations"), ping=recorded("ping")))
+    (held,) = await one.reservations()
+    assert (held.name, held.nodes, held.users) == ("headway_spares", ("lab-1-2",), ("root",))
+    assert await one.ping()
+    assert not await reader(FakeRest(ping=Unreachable("x"))).ping()
+
+
+def test_an_unknown_slurm_is_refused() -> None:
+    with pytest.raises(Refused, match=r"23\.02"):
+        adapter("23.02")
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "indexes"),
+    [
+        ("gpu:h100:8(IDX:0-7)", 8, (0, 1, 2, 3, 4, 5, 6, 7)),
+        ("gpu:h100:3(IDX:0,2,5)", 3, (0, 2, 5)),
+        ("gpu:h100:0(IDX:N/A)", 0, ()),
+        ("gpu:h100:2(IDX:0-1),gpu:l40s:1(IDX:7)", 3, (0, 1, 7)),
+        ("gpu:8(S:0-1)", 8, ()),
+        ("nic:2(IDX:0-1)", 0, ()),
+        ("(null)", 0, ()),
+        ("", 0, ()),
+    ],
+)
+def test_gres(text: str, count: int, indexes: tuple[int, ...]) -> None:
+    assert gpu_count(text) == count
+    assert gpu_indexes(text) == indexes
+
+
+def test_gpus_of_tres_counts_the_total_once() -> None:
+    assert gpus_of_tres("cpu=2,mem=200M,gres/gpu=4,gres/gpu:h100=4") == 4
+    assert gpus_of_tres("cpu=2") == 0
+
+
+# ---- the token and the transport
+
+
+def test_a_token_is_kept_until_shortly_before_its_end() -> None:
+    from joserfc import jwt
+    from joserfc.jwk import OctKey
+
+    now = [1_800_000_000.0]
+    token = SlurmToken(b"k" * 32, clock=lambda: now[0])
+    first = token.text()
+    claims = jwt.decode(first, OctKey.import_key(b"k" * 32)).claims
+    assert (claims["sun"], claims["exp"]) == ("slurm", 1_800_000_600)
+    assert claims["iat"] < 1_800_000_000
+    now[0] += 470
+    assert token.text() == first
+    now[0] += 20
+    assert token.text() != first
+
+
+class Sockets:
+    """A forwarded socket that leads to a small server of the test's own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.calls = 0
+
+    async def forward_socket(self, machine: Any, remote_path: str) -> str:
+        assert remote_path == "/run/headway/slurmrestd.sock"
+        self.calls += 1
+        return self.path
+
+
+class Server:
+    """Speaks just enough HTTP: one answer a connection, then it hangs up, as a restarted slurmrestd does."""
+
+    def __init__(self, *answers: tuple[int, str]) -> None:
+        self.answers = list(answers)
+        self.requests: list[str] = []
+
+    async def __call__(self, reader: Any, writer: Any) -> None:
+        while self.answers:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.requests.append(head)
+            status, body = self.answers.pop(0)
+            if status:
+                writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                await writer.drain()
+            else:
+                break
+        writer.close()
+
+
+async def asked(tmp_path: Path, *answers: tuple[int, str]) -> tuple[Any, Server]:
+    import asyncio
+
+    server = Server(*answers)
+    sockets = Sockets(tmp_path / "s")
+    listener = await asyncio.start_unix_server(server, sockets.path)
+    rest = Rest(sockets, machine("lab-head"), SlurmToken(b"k" * 32))
+    try:
+        return await rest.get("/slurm/v0.0.42/ping/"), server
+    finally:
+        await rest.close()
+        listener.close()
+
+
+async def test_a_broken_connection_is_made_again(tmp_path: Path) -> None:
+    answer, server = await asked(tmp_path, (0, ""), (200, '{"pings": []}'))
+    assert answer == {"pings": []}
+    assert len(server.requests) == 2
+    assert "x-slurm-user-token: ey" in server.requests[1].lower()
+
+
+async def test_slurmrestd_away_says_where_to_look(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="slurmrestd on lab-head") as caught:
+        await asked(tmp_path, (0, ""), (0, ""))
+    assert "systemctl status slurmrestd" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "words"),
+    [
+        (
+            500,
+            '{"errors": [{"error": "Unable to contact slurm controller (connect failure)"}]}',
+            Unreachable,
+            "slurmctld",
+        ),
+        (401, "Authentication failure", HeadwayError, "does not accept the server's token"),
+        (404, '{"errors": [{"error": "Invalid job id specified"}]}', NotFound, "Invalid job id"),
+        (500, '{"errors": [{"description": "something new"}]}', HeadwayError, "500: something new"),
+        (200, '["not", "a", "mapping"]', type(None), ""),
+    ],
+)
+async def test_slurms_errors_become_ours(tmp_path: Path, status: int, body: str, kind: type, words: str) -> None:
+    if kind is type(None):
+        assert (await asked(tmp_path, (status, body)))[0] == {}
+        return
+    with pytest.raises(kind, match=words):
+        await asked(tmp_path, (status, body))
