@@ -1,0 +1,140 @@
+"""What the node image is made from, and where its packages come from."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from headway.errors import NotFound, Refused
+from headway.machines import image
+from headway.machines.mirror import Entry, Mirror, candidates, deb822, entries, one_line
+
+DEB822 = """# comment
+Types: deb deb-src
+URIs: http://mirror.test/debian/
+Suites: bookworm bookworm-updates
+Components: main
+ contrib
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://mirror.test/debian-security
+Suites: bookworm-security
+Components: main
+
+Enabled: no
+Types: deb
+URIs: http://off.test/debian
+Suites: trixie
+Components: main
+"""
+
+
+def test_deb822_sources() -> None:
+    found = list(deb822(DEB822))
+    assert [(entry.uri, entry.suite) for entry in found] == [
+        ("http://mirror.test/debian", "bookworm"),
+        ("http://mirror.test/debian", "bookworm-updates"),
+        ("http://mirror.test/debian-security", "bookworm-security"),
+    ]
+
+
+def test_one_line_sources() -> None:
+    text = (
+        "# deb http://off.test/debian sid main\n"
+        "deb [arch=amd64 trusted=yes] http://mirror.test/debian/ trixie main contrib # ours\n"
+        "deb-src http://mirror.test/debian trixie main\n"
+        "deb http://other.test/apt trixie extras\n"
+    )
+    assert list(one_line(text)) == [Entry("http://mirror.test/debian", "trixie", "[trusted=yes]")]
+
+
+def test_all_source_files_of_a_host_count_and_others_do_not(tmp_path: Path) -> None:
+    folder = tmp_path / "sources.list.d"
+    folder.mkdir()
+    (folder / "debian.sources").write_text(DEB822)
+    (folder / "backup.sources.save").write_text(DEB822)
+    (tmp_path / "sources.list").write_text("deb http://first.test/debian bookworm main\n")
+    assert [entry.uri for entry in entries(tmp_path)][:2] == ["http://first.test/debian", "http://mirror.test/debian"]
+    assert len(entries(tmp_path)) == 4
+
+
+def test_another_suite_comes_from_the_same_mirror() -> None:
+    line, more = candidates(deb822(DEB822), "trixie")
+    assert line == "deb http://mirror.test/debian trixie main"
+    assert more == [
+        "deb http://mirror.test/debian trixie-updates main",
+        "deb http://mirror.test/debian-security trixie-security main",
+    ]
+
+
+def test_third_party_sources_are_no_debian_mirror() -> None:
+    with pytest.raises(Refused, match="no Debian mirror"):
+        candidates(one_line("deb https://vendor.test/node nodistro main\n"), "trixie")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    copy = tmp_path / "image"
+    shutil.copytree(image.files_folder(), copy)
+    monkeypatch.setattr(image, "files_folder", lambda: copy)
+    return copy
+
+
+def test_tag_changes_with_every_input_and_with_nothing_else(files: Path) -> None:
+    before, base = image.inputs_hash("debian13"), image.base_hash("debian13")
+    assert len(before) == 12
+    cache = files / "rootfs" / "__pycache__"
+    cache.mkdir()
+    (cache / "x.pyc").write_bytes(b"1")
+    assert image.inputs_hash("debian13") == before
+    tool = files / "rootfs" / "usr" / "bin" / "nvidia-smi"
+    tool.chmod(0o644)
+    no_longer_executable = image.inputs_hash("debian13")
+    (files / "rootfs" / "etc" / "new").write_text("")
+    with_new_file = image.inputs_hash("debian13")
+    assert len({before, no_longer_executable, with_new_file, image.inputs_hash("debian12")}) == 4
+    assert image.base_hash("debian13") == base, "a file of the upper layer must not install the packages again"
+    (files / "base.sh").write_text("#!/bin/sh\n")
+    assert image.base_hash("debian13") != base
+    assert image.inputs_hash("debian13") != with_new_file
+
+
+def test_files_belong_to_root_whoever_owns_the_checkout(files: Path) -> None:
+    packed = io.BytesIO(image._archive(files / "rootfs", {"usr/lib/x": b"1"}))
+    with tarfile.open(fileobj=packed) as archive:
+        members = {member.name: member for member in archive.getmembers()}
+    assert {(member.uid, member.gid) for member in members.values()} == {(0, 0)}
+    assert members["usr/bin/nvidia-smi"].mode == 0o755
+    assert members["etc/ssh/sshd_config.d/00-headway-boot.conf"].mode == 0o644
+    assert members["usr/lib/x"].size == 1
+
+
+def test_no_mirror_is_written_down_and_services_wait_for_apply(files: Path) -> None:
+    mirror = Mirror(("deb http://mirror.test/debian trixie main",))
+    argv = image.mmdebstrap_argv(image.recipe("debian13"), mirror, Path("/work"))
+    assert argv[-3:] == ["trixie", "-", "deb http://mirror.test/debian trixie main"]
+    include = next(word for word in argv if word.startswith("--include="))
+    assert "slurm-wlm-emulator" not in include
+    for package in ("slurmrestd", "libnss-extrausers", "python3-torch"):
+        assert package in include.removeprefix("--include=").split(",")
+
+
+def test_unknown_image_names_the_known_ones() -> None:
+    with pytest.raises(NotFound, match="debian13, debian12"):
+        image.recipe("ubuntu")
+
+
+async def test_full_disk_and_missing_rights_are_said_before_any_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image.os, "geteuid", lambda: 1000)
+    with pytest.raises(Refused, match="root rights"):
+        image._check_host()
+
+
+def test_a_failed_build_shows_the_lines_that_matter() -> None:
+    text = "I: fine\nE: Failed to fetch http://x  404\nI: running\nE: mmdebstrap failed to run\n"
+    assert image._telling(text) == "E: Failed to fetch http://x  404\nE: mmdebstrap failed to run"
