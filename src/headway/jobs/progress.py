@@ -71,9 +71,8 @@ class Progress:
         self._points.append((step, loss))
         self._skipped = self._stride - 1
         if len(self._points) >= MOST_POINTS:
-            self._points = self._points[::2]
+            self._points = self._points[::2]  # the last one, this one, is among those that go
             self._stride *= 2
-            self._skipped = self._stride - 1
 
 
 @dataclass

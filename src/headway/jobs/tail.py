@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ ENDED = frozenset(
 )
 _READ_LIMIT = 1024 * 1024
 _RECONNECT_S = 60.0  # how long a head that went away may take to come back
+RETRY_S = 1.0
 
 JobNow = Callable[[], Awaitable[JobState]]
 
@@ -160,19 +162,20 @@ class _Follow:
         await self._queue.put(None)
 
     async def _follow(self) -> None:
-        """Follows the file; begins anew at the same place when the connection breaks."""
-        broken = 0
+        """Follows the file; goes on at the same place when the connection broke."""
+        away_since = 0.0
         while True:
+            at = self._offset
             try:
                 await self._frames()
-                broken = 0
             except CommandFailed as error:
                 raise refused(error) from error
             except Unreachable:
-                broken += 1
-                if broken > _RECONNECT_S:
+                now = time.monotonic()
+                away_since = now if self._offset != at or not away_since else away_since
+                if now - away_since > _RECONNECT_S:
                     raise
-            await asyncio.sleep(1)
+            await asyncio.sleep(RETRY_S)
 
     async def _frames(self) -> None:
         ask = {"do": "follow", "user": self._job.user, "path": self._path, "offset": self._offset}

@@ -1,0 +1,132 @@
+"""Loss lines of a log, in any pieces, thinned, over restarts; and what the reader asks for."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.jobs.progress import EACH_LOOK, FIRST_LOOK, MOST_POINTS, Progress, ProgressReader
+from headway.machines.run import Ran
+from tests.builders import job, machine
+
+
+def of(*pieces: bytes) -> Progress:
+    progress = Progress()
+    for piece in pieces:
+        progress.feed(piece)
+    return progress
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "loss"),
+    [
+        (b"step 120 loss 1.873", 120, 1.873),
+        (b"[rank0] 12:01 step=7 lr=1e-4 loss=2.5e-1 tok/s=900", 7, 0.25),
+        (b"Step: 3 | Loss: 4", 3, 4.0),
+        (b"10%|#  | \rstep 9 loss .5", 9, 0.5),
+    ],
+)
+def test_lines_people_write(line: bytes, step: int, loss: float) -> None:
+    found = of(line + b"\n")
+    assert (found.seen, found.step, found.loss) == (True, step, loss)
+
+
+@pytest.mark.parametrize(
+    "line", [b"steps 12 losses 3", b"step loss", b"misstep 1 gloss 2", b"loss 1.0", b"step 3 loss x"]
+)
+def test_other_lines_are_not_taken_for_progress(line: bytes) -> None:
+    assert not of(line + b"\n").seen
+
+
+def test_a_line_counts_when_it_is_whole() -> None:
+    assert not of(b"step 1 loss 1.8").seen
+    assert of(b"step 1 lo", b"ss 1.8", b"73\n").loss == 1.873
+
+
+@given(st.integers(1, 3000), st.integers(1, 97))
+def test_the_series_is_thin_even_and_ends_with_the_last_step(steps: int, cut: int) -> None:
+    text = b"".join(b"step %d loss %d.0\n" % (i, steps - i) for i in range(steps))
+    found = of(*(text[i : i + cut * 11] for i in range(0, len(text), cut * 11)))
+    series = found.series
+    assert len(series) <= MOST_POINTS
+    assert series[0][0] == 0
+    assert series[-1] == (steps - 1, 1.0)
+    gaps = {b[0] - a[0] for a, b in pairwise(series[:-1])}
+    assert len(gaps) <= 1
+
+
+def test_a_restart_from_a_checkpoint_replaces_the_steps_done_again() -> None:
+    found = of(b"".join(b"step %d loss %d\n" % (i, 9 - i) for i in range(6)))
+    found.cut()
+    found.feed(b"step 3 loss 5.5\nstep 4 loss 5.2\n")
+    assert found.series == [(0, 9), (1, 8), (2, 7), (3, 5.5), (4, 5.2)]
+
+
+def test_a_loss_that_is_no_number_is_the_news_but_not_in_the_series() -> None:
+    found = of(b"step 1 loss 2\nstep 2 loss nan\n")
+    assert found.step == 2
+    assert found.loss != found.loss
+    assert found.series[0] == (1, 2.0)
+
+
+class Head:
+    """Files of the test, read as node/submit.py reads them."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+        self.asked: list[dict[str, Any]] = []
+
+    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
+        ask = json.loads(argv[-1])
+        assert ask["do"] == "read"
+        lines = []
+        for one in ask["files"]:
+            self.asked.append(one)
+            data = self.files.get(one["path"])
+            if data is None:
+                lines.append({"error": "", "missing": True})
+                continue
+            start = max(0, len(data) + one["offset"]) if one["offset"] < 0 else one["offset"]
+            part = data[start : start + one["limit"]]
+            lines.append({"size": len(data), "offset": start, "b64": base64.b64encode(part).decode()})
+        return Ran((), 0, "\n".join(json.dumps(line) for line in lines), "", 0.0)
+
+    def stream(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("not followed")
+
+
+async def test_each_look_reads_on_and_a_log_cut_short_begins_again() -> None:
+    one = replace(job(7), user="alice", stdout="/home/alice/a.out", start_time=1)
+    head = Head({})
+    reader = ProgressReader(head, machine("lab-head"))
+    await reader.look([one])
+    assert reader.known(7) is None
+    head.files["/home/alice/a.out"] = b"step 1 loss 3\n"
+    await reader.look([one])
+    await reader.look([one])
+    head.files["/home/alice/a.out"] += b"step 2 loss 2\n"
+    await reader.look([one])
+    assert [(a["offset"], a["limit"]) for a in head.asked] == [
+        (-FIRST_LOOK, FIRST_LOOK),
+        (-FIRST_LOOK, FIRST_LOOK),
+        (14, EACH_LOOK),
+        (14, EACH_LOOK),
+    ]
+    assert {a["user"] for a in head.asked} == {"alice"}
+    known = reader.known(7)
+    assert known is not None
+    assert known.series == [(1, 3.0), (2, 2.0)]
+    head.files["/home/alice/a.out"] = b"step 2 loss 1\n"
+    await reader.look([one])
+    await reader.look([one])
+    assert known.series == [(1, 3.0), (2, 1.0)]
+    await reader.look([])
+    assert reader.known(7) is None, "jobs that are over are forgotten"

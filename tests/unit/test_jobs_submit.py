@@ -1,0 +1,201 @@
+"""What is asked of the head for a submission, and how sbatch's and scancel's own words come back."""
+
+from __future__ import annotations
+
+import json
+import pwd
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import CommandFailed, NotAllowed, NotFound, Refused
+from headway.jobs.remote import command
+from headway.jobs.submit import cancel, run_command, script_name, submit
+from headway.machines.run import Ran
+from headway.wire.schemas import SubmitIn
+from tests.builders import machine
+
+HEAD = machine("lab-head")
+PROGRAM = Path(__file__).parents[2] / "node" / "submit.py"
+
+
+class Head:
+    """One answer; the question is kept."""
+
+    def __init__(self, code: int = 0, out: str = "", err: str = "") -> None:
+        self.answer = (code, out, err)
+        self.ask: dict[str, Any] = {}
+        self.argv: Sequence[str] = ()
+        self.stdin: bytes | None = None
+
+    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
+        self.argv, self.stdin = argv, options.get("input")
+        if argv[0] == "python3":
+            self.ask = json.loads(argv[-1])
+        code, out, err = self.answer
+        return Ran(tuple(argv), code, out, err, 0.0, out.encode())
+
+    def stream(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is streamed")
+
+
+SCRIPT = "#!/bin/bash\n#SBATCH -N2\ntrue\n"
+
+
+async def test_the_script_goes_by_standard_input_and_words_stay_words() -> None:
+    head = Head(out="Submitted batch job 42\n")
+    request = SubmitIn(
+        args=["-J", "a b"], script=SCRIPT, script_name="x/train.sbatch", script_args=["$(id)"], chdir="w"
+    )
+    found = await submit(head, HEAD, request, "alice")
+    assert (found.job_id, found.user, found.cluster, found.message) == (42, "alice", "lab", "Submitted batch job 42")
+    assert head.stdin == SCRIPT.encode()
+    assert SCRIPT not in head.argv[-1]
+    assert head.ask == {
+        "do": "sbatch",
+        "user": "alice",
+        "args": ["-J", "a b"],
+        "cwd": "w",
+        "script_name": "train.sbatch",
+        "script_args": ["$(id)"],
+        "has_script": True,
+    }
+
+
+@pytest.mark.parametrize(("out", "job"), [("17\n", 17), ("17;lab\n", 17), ("", 0), ("slurm 24.11.5\n", 0)])
+async def test_job_ids_in_every_form_sbatch_has(out: str, job: int) -> None:
+    assert (await submit(Head(out=out), HEAD, SubmitIn(script=SCRIPT), "alice")).job_id == job
+
+
+async def test_sbatchs_own_words_come_back() -> None:
+    words = "sbatch: error: invalid partition specified: nope"
+    with pytest.raises(Refused, match=words):
+        await submit(Head(1, err=words + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("there is no user eve on lab-head", NotFound),
+        ("bob may not work on this cluster any more", NotAllowed),
+        ("lab-head: /nope can't be used by alice: No such file or directory", Refused),
+    ],
+)
+async def test_refusals_of_the_head_keep_their_kind(said: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=said.split(":")[-1].strip()):
+        await submit(Head(97, err=said + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        SubmitIn(args=["--wait"], script=SCRIPT),
+        SubmitIn(script="echo no interpreter\n"),
+        SubmitIn(args=["-N2"]),
+        SubmitIn(args=["a\0b"], script=SCRIPT),
+        SubmitIn(script=SCRIPT, script_name=".."),
+        SubmitIn(args=["x" * 200_000], script=SCRIPT),
+        SubmitIn(script="#!" + "x" * 5_000_000),
+    ],
+    ids=["wait", "no interpreter", "no script", "nul", "name", "long words", "long script"],
+)
+async def test_what_cannot_work_is_refused_before_anything_is_sent(request_: SubmitIn) -> None:
+    head = Head()
+    with pytest.raises(Refused):
+        await submit(head, HEAD, request_, "alice")
+    assert head.argv == ()
+
+
+def test_script_names_are_the_last_part_of_a_path() -> None:
+    assert script_name("../../etc/cron.d/x") == "x"
+    assert script_name("train it.sbatch") == "train it.sbatch"
+
+
+async def test_cancel_is_said_as_the_person_or_as_the_operator() -> None:
+    head = Head()
+    await cancel(head, HEAD, "alice", ["12", "13_4", "14_[1-3,7]"], signal="TERM")
+    assert head.ask["user"] == "alice"
+    assert head.ask["argv"] == ["scancel", "--verbose", "--signal=TERM", "12", "13_4", "14_[1-3,7]"]
+    await cancel(head, HEAD, "alice", ["12"], as_operator=True)
+    assert (head.ask["user"], head.ask["operator"]) == ("headway", True)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("scancel: error: Kill job error on job id 7: Access/permission denied\n", NotAllowed),
+        (
+            "scancel: Terminating job 7\nscancel: error: Kill job error on job id 7: Invalid job id specified\n",
+            NotFound,
+        ),
+        ("scancel: error: slurmctld away\n", CommandFailed),
+    ],
+)
+async def test_scancels_words_become_our_errors(said: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        await cancel(Head(1, err=said), HEAD, "alice", ["7"])
+
+
+@pytest.mark.parametrize("bad", ["", "7; id", "--user=root", "-9", "all"])
+async def test_only_job_ids_are_cancelled(bad: str) -> None:
+    head = Head()
+    with pytest.raises(Refused):
+        await cancel(head, HEAD, "alice", [bad])
+    assert head.argv == ()
+
+
+async def test_a_command_keeps_its_code_and_output() -> None:
+    head = Head(3, "out", "err")
+    assert await run_command(head, HEAD, "root", ["sh", "-c", "x"], b"in") == (3, b"out", b"err")
+    assert (head.argv, head.stdin) == (["sh", "-c", "x"], b"in")
+    assert await run_command(head, HEAD, "alice", ["id"]) == (3, b"out", b"err")
+    assert head.ask == {"do": "exec", "user": "alice", "argv": ["id"], "cwd": ""}
+
+
+# ---- the program itself, as far as it can be run here
+
+
+def program(ask: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command(ask)[1:]], capture_output=True, text=True, timeout=20, check=False, input=""
+    )
+
+
+def test_the_program_does_nothing_as_root_or_for_strangers() -> None:
+    for do in ("exec", "sbatch", "follow"):
+        ask = {
+            "do": do,
+            "argv": ["id"],
+            "cwd": "/",
+            "path": "/etc/shadow",
+            "offset": 0,
+            "has_script": False,
+            "args": [],
+        }
+        ran = program({**ask, "user": pwd.getpwuid(0).pw_name})
+        assert (ran.returncode, ran.stdout) == (97, "")
+        assert "nothing is done as root" in ran.stderr
+        ran = program({**ask, "user": "no-such-person"})
+        assert (ran.returncode, ran.stdout) == (97, "")
+        assert "there is no user no-such-person" in ran.stderr
+
+
+def test_the_program_reads_a_log_only_as_somebody() -> None:
+    ask = {"do": "read", "files": [{"user": "root", "path": "/etc/shadow", "offset": 0, "limit": 100}]}
+    ran = program(ask)
+    assert json.loads(ran.stdout) == {"error": "no user root"}
+
+
+def test_the_program_imports_only_what_starts_fast() -> None:
+    slow = ("subprocess", "tempfile", "shutil", "asyncio")
+    code = (
+        f"import sys; exec(compile(open({str(PROGRAM)!r}).read(), 'p', 'exec'), {{'__name__': 'p'}});"
+        f"print([m for m in {slow!r} if m in sys.modules])"
+    )
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True)
+    assert ran.stdout.strip() == "[]"
