@@ -9,6 +9,7 @@ HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; no
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from headway.errors import HeadwayError
 
 
 def main() -> int:
+    gc.disable()  # imports make no garbage; main.ready turns it on again
     from headway.server.main import DEFAULT_PORT, serve
 
     env = os.environ

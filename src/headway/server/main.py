@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import hashlib
 import os
 import signal
@@ -36,6 +37,7 @@ from headway.store.engine import database_url, shown_url
 DEFAULT_PORT = 7878
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 SHUTDOWN_S = 3
+BACKLOG = 512
 
 log = structlog.get_logger("headway.server")
 MakeWork = Callable[[Store, Path], Work]
@@ -125,6 +127,9 @@ class _Server:
 
         def ready() -> None:
             files.announce(self.state_dir, url)
+            gc.collect()
+            gc.freeze()  # what is loaded by now stays: it need not be looked at again
+            gc.enable()
             log.info("server ready", seconds=round(time.monotonic() - began, 3))
 
         http.on_started = ready
@@ -188,6 +193,7 @@ def bind(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((host, choice))
+            sock.listen(BACKLOG)  # two sockets may be bound to one port, but only one listens
         except OSError as error:
             sock.close()
             if choice == DEFAULT_PORT:
