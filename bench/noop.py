@@ -1,0 +1,35 @@
+"""`headway apply` of a running four-node cluster whose file has not changed. It must touch nothing: the same daemons run."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from place import Place, place
+
+RUNS = 7
+DAEMONS = ["pidof", "slurmctld", "slurmdbd", "slurmrestd", "mariadbd", "munged"]
+
+
+def seconds(at: Place) -> float:
+    began = time.perf_counter()
+    at.headway("apply", str(at.spec), "--yes")
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    with place() as at:
+        at.headway("image", "build", "debian13", timeout_s=3600)
+        at.headway("server", "start")
+        first = seconds(at)
+        before = at.headway("exec", "bench", "--", *DAEMONS)
+        took = [seconds(at) for _ in range(RUNS)]
+        assert at.headway("exec", "bench", "--", *DAEMONS) == before, "a no-op apply restarted a daemon"
+    median = statistics.median(took)
+    print(f"no-op apply, 4 nodes: {median:.2f} s (median of {RUNS}; best {min(took):.2f} s)")
+    print(f"the apply that made them: {first:.2f} s")
+    print(f"ratio: {median / first:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""A Headway of its own for a measurement: a temporary state folder, the real command, everything removed at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HEADWAY = Path(sys.executable).with_name("headway")
+USER = "bench"
+SPEC = f"""\
+name: bench
+plan: h100-8
+nodes: 4
+teams:
+  bench: {{users: [{USER}]}}
+"""
+GPU_STEP = ["srun", "--nodes=4", "--gres=gpu:8", "--mem=100", "printenv", "CUDA_VISIBLE_DEVICES"]
+
+
+@dataclass(frozen=True)
+class Place:
+    folder: Path
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
+    @property
+    def env(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
+        own = {"HEADWAY_STATE": self.state, "XDG_CONFIG_HOME": self.folder / "config", "HEADWAY_PORT": 0}
+        return {**kept, **{name: str(value) for name, value in own.items()}}
+
+    @property
+    def spec(self) -> Path:
+        file = self.folder / "bench.yaml"
+        file.write_text(SPEC)
+        return file
+
+    def headway(self, *argv: str, timeout_s: float = 900) -> str:
+        """Standard output of `headway ...`; its own words and an exit when it fails."""
+        ran = subprocess.run(
+            [str(HEADWAY), *argv], env=self.env, capture_output=True, text=True, timeout=timeout_s,
+            stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        if ran.returncode:
+            sys.exit(f"bench: headway {' '.join(argv)} ended with {ran.returncode}\n{ran.stdout}{ran.stderr}")
+        return ran.stdout
+
+    def gpu_step(self) -> None:
+        """Runs a step on all GPUs of four nodes and looks at what each node saw."""
+        seen = self.headway("exec", "bench", "-u", USER, "--", *GPU_STEP).split()
+        if seen != ["0,1,2,3,4,5,6,7"] * 4:
+            sys.exit(f"bench: the step saw {seen}")
+
+
+@contextmanager
+def place() -> Iterator[Place]:
+    """Takes its clusters down and its server away, whatever happened in between."""
+    made = Place(Path(tempfile.mkdtemp(prefix="headway-bench-", dir="/var/tmp")))
+    try:
+        yield made
+    finally:
+        for argv in (["down", "bench", "--yes", "--delete-data"], ["server", "stop"]):
+            subprocess.run([str(HEADWAY), *argv], env=made.env, capture_output=True, timeout=300, check=False)
+        shutil.rmtree(made.folder, ignore_errors=True)

@@ -1,0 +1,85 @@
+"""Rendering and differencing for 10,000 nodes: every file's text, then the ChangeSet when one file differs on every node.
+
+Pure functions, so no machine is needed. The comparison is with 100 nodes: 100 times the nodes should cost less than 100
+times the time.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+
+from headway.changes.cluster import Goal, changeset
+from headway.changes.machine import Wanted
+from headway.cluster.goal import make_goal
+from headway.domain.cluster import Cluster, Site
+from headway.domain.machine import Machine, MachineState
+from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
+from headway.spec.catalogue import load_catalogue
+from headway.spec.load import resolve
+
+SECRETS = {"munge_key": "eA==", "jwt_key": "eA=="}
+CHANGED = "/etc/hosts"
+
+
+def cluster_of(nodes: int) -> Cluster:
+    spec = {"name": "big", "plan": "h100-8", "nodes": nodes, "fabric": {"leaf_size": 32}}
+    return resolve(spec, load_catalogue({}), owner="ann")
+
+
+def site_of(cluster: Cluster) -> Site:
+    addresses = {
+        slot.name: f"10.{slot.number >> 16}.{slot.number >> 8 & 255}.{slot.number & 255}" for slot in cluster.slots
+    }
+    uids = {user.name: 20000 + index for index, user in enumerate(cluster.users)}
+    addresses[cluster.head] = "10.255.0.1"
+    return Site("10.0.0.0/8", "10.255.0.254", "10.255.0.1", addresses, uids, simulated_gpus=True, gpu_devices=8)
+
+
+def as_wanted(wanted: Wanted, *, but: str = "") -> SeenMachine:
+    """A machine on which everything is as it should be, except the content of one file."""
+    files = {
+        path: SeenFile("old" if path == but else wanted.digests[path], file.mode, file.owner, file.group, 0.0)
+        for path, file in wanted.files.items()
+    }
+    units = {unit.name: SeenUnit(True, True, 1.0, 1, wanted.loaded[unit.name]) for unit in wanted.units}
+    dirs = frozenset(path for path, *_ in (*wanted.dirs, *wanted.homes))
+    return SeenMachine(files, units, tuple(wanted.files), dirs)
+
+
+def observed(goal: Goal, site: Site) -> Observed:
+    machines = {
+        name: Machine(name, "big", address, MachineState.RUNNING, "ssh-ed25519 AAAA")
+        for name, address in site.addresses.items()
+    }
+    # Objects of their own for every node, as they come out of 10,000 answers.
+    seen = {slot.name: as_wanted(goal.roles["node"], but=CHANGED) for slot in goal.cluster.slots}
+    seen[goal.cluster.head] = as_wanted(goal.roles["head"])
+    return Observed(machines, seen, accounts=goal.accounts)
+
+
+def measure(nodes: int) -> tuple[float, float, int]:
+    """(seconds to render, seconds to difference, number of changes)."""
+    cluster = cluster_of(nodes)
+    site = site_of(cluster)
+    began = time.perf_counter()
+    goal = make_goal(cluster, site, SECRETS)
+    rendered = time.perf_counter() - began
+    facts = observed(goal, site)
+    began = time.perf_counter()
+    changes = changeset(goal, facts)
+    return rendered, time.perf_counter() - began, len(changes.changes)
+
+
+def main() -> None:
+    small = [measure(100) for _ in range(5)]
+    render_100, change_100 = min(m[0] for m in small), min(m[1] for m in small)
+    render_s, change_s, count = measure(10_000)
+    print(f"10,000 nodes: render {render_s:.3f} s, ChangeSet of {count} changes {change_s:.3f} s")
+    print(f"100 nodes: render {render_100:.4f} s, ChangeSet {change_100:.4f} s")
+    print(f"memory at most: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
+    print(f"ratio: {(render_s + change_s) / (100 * (render_100 + change_100)):.2f} of 100 times the time for 100 nodes")
+
+
+if __name__ == "__main__":
+    main()

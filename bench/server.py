@@ -1,0 +1,102 @@
+"""How soon a server answers after its start, what it holds when idle, and how many requests it answers.
+
+The comparison is with a bare uvicorn of the same Python that answers one fixed line.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from place import Place, place
+
+RUNS = 5
+IDLE_S = 3.0
+REQUESTS = 400
+BARE = """
+import sys, uvicorn
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"[]"})
+uvicorn.run(app, port=int(sys.argv[1]), log_level="critical", lifespan="off")
+"""
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process in MB (10^6 bytes)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return 0.0
+
+
+def fetch(url: str, token: str = "") -> bytes:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def start(at: Place) -> tuple[float, dict[str, object]]:
+    """Seconds from `headway server start` to the first answer, and what the server says of itself."""
+    began = time.perf_counter()
+    at.headway("server", "start")
+    known = json.loads((at.state / "client.json").read_text())
+    fetch(f"{known['url']}/api/me", known["token"])
+    took = time.perf_counter() - began
+    server = json.loads(at.headway("server", "status", "-o", "json"))
+    return took, {**known, "pid": server["pid"]}
+
+
+def rate(url: str, token: str = "") -> float:
+    """Requests a second, one after another."""
+    fetch(url, token)
+    began = time.perf_counter()
+    for _ in range(REQUESTS):
+        fetch(url, token)
+    return REQUESTS / (time.perf_counter() - began)
+
+
+def bare_rate(port: int) -> float:
+    with subprocess.Popen([sys.executable, "-c", BARE, str(port)]) as process:
+        try:
+            deadline = time.monotonic() + 20
+            while True:
+                try:
+                    return rate(f"http://127.0.0.1:{port}/")
+                except urllib.error.URLError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.05)
+        finally:
+            process.terminate()
+
+
+def main() -> None:
+    with place() as at:
+        start(at)  # makes the database
+        at.headway("server", "stop")
+        ready = []
+        for _ in range(RUNS):
+            took, server = start(at)
+            ready.append(took)
+            if len(ready) < RUNS:
+                at.headway("server", "stop")
+        time.sleep(IDLE_S)
+        memory = resident_mb(int(str(server["pid"])))
+        ours = rate(f"{server['url']}/api/clusters", str(server["token"]))
+    bare = bare_rate(17879)
+    print(f"ready after {statistics.median(ready):.2f} s (median of {RUNS}, the command's own time included)")
+    print(f"resident when idle: {memory:.0f} MB")
+    print(f"list of clusters, with a token: {ours:.0f} requests a second; a bare uvicorn: {bare:.0f}")
+    print(f"ratio: {bare / ours:.1f}")
+
+
+if __name__ == "__main__":
+    main()
