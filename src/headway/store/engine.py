@@ -79,6 +79,8 @@ async def migrate(engine: AsyncEngine) -> None:
     async with engine.connect() as connection:
         connection = await connection.execution_options(**{WRITE: True})
         async with connection.begin():
+            if engine.dialect.name == "postgresql":  # two servers that start at once; SQLite's write lock does the same
+                await connection.execute(text("SELECT pg_advisory_xact_lock(7240178)"))
             await connection.run_sync(_upgrade)
 
 

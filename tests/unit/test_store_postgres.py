@@ -1,0 +1,143 @@
+"""The store on a real PostgreSQL of its own, over a unix socket: what differs from SQLite is locking.
+Skipped where no
+PostgreSQL is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from headway.store import Store, open_store
+from headway.store.engine import open_engine
+
+BIN = next(
+    (p for p in (*sorted(Path("/usr/lib/postgresql").glob("*/bin")), Path("/usr/bin")) if (p / "initdb").exists()), None
+)
+pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
+
+
+def _user() -> str:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    return next((name for name in ("postgres", "nobody") if _known(name)), "nobody")
+
+
+def _known(name: str) -> bool:
+    return any(entry.pw_name == name for entry in pwd.getpwall())
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    user, me = _user(), os.geteuid() != 0
+    folder = Path(tempfile.mkdtemp(prefix="headway-pg-"))  # a short path: a socket's may have 107 characters
+    if not me:
+        shutil.chown(folder, user)
+    how = {} if me else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+    initdb = [f"{BIN}/initdb", "-D", f"{folder}/db", "-U", "headway", "-A", "trust", "--no-sync"]
+    subprocess.run(initdb, check=True, capture_output=True, cwd="/", **how)
+    settings = [f"unix_socket_directories={folder}", "listen_addresses=", "fsync=off", "shared_buffers=16MB"]
+    options = " ".join(f"-c {setting}" for setting in settings)
+    control = [f"{BIN}/pg_ctl", "-D", f"{folder}/db", "-w"]
+    subprocess.run(
+        [*control, "-l", f"{folder}/log", "-o", options, "start"], check=True, capture_output=True, cwd="/", **how
+    )
+    yield f"postgresql://headway@/postgres?host={folder}"
+    subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True, cwd="/", **how)
+    shutil.rmtree(folder)
+
+
+async def test_postgresql(url: str, tmp_path: Path) -> None:
+    """One database for all, as several servers use it."""
+    stores = await asyncio.gather(*(open_store(tmp_path, url) for _ in range(4)))
+    try:
+        await _claims(stores)
+        await _uids_and_secrets(stores)
+        await _people(stores[0])
+        await _tables_match(url)
+    finally:
+        for store in stores:
+            await store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def _claims(stores: Sequence[Store]) -> None:
+    for number in range(8):
+        for _ in range(3):
+            await stores[0].enqueue_operation(f"c{number}", "apply", "ann", document={"a": [1]})
+
+    async def drain(index: int) -> list[str]:
+        """Claims until nothing is left, ending each before the next."""
+        done = []
+        while True:
+            operation = await stores[index].claim(f"s{index}", 1000, 30)
+            if operation is None:
+                unfinished = [o for o in await stores[index].operations() if not o.finished]
+                if not unfinished:
+                    return done
+                continue
+            running = [o.id for o in await stores[index].operations(operation.cluster) if o.state == "running"]
+            assert running == [operation.id]
+            await stores[index].add_event(operation.id, "s", "x")
+            assert await stores[index].finish(operation.id, f"s{index}", "done", kept=["/a"])
+            done.append(operation.id)
+
+    done = [one for part in await asyncio.gather(*(drain(i) for i in range(4))) for one in part]
+    assert len(done) == len(set(done)) == 24
+    for number in range(8):  # each cluster's in the order they were asked for
+        operations = await stores[0].operations(f"c{number}")
+        finished = [o.finished_at for o in reversed(operations)]
+        assert finished == sorted(finished, key=lambda at: at or 0)
+    operation = await stores[0].enqueue_operation("late", "apply", "ann")
+    await stores[0].claim("old:1", 1000, 30)
+    assert await stores[1].claim("new:1", 1029, 30) is None
+    assert await stores[1].free_leases("old:") == 1
+    again = await stores[1].claim("new:1", 1029, 30)
+    assert again is not None
+    assert (again.id, again.attempts) == (operation.id, 2)
+    assert not await stores[0].finish(operation.id, "old:1", "done")
+
+
+async def _uids_and_secrets(stores: Sequence[Store]) -> None:
+    given = await asyncio.gather(*(store.uids([f"u{n}", "shared"]) for n, store in enumerate(stores)))
+    assert len({one["shared"] for one in given}) == 1
+    assert len({uid for one in given for uid in one.values()}) == 5
+    values = await asyncio.gather(*(store.put_secret("lab", "k", f"v{n}") for n, store in enumerate(stores)))
+    assert len(set(values)) == 1
+    await asyncio.gather(*(store.note_users("lab", ["ann", "bob"]) for store in stores))
+    assert await stores[0].users_of("lab") == {"ann", "bob"}
+
+
+async def _people(store: Store) -> None:
+    await store.put_person("ann", "admin")
+    _, secret = await store.create_token("ann", days=1)
+    assert (await store.person_of_token(secret)).name == "ann"  # type: ignore[union-attr]
+    code, _ = await store.create_signin_code("ann")
+    spent = await asyncio.gather(*(store.spend_signin_code(code) for _ in range(3)))
+    assert sum(one is not None for one in spent) == 1
+    await store.save_cluster("lab", {"text": "é"}, owner="ann")
+    row = await store.cluster("lab")
+    assert row is not None
+    assert row.document == {"text": "é"}
+
+
+async def _tables_match(url: str) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    from headway.store.engine import database_url
+    from headway.store.schema import metadata
+
+    engine = await open_engine(database_url(Path("/"), url))
+    async with engine.connect() as db:
+        found = await db.run_sync(lambda c: compare_metadata(MigrationContext.configure(c), metadata))
+    await engine.dispose()
+    assert found == []
