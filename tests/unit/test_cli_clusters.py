@@ -48,7 +48,7 @@ def test_status_ready(cli: Cli) -> None:
     done = cli("status")
     assert done.code == 0
     assert "lab is ready: 4 nodes and 1 spare of h100-8, Slurm 24.11\n1 job running, 2 waiting\n" in done.out
-    assert "ok    slurmctld answers\n" in done.out
+    assert "ok    controller  slurmctld answers\n" in done.out
     assert "████░░░░ 4/8" in done.out
     assert "SIMULATED" in done.out
 
@@ -60,7 +60,7 @@ def test_status_not_ready_exits_with_1(cli: Cli, output: str) -> None:
     done = cli("status", "lab", "-o", output)
     assert done.code == 1
     if output == "table":
-        assert "FAIL  lab-1-2 is down\n      headway apply gives it back\n" in done.out
+        assert "FAIL  nodes  lab-1-2 is down\n             headway apply gives it back\n" in done.out
     else:
         assert json.loads(done.out)["checks"][0]["ok"] is False
 

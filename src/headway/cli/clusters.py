@@ -60,7 +60,7 @@ def status(cluster: ClusterName = "", output: Output = Format.table) -> None:
         session.print_json(answer)
     else:
         on = show.screen()
-        lines = [*_headlines(answer.cluster, on), "", *(check_line(c, on) for c in answer.checks)]
+        lines = [*_headlines(answer.cluster, on), "", *check_lines(answer.checks, on)]
         lines += ["", *node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=on)]
         for line in lines:
             session.say(line)
@@ -78,11 +78,16 @@ def _headlines(c: ClusterOut, on: show.Screen) -> list[str]:
     return lines
 
 
-def check_line(check: CheckOut, on: show.Screen) -> str:
-    """`ok    message` or `FAIL  message`."""
-    word = show.paint("ok  ", "good", on) if check.ok else show.paint("FAIL", "bad", on)
-    first, *more = show.wrap(check.message or check.name, on, indent=6)
-    return "\n".join([f"{word}  {first}", *(f"      {line}" for line in more)])
+def check_lines(checks: list[CheckOut], on: show.Screen) -> list[str]:
+    """`ok    name  message` or `FAIL  name  message`, one a thing; what to do stands below its message."""
+    wide = max((len(check.name) for check in checks), default=0)
+    lines = []
+    for check in checks:
+        word = show.paint("ok  ", "good", on) if check.ok else show.paint("FAIL", "bad", on)
+        first, *more = show.wrap(check.message, on, indent=wide + 8)
+        lines.append(f"{word}  {show.clean(check.name):<{wide}}  {first}")
+        lines += [" " * (wide + 8) + line for line in more]
+    return lines
 
 
 def nodes(cluster: ClusterName = "", output: Output = Format.table) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import session, show
-from headway.cli.queue import job_label, where_or_why
+from headway.cli.queue import job_label
 from headway.cli.session import Format, Output
 from headway.errors import HeadwayError
 
@@ -43,7 +43,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tu
     gpus: list[show.Span] = [(str(j.gpus), ""), (" SIMULATED" if simulated else "", "warn")] if j.gpus else []
     loss = f"{j.progress.loss:.4f} at step {j.progress.step}" if j.progress else ""
     curve = show.sparkline([v for _, v in j.progress.series], on) if j.progress else ""
-    why = where_or_why(j) if j.state not in {"RUNNING", "COMPLETING"} else ""
+    why = f"({j.reason})" if j.reason not in {"", "None"} and j.state != "RUNNING" else ""
     place = j.nodelist or ",".join(j.nodes)
     return [
         ("job", f"{job_label(j)} {j.name}"),

@@ -54,7 +54,8 @@ def submit(
     elif "parsable" in line.own:
         session.say(str(done.job_id))
     elif done.job_id:
-        session.say(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
+        place = done.workdir if done.workdir not in {"", "~"} else f"/home/{done.user}"
+        session.say(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {place}")
     else:
         session.say(done.message)  # --test-only: sbatch says when and where it would run
     if "wait" in line.own and done.job_id:
