@@ -2,6 +2,7 @@
 # Runs on the building host when all packages are installed ($1: the root folder of the image to be), before anything
 # of a node is set: drops what no node needs, so that it takes no place in the image.
 set -eu
+umask 022
 root=$1
 chroot "$root" localedef -i en_US -f UTF-8 en_US.UTF-8
 mkdir -p "$root/usr/lib/headway"

@@ -2,6 +2,7 @@
 # Runs on the building host over the base image and the files of rootfs/; $1 is the root folder of the image to be.
 # Cheap to repeat: a change here or in rootfs/ does not install the packages again.
 set -eu
+umask 022
 root=$1
 in_root() { chroot "$root" "$@"; }
 

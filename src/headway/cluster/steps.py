@@ -31,7 +31,10 @@ def by_stage(
     switched = _switched(rows, wanted, fresh)
     files = [c for c in rows if c.kind == "file.write" and c.what not in switched]
     base = stages["base"]
-    base += _candidate(rows, wanted, secrets)
+    candidate = _candidate(rows, wanted, secrets)
+    # The real programs authenticate before they read: without MUNGE they wait for it, and there is no old file to spare.
+    no_munge = any(c.kind == "unit.start" and c.what == "munge.service" for c in rows)
+    stages["controller" if no_munge else "base"] += candidate
     base += [file_step(c.what, wanted.files[c.what], _secret(wanted, c.what, secrets)) for c in files]
     base += [{"op": "remove", "path": c.what} for c in rows if c.kind == "file.remove" and c.what not in switched]
     if any(c.kind == "managed.write" for c in rows):

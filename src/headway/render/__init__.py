@@ -64,9 +64,12 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
 
 def _node(cluster: Cluster, site: Site) -> dict[str, File]:
     known = version(cluster.slurm_version)
-    return {
+    files = {
         "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=False)),
         ssh.PAM: File(ssh.pam_node()),
         **scripts.scripts(known),
         **systemd.node_units(cluster, known),
     }
+    if cluster.simulated_gpus:
+        files["/etc/headway/gpus.json"] = File(slurm_small.simulated_gpus(cluster))
+    return files

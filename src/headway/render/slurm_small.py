@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from headway.domain.cluster import Cluster, Site
 from headway.domain.hostlist import compress
 from headway.render import conf
@@ -47,6 +49,12 @@ def topology_conf(cluster: Cluster) -> str:
         kind, members = ("Switches", switch.children) if switch.children else ("Nodes", switch.nodes)
         lines.append(Line((("SwitchName", switch.name), (kind, compress(members)))))
     return conf.write(lines)
+
+
+def simulated_gpus(cluster: Cluster) -> str:
+    """What the nvidia-smi of local machines shows; JSON, so it carries no comment."""
+    shown = {"product": cluster.plan.gpu_product, "memory_mib": cluster.plan.gpu_memory_mib, "count": cluster.plan.gpus}
+    return json.dumps(shown) + "\n"
 
 
 def plugstack_conf() -> str:
