@@ -189,7 +189,8 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening address. The default port gives way to a free one; another that is taken is Refused."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for choice in dict.fromkeys((port, 0) if port == DEFAULT_PORT else (port,)):
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        # With the protocol named, asyncio turns Nagle's delay off: without, a kept-alive request costs 40 ms.
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((host, choice))

@@ -12,6 +12,7 @@ from headway.api.live import Snapshot, topic
 from headway.api.shapes import PENDING, RUNNING
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
+from headway.domain.machine import MachineState
 from headway.errors import HeadwayError
 from headway.server.watching import Watcher
 from headway.store import ClusterRow
@@ -59,7 +60,7 @@ class Poller:
         """One reading at a time of each cluster, when its time has come."""
         task = self._tasks.get(row.name)
         due = self._due.get(row.name, 0.0)
-        if self._state.live.hub.watched(topic(row.name)):
+        if self._busy(self._state.live.snapshot(row.name)):  # a request may have seen what the last look did not
             due = min(due, self._began.get(row.name, 0.0) + BUSY_S)
         if (task is not None and not task.done()) or now < due:
             return
@@ -88,7 +89,8 @@ class Poller:
 
     def _busy(self, snapshot: Snapshot) -> bool:
         jobs = any(job.state in RUNNING or job.state in PENDING for job in snapshot.jobs)
-        ill = bool(snapshot.stale) or any(not node.usable for node in snapshot.nodes)
+        gone = any(machine.state is not MachineState.RUNNING for machine in snapshot.machines)
+        ill = gone or bool(snapshot.stale) or any(not node.usable for node in snapshot.nodes)
         return jobs or ill or self._state.live.hub.watched(topic(snapshot.cluster))
 
     async def _machines_only(self, cluster: Cluster) -> None:
