@@ -188,10 +188,20 @@ def down_ready(cli: Cli, kept: list[str]) -> None:
     cli.api.on("operation", operation("done", kind="down", kept=kept))
 
 
-def test_down_asks_and_names_what_it_kept(cli: Cli) -> None:
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path / "headway/ssh"
+
+
+def test_down_asks_and_names_what_it_kept(cli: Cli, config: Path) -> None:
     down_ready(cli, ["/data/lab/home"])
+    config.mkdir(parents=True)
+    for name in ("lab.conf", "lab.known_hosts", "lab-x.conf"):
+        (config / name).write_text("")
     done = cli("down", stdin=b"y\n", terminal=True)
     assert done.code == 0
+    assert [path.name for path in config.iterdir()] == ["lab-x.conf"]
     assert "6 machines of lab go, and 3 jobs; home, scratch and accounting are kept" in done.out
     assert "kept /data/lab/home" in done.out
     assert cli.api.named("down") == [(("lab",), {"delete_data": False})]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session, show
+from headway.cli import session, show, sshfiles
 from headway.cli.follow import follow
 from headway.cli.session import ClusterName, Format, Output
 
@@ -33,6 +33,7 @@ def down(
             session.say(message)
         session.confirm(f"Take {name} down?", yes=False, otherwise=message)
     final = follow(api, api.down(name, delete_data=delete_data), quiet=quiet)
+    sshfiles.forget(name)
     if quiet:
         session.print_json(final)
         return

@@ -1,0 +1,81 @@
+"""init, schema, doctor, image, version: what needs no server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headway.domain.machine import Gap
+from headway.errors import Unreachable
+from headway.machines.image import ImageInfo
+
+from .cli_fakes import Cli, cli
+
+__all__ = ["cli"]  # a fixture
+
+
+def test_init_writes_once(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli("init", "mine").code == 0
+    text = Path("cluster.yaml").read_text()
+    assert "name: mine" in text
+    Path("cluster.yaml").write_text("precious")
+    again = cli("init", "mine")
+    assert (again.code, Path("cluster.yaml").read_text()) == (1, "precious")
+    assert "cluster.yaml is there already" in again.err
+    assert cli("init", "mine", "-f", "-").out == text
+
+
+@pytest.mark.parametrize("name", ["Bad Name", "1x", "x\ny", "--"])
+def test_init_with_a_name_no_cluster_can_have(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cli("init", "--", name)
+    assert done.code == 2
+    assert done.err.startswith("error: ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_init_in_a_folder_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
+    done = cli("init", "-f", str(tmp_path / "none/cluster.yaml"))
+    assert done.code == 1
+    assert done.err == f"error: {tmp_path}/none/cluster.yaml: no such file or directory\n"
+
+
+def test_schema_is_json_schema(cli: Cli) -> None:
+    schema = json.loads(cli("schema").out)
+    assert {"name", "plan", "nodes"} <= set(schema["properties"])
+
+
+@pytest.mark.parametrize(
+    ("gaps", "code", "said"),
+    [
+        ((), 0, "ok    this machine has what local clusters need\n"),
+        ((Gap("inotify is low", "sysctl x", fatal=False),), 0, "warn  inotify is low\n      sysctl x\n"),
+        ((Gap("podman is missing", "apt install podman"),), 1, "FAIL  podman is missing\n      apt install podman\n"),
+    ],
+)
+def test_doctor(cli: Cli, monkeypatch: pytest.MonkeyPatch, gaps: tuple[Gap, ...], code: int, said: str) -> None:
+    monkeypatch.setattr("headway.machines.preflight.host_gaps", lambda *_, **__: gaps)
+    assert (cli("doctor").code, cli("doctor").out) == (code, said)
+    assert len(json.loads(cli("doctor", "-o", "json").out)) == len(gaps)
+
+
+def test_images(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = ImageInfo("debian13", "localhost/x:1", "id", "abc", 1700, "2026-01-01", "24.11", current=False)
+
+    async def found() -> tuple[ImageInfo, ...]:
+        return (old,)
+
+    monkeypatch.setattr("headway.machines.image.list_images", found)
+    assert "old inputs" in cli("image", "ls").out
+    assert json.loads(cli("image", "ls", "-o", "json").out)[0]["current"] is False
+
+
+def test_version_without_a_server(cli: Cli) -> None:
+    cli.api.on("server", Unreachable("no server"))
+    assert cli("version").out.endswith("server  none in reach\n")
+    assert json.loads(cli("version", "-o", "json").out)["server"] is None

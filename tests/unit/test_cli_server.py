@@ -1,0 +1,147 @@
+"""The server as a process: started once, found, stopped; tokens."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from headway import paths
+from headway.errors import Refused
+from headway.sdk import local
+from headway.wire import schemas as w
+
+from .cli_fakes import Cli, cli
+
+__all__ = ["cli"]  # a fixture
+
+# Does what the real server's process does with its folder, and no more.
+STAND_IN = """
+import fcntl, json, os, signal, socket, sys
+from pathlib import Path
+folder = Path(os.environ["HEADWAY_STATE"])
+lock = (folder / "server.lock").open("w")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit("a server runs already")
+if os.environ.get("STAND_IN_FAILS"):
+    sys.exit("port 80 is taken")
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+listening = socket.create_server(("127.0.0.1", 0))
+new = folder / ".new"
+new.write_text(json.dumps({"url": f"http://127.0.0.1:{listening.getsockname()[1]}", "pid": os.getpid()}))
+new.rename(folder / "server.json")
+while True:
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    program = tmp_path / "server.py"
+    program.write_text(STAND_IN)
+    monkeypatch.setattr(local, "server_argv", lambda: [sys.executable, str(program)])
+    state = tmp_path / "state"
+    monkeypatch.setenv("HEADWAY_STATE", str(state))
+    yield state
+    local.stop_server(state)
+
+
+def test_a_server_is_started_once_and_stopped(folder: Path, cli: Cli) -> None:
+    assert local.running() is None
+    assert "the server runs at http://127.0.0.1:" in cli("server", "start").out
+    first = local.running()
+    assert first is not None
+    assert first.pid != os.getpid()
+    assert "runs already" in cli("server", "start").out
+    assert local.start_server() == first == local.running()
+    assert cli("server", "stop").out == "the server has ended\n"
+    assert local.running() is None
+    assert cli("server", "stop").out == "no server runs\n"
+
+
+def test_two_who_start_at_once_get_one_server(folder: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: local.start_server(folder), range(4)))
+    assert len({server.pid for server in found}) == 1
+
+
+def test_a_server_that_ends_at_once_says_why(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_FAILS", "1")
+    done = cli("server", "start")
+    assert done.code == 1
+    assert done.err.startswith("error: the server did not start: port 80 is taken\n")
+
+
+def test_a_server_that_never_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "START_S", 0.1)
+    monkeypatch.setattr("headway.machines.run.spawn", lambda *_, **__: os.getpid())
+    with pytest.raises(Refused, match="did not answer within"):
+        local.start_server(folder)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Refused, match="can't be made"):
+        local.start_server(tmp_path / "file/state")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"url": "x"}', '{"url": "x", "pid": 4194305}'])
+def test_what_an_old_server_left_is_no_server(folder: Path, text: str) -> None:
+    folder.mkdir()
+    (folder / paths.SERVER_FILE).write_text(text)
+    assert local.running(folder) is None
+
+
+def test_status_has_the_url(cli: Cli) -> None:
+    cli.api.on(
+        "server",
+        w.ServerOut(url="http://127.0.0.1:9", version="1", pid=1, state_dir="/s", database="sqlite", clusters=2),
+    )
+    assert json.loads(cli("server", "status", "-o", "json").out)["url"] == "http://127.0.0.1:9"
+    assert "http://127.0.0.1:9" in cli("server", "status").out
+
+
+def test_logs_without_a_log(folder: Path, cli: Cli) -> None:
+    assert cli("server", "logs").code == 7
+
+
+def test_logs_end(folder: Path, cli: Cli) -> None:
+    folder.mkdir()
+    (folder / paths.LOG_FILE).write_text("".join(f"line {i}\n" for i in range(5000)))
+    assert cli("server", "logs", "-n", "2").out == "line 4998\nline 4999\n"
+
+
+def test_the_unit_quotes_its_words(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_STATE", '/a b/100%/"$x')
+    unit = cli("server", "install", "--print").out
+    assert 'Environment="HEADWAY_STATE=/a b/100%%/\\"$$x"' in unit
+    assert '"-m" "headway.server"' in unit
+
+
+def test_a_token_is_alone_on_standard_output(cli: Cli) -> None:
+    made = w.TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0, token="hw_secret")
+    cli.api.on("create_token", made)
+    done = cli("token", "create", "bob", "--role", "viewer", "--label", "ci", "--days", "3")
+    assert done.out == "hw_secret\n"
+    assert "hw_secret" not in done.err
+    assert cli.api.named("create_token")[0][0][0] == w.TokenIn(person="bob", role="viewer", label="ci", days=3)
+
+
+def test_tokens_are_listed_and_revoked(cli: Cli) -> None:
+    cli.api.on("tokens", [w.TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0)])
+    cli.api.on("delete_token", None)
+    assert "never" in cli("token", "ls").out
+    assert cli("token", "revoke", "t1").out == "revoked t1\n"
+    assert cli.api.named("delete_token") == [(("t1",), {})]
+
+
+def test_a_sign_in_link_is_alone_on_standard_output(cli: Cli) -> None:
+    cli.api.on("sign_in_link", w.SignInLinkOut(url="http://127.0.0.1:9/signin?code=x", expires_at=1.0))
+    assert cli("token", "link").out == "http://127.0.0.1:9/signin?code=x\n"
