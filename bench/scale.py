@@ -22,18 +22,20 @@ SECRETS = {"munge_key": "eA==", "jwt_key": "eA=="}
 CHANGED = "/etc/hosts"
 
 
+def address(number: int) -> str:
+    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+
+
 def cluster_of(nodes: int) -> Cluster:
-    spec = {"name": "big", "plan": "h100-8", "nodes": nodes, "fabric": {"leaf_size": 32}}
-    return resolve(spec, load_catalogue({}), owner="ann")
+    hosts = [address(number) for number in range(1, nodes + 2)]
+    spec = {"name": "big", "provider": "ssh", "plan": "h100-8", "nodes": nodes, "hosts": hosts}
+    return resolve({**spec, "fabric": {"leaf_size": 32}}, load_catalogue({}), owner="ann")
 
 
 def site_of(cluster: Cluster) -> Site:
-    addresses = {
-        slot.name: f"10.{slot.number >> 16}.{slot.number >> 8 & 255}.{slot.number & 255}" for slot in cluster.slots
-    }
+    addresses = {host.name: host.address for host in cluster.hosts}
     uids = {user.name: 20000 + index for index, user in enumerate(cluster.users)}
-    addresses[cluster.head] = "10.255.0.1"
-    return Site("10.0.0.0/8", "10.255.0.254", "10.255.0.1", addresses, uids, simulated_gpus=True, gpu_devices=8)
+    return Site("10.0.0.0/8", "10.255.0.254", addresses[cluster.head], addresses, uids)
 
 
 def as_wanted(wanted: Wanted, *, but: str = "") -> SeenMachine:
