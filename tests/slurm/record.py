@@ -27,14 +27,17 @@ from headway.slurm.rest import Rest, SlurmToken
 from headway.wire.schemas import SubmitIn
 
 HERE = Path(__file__).parent
+_SHORT = {
+    "sockets": lambda value: type(value)() if isinstance(value, list | dict) else value,
+    "operating_system": lambda _: "Linux",
+}
 SLEEP = "#!/bin/bash\nsleep 600\n"
 
 
 def slim(value: Any) -> Any:
     """Leaves out what is different on every machine or as long as the machine is wide."""
     if isinstance(value, dict):
-        short = {"sockets": [], "operating_system": "Linux"}
-        return {k: short[k] if k in short and isinstance(v, type(short[k])) else slim(v) for k, v in value.items()}
+        return {k: _SHORT[k](v) if k in _SHORT else slim(v) for k, v in value.items()}
     return [slim(item) for item in value] if isinstance(value, list) else value
 
 
@@ -72,6 +75,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await control.set_spare_reservation(links, head, ["lab-1-2"])
     await control.node_drain(links, head, "lab-1-1", "checked by hand")
     await settled(SlurmReader(links, head, jwt_key, version), running, quick)
+    await accounted(links, head, accounts.questions()["busy"], "alice|vision", "carol|speech")
     await keep_rest("nodes", known.nodes)
     await keep_rest("jobs_plain", known.jobs, known.plain)
     await keep_rest("jobs_detailed", known.jobs, known.detailed)
@@ -86,6 +90,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await control.node_resume(links, head, "lab-1-1")
     for user in ("alice", "carol"):
         await links.remote(head, ["scancel", f"--user={user}"], timeout_s=30)
+    await accounted(links, head, history.query(running, version), "train.sbatch", "CANCELLED")
     ids = ",".join(str(job) for job in (quick, running, running + 1))
     await keep_command("sacct", [*history.query(running, version)[:-1], ids])
     await rest.close()
@@ -96,6 +101,16 @@ async def running_now(reader: SlurmReader, job: int) -> None:
         while (await reader.job(job)).state != "RUNNING":
             await asyncio.sleep(0.5)
     await reader.close()
+
+
+async def accounted(links: Connections, head: Machine, argv: list[str], *words: str) -> None:
+    """slurmctld tells the database with a delay, and in parts."""
+    async with asyncio.timeout(60):
+        while True:
+            said = (await links.remote(head, argv, timeout_s=30)).stdout
+            if all(word in said for word in words):
+                return
+            await asyncio.sleep(0.5)
 
 
 async def settled(reader: SlurmReader, running: int, ended: int) -> None:

@@ -16,7 +16,7 @@ from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
 from headway.slurm.reader import DETAIL_ONE_BY_ONE, SlurmReader
 from headway.slurm.rest import Rest, SlurmToken
-from tests.builders import machine
+from tests.builders import job, machine
 
 RECORDED = Path(__file__).parents[1] / "slurm" / "24.11"
 V42 = adapter("24.11")
@@ -144,8 +144,8 @@ async def test_a_job_the_controller_forgot_comes_from_accounting() -> None:
     known = history.parse(text, "24.11")[0]
     sacct = FakeSacct(text)
     rest = FakeRest(**{f"job_{known.id}_detailed": NotFound("Invalid job id specified")})
-    job = await reader(rest, sacct).job(known.id)
-    assert (job.name, job.state, job.exit_code, job.user) == ("fails.sbatch", "FAILED", 3, "alice")
+    found = await reader(rest, sacct).job(known.id)
+    assert (found.name, found.state, found.exit_code, found.user) == ("fails.sbatch", "FAILED", 3, "alice")
     assert sacct.argv[0][-1] == str(known.id)
     with pytest.raises(NotFound, match="lab has no job 4711"):
         await reader(FakeRest(job_4711_detailed=NotFound("x")), FakeSacct()).job(4711)
@@ -303,3 +303,70 @@ async def test_slurms_errors_become_ours(tmp_path: Path, status: int, body: str,
         return
     with pytest.raises(kind, match=words):
         await asked(tmp_path, (status, body))
+
+
+# ---- Slurm 22.05, where it answers otherwise
+
+
+def older(name: str) -> list[dict[str, Any]]:
+    body = json.loads((RECORDED.parent / "22.05" / f"{name}.json").read_text())
+    return list(body[{"jobs_plain": "jobs"}.get(name, name)])
+
+
+class OlderRest(FakeRest):
+    async def get(self, path: str, params: Any = None) -> dict[str, Any]:
+        key = path.rsplit("v0.0.38", 1)[1].strip("/")
+        self.asked.append(key)
+        return dict(self.answers[key])
+
+
+def older_reader() -> SlurmReader:
+    answers = {"nodes": older("nodes"), "jobs": older("jobs_plain"), "reservations": older("reservations")}
+    made = SlurmReader(FakeSacct(), machine("lab-head"), b"k" * 32, "22.05")
+    made._rest = OlderRest(**{name: {name: rows} for name, rows in answers.items()})  # type: ignore[assignment]
+    return made
+
+
+async def test_the_older_slurms_nodes_have_their_reservation_from_the_reservations() -> None:
+    first, second = await older_reader().nodes()
+    assert (first.states, first.reason, first.gpus_used_index) == (
+        ("MIXED", "DRAIN"),
+        "checked by hand",
+        (0, 1, 2, 3, 4),
+    )
+    assert (first.reservation, second.reservation) == ("", "headway_spares")
+
+
+async def test_the_older_slurms_jobs_say_the_same_things() -> None:
+    jobs = await older_reader().jobs()
+    running = next(job for job in jobs if job.state == "RUNNING" and job.node_count == 2)
+    assert running.gpu_indexes == {"lab-1-1": (0, 1, 2), "lab-1-2": (0, 1, 2)}
+    assert (running.gpus, running.time_limit_s) == (6, 1800)
+    assert running.stdout == f"/home/alice/logs/train.sbatch-{running.id}.out"
+    assert running.stderr == f"/home/alice/logs/train.sbatch-{running.id}.err"
+    failed = named(jobs, "fails.sbatch", "FAILED")
+    assert (failed.exit_code, failed.stdout, failed.stderr) == (3, f"/home/alice/slurm-{failed.id}.out", failed.stdout)
+    task = next(job for job in jobs if job.array_task == "2" and job.state == "RUNNING")
+    assert task.stdout == f"/home/alice/slurm-{task.array_job_id}_2.out"
+    assert named(jobs, "sweep.sbatch", "PENDING").array_task == "1-1000%4"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("/h/%x-%j.out", "/h/train-7.out"),
+        ("/h/%4j", "/h/0007"),
+        ("/h/%A_%a", "/h/7_4294967294"),
+        ("/h/%u/100%%", "/h/alice/100%"),
+    ],
+)
+def test_file_name_patterns_are_filled_as_sbatch_does(pattern: str, path: str) -> None:
+    from headway.slurm.adapters.v0_0_38 import fill
+
+    assert fill(pattern, job(7)) == path
+
+
+def test_accounting_of_the_older_slurm() -> None:
+    jobs = history.parse((RECORDED.parent / "22.05" / "sacct.txt").read_text(), "22.05")
+    train = next(job for job in jobs if job.node_count == 2)
+    assert (train.name, train.state, train.gpus, train.stdout) == ("train.sbatch", "CANCELLED", 6, "")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from headway.domain.accounts import Account, Accounts, Association, Qos
 from headway.domain.machine import Machine
+from headway.errors import HeadwayError
 from headway.slurm.history import Remote
 
 _TIMEOUT_S = 30.0
+_QUEUE_S = 5.0
 _ASSOC = ("account", "user", "fairshare", "qos", "defaultqos", "maxsubmitjobs")
 _USER = ("user", "adminlevel", "defaultaccount")
 # Limits that Headway sets, by the names sacctmgr gives them in `set`.
@@ -23,8 +26,24 @@ _SLURMS = frozenset({"root"})
 async def read(connections: Remote, head: Machine) -> Accounts:
     """Raises CommandFailed or Unreachable when slurmdbd or the head does not answer."""
 
-    ran = await asyncio.gather(*(connections.remote(head, argv, timeout_s=_TIMEOUT_S) for argv in questions().values()))
-    return parse(*(one.stdout for one in ran))
+    waiting = asyncio.ensure_future(_queue(connections, head))
+    try:
+        ran = await asyncio.gather(
+            *(connections.remote(head, argv, timeout_s=_TIMEOUT_S) for argv in questions().values())
+        )
+        found = parse(*(one.stdout for one in ran))
+        return replace(found, busy=found.busy | await waiting)
+    finally:
+        waiting.cancel()
+
+
+async def _queue(connections: Remote, head: Machine) -> frozenset[tuple[str, str]]:
+    """(user, account) of jobs the database has not heard of yet. Without a controller nobody has such jobs."""
+    try:
+        ran = await connections.remote(head, ["squeue", "-h", "-o", "%u|%a"], timeout_s=_QUEUE_S)
+    except HeadwayError:
+        return frozenset()
+    return frozenset((row["user"], row["account"]) for row in _rows(ran.stdout, ("user", "account")))
 
 
 def questions() -> dict[str, list[str]]:

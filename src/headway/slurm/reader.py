@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -41,12 +42,24 @@ class SlurmReader:
     async def nodes(self) -> tuple[NodeState, ...]:
         """Every node of slurm.conf, in its order."""
         rows = await self._rows(self._adapter.nodes, "nodes")
-        return tuple(self._adapter.node_state(row) for row in rows)
+        nodes = tuple(self._adapter.node_state(row) for row in rows)
+        if not self._adapter.reservations_apart:
+            return nodes
+        now = time.time()
+        held = {
+            name: one.name
+            for one in await self.reservations()
+            if one.start_time <= now < one.end_time
+            for name in one.nodes
+        }
+        return tuple(replace(node, reservation=held.get(node.name, "")) for node in nodes)
 
     async def jobs(self) -> tuple[JobState, ...]:
         """Active jobs and those that ended within MinJobAge; running ones with the GPUs they hold."""
         rows = await self._rows(self._adapter.jobs, "jobs", self._adapter.plain)
         jobs = [self._adapter.job_state(row) for row in rows]
+        if self._adapter.plain == self._adapter.detailed:
+            return tuple(jobs)
         await self._learn_gpus(jobs)
         return tuple(replace(job, gpu_indexes=self._held[job.id][1]) if job.id in self._held else job for job in jobs)
 
@@ -75,7 +88,7 @@ class SlurmReader:
             rows = await self._rows(self._adapter.ping, "pings")
         except HeadwayError:
             return False
-        return any(row.get("pinged") == "UP" for row in rows)
+        return any("UP" in (row.get("pinged"), row.get("ping")) for row in rows)
 
     async def _rows(self, path: str, key: str, params: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         rows = (await self._rest.get(path, params)).get(key)

@@ -38,6 +38,10 @@ class SlurmToken:
         self._text = ""
         self._ends = 0.0
 
+    def headers(self) -> dict[str, str]:
+        """What a request carries; older versions want the name too."""
+        return {"X-SLURM-USER-NAME": self._user, "X-SLURM-USER-TOKEN": self.text()}
+
     def text(self) -> str:
         """The token to send now; valid for at least RENEW_BEFORE_S more."""
         now = self._clock()
@@ -70,7 +74,7 @@ class Rest:
         for attempt in (1, 2):
             client = await self._connected(httpx)
             try:
-                answer = await client.get(path, params=params, headers={"X-SLURM-USER-TOKEN": self._token.text()})
+                answer = await client.get(path, params=params, headers=self._token.headers())
                 break
             except httpx.TimeoutException as error:
                 raise self._silent(f"did not answer {path} within {ANSWER_S:g} s") from error

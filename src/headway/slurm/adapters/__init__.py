@@ -8,8 +8,12 @@ from headway.slurm.adapters.base import Adapter
 
 def adapter(slurm_version: str) -> Adapter:
     """Raises Refused for a Slurm version that Headway was never run against."""
-    if slurm_version.startswith("24.11"):
-        from headway.slurm.adapters.v0_0_42 import ADAPTER
+    from headway.slurm.adapters import v0_0_38, v0_0_42
 
-        return ADAPTER
-    raise Refused(f"Slurm {slurm_version} is not supported", hint="images: debian13 (Slurm 24.11)")
+    known = {"24.11": v0_0_42.ADAPTER, "22.05": v0_0_38.ADAPTER}
+    release = ".".join(slurm_version.split(".")[:2])
+    if release not in known:
+        raise Refused(
+            f"Slurm {slurm_version} is not supported", hint="images: debian13 (Slurm 24.11), debian12 (Slurm 22.05)"
+        )
+    return known[release]

@@ -70,6 +70,7 @@ class Adapter:
     node_state: Callable[[Mapping[str, Any]], NodeState]
     job_state: Callable[[Mapping[str, Any]], JobState]
     reservation: Callable[[Mapping[str, Any]], Reservation]
+    reservations_apart: bool = False  # nodes do not name their reservation
 
 
 # ---- parsers, by the shape of a value --------------------------------------------------------------------------------

@@ -1,0 +1,98 @@
+"""slurmrestd v0.0.38, as Slurm 22.05 answers it.
+
+- Wants the user's name in a header beside the token.
+- Numbers are plain, null when not set or without limit; a job's state is one word, a node's is small letters with the
+  flags in `state_flags`.
+- Nodes do not name their reservation: it is taken from the reservations.
+- No `flags` parameter: the lists are always detailed, with `gres_detail` and a line for each core.
+- `standard_output` is as sbatch was told, patterns and all, and empty for the default; `exit_code` is a wait status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headway.domain.live import JobState, NodeState
+from headway.slurm.adapters import v0_0_42 as newer
+from headway.slurm.adapters.base import Adapter, Field, read, text
+
+_PATTERN = re.compile(r"%(\d*)([%AajJNnstuxb])")
+
+
+def _upper(value: Any) -> tuple[str, ...]:
+    return (str(value).upper(),)
+
+
+def _exit(wait_status: int) -> int:
+    return wait_status >> 8
+
+
+def _changed(fields: tuple[Field, ...], *others: Field) -> tuple[Field, ...]:
+    """The newer version's fields, those of the same name replaced."""
+    by_name = {one.name: one for one in others}
+    return tuple(by_name.get(one.name, one) for one in fields)
+
+
+NODE = _changed(newer.NODE, Field("states", "state", _upper, default=()))
+
+
+def node_state(row: Mapping[str, Any]) -> NodeState:
+    found = read(NODE, row)
+    found["states"] += tuple(row.get("state_flags") or ())
+    return NodeState(**found)
+
+
+def job_state(row: Mapping[str, Any]) -> JobState:
+    task = row.get("array_task_id")
+    shaped = {**row, "exit_code": {"return_code": _exit(row.get("exit_code") or 0)}}
+    shaped["array_task_id"] = {"set": task is not None, "number": task or 0}
+    job = newer.job_state(shaped)
+    default = "slurm-%A_%a.out" if job.array_job_id else "slurm-%j.out"
+    stdout = fill(text(row.get("standard_output")) or f"{job.workdir}/{default}", job)
+    stderr = text(row.get("standard_error"))
+    return replace(job, stdout=stdout, stderr=fill(stderr, job) if stderr else stdout)
+
+
+def fill(pattern: str, job: JobState) -> str:
+    """sbatch's file name patterns, as the batch step's output has them: node, step and task are 0."""
+    first_node = job.nodes[0] if job.nodes else ""
+    values = {
+        "j": str(job.id),
+        "J": str(job.id),
+        "A": str(job.array_job_id or job.id),
+        "a": job.array_task or "4294967294",
+        "u": job.user,
+        "x": job.name,
+        "N": first_node.split(".")[0],
+        "n": "0",
+        "s": "batch",
+        "t": "0",
+        "b": str(int(job.array_task) % 10) if job.array_task.isdigit() else "0",
+        "%": "%",
+    }
+
+    def one(match: re.Match[str]) -> str:
+        width, letter = match.groups()
+        value = values[letter]
+        return value.zfill(min(int(width), 10)) if width and value.isdigit() else value
+
+    return _PATTERN.sub(one, pattern)
+
+
+ADAPTER = Adapter(
+    version="v0.0.38",
+    nodes="/slurm/v0.0.38/nodes/",
+    jobs="/slurm/v0.0.38/jobs/",
+    job="/slurm/v0.0.38/job/{id}",
+    reservations="/slurm/v0.0.38/reservations/",
+    ping="/slurm/v0.0.38/ping/",
+    plain={},
+    detailed={},
+    node_state=node_state,
+    job_state=job_state,
+    reservation=newer.reservation,
+    reservations_apart=True,
+)
