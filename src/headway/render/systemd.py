@@ -51,7 +51,7 @@ Environment=SLURM_JWT=daemon
 # Only root and the daemon itself reach the socket; Headway's server comes through SSH.
 RuntimeDirectory=slurmrestd
 RuntimeDirectoryMode=0700
-Environment=SLURMRESTD_DEBUG=error
+Environment=SLURMRESTD_DEBUG=2
 ExecStart=
 ExecStart=/usr/sbin/slurmrestd -a rest_auth/jwt -s {known.rest_plugins}{parsers} unix:{_REST_LISTEN}
 {_AGAIN}
