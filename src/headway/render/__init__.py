@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.cluster import Cluster, Site
 from headway.domain.files import File
-from headway.render import database, hosts, login, people, scripts, slurm_conf, slurm_small, ssh, systemd
+from headway.render import database, hosts, login, people, scripts, sessions, slurm_conf, slurm_small, ssh, systemd
 from headway.render.effect import effect_of
 from headway.render.hardware import hardware
 from headway.render.units import MUNGE_KEY, units
@@ -41,6 +41,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
 def _head(cluster: Cluster, site: Site) -> dict[str, File]:
     known = version(cluster.slurm_version)
     node = hardware(cluster, site)
+    head_cpus = site.real_cpus or cluster.plan.cpus
     files = {
         "/etc/sysusers.d/headway.conf": File(systemd.sysusers()),
         "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=True)),
@@ -50,8 +51,10 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/slurm/slurmdbd.conf": File(slurm_small.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
         slurm_conf.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
         database.PATH: File(database.mariadb_cnf()),
+        ssh.PAM: File(ssh.pam_head()),
+        sessions.PROGRAM: File(sessions.session_program(head_cpus), mode=0o755),
         **systemd.head_units(known),
-        **systemd.user_limits(site.real_cpus or cluster.plan.cpus),
+        **systemd.user_limits(head_cpus),
     }
     if node.gpus:
         files["/etc/slurm/gres.conf"] = File(slurm_small.gres_conf(cluster, node))

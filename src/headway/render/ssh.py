@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.cluster import Site
+from headway.render import sessions
 from headway.render.people import KEYS
 from headway.render.text import MARK, word
 
@@ -47,7 +48,7 @@ account    required     pam_nologin.so
 @include common-account
 # root is Headway itself and the administrators.
 account    [success=1 default=ignore] pam_succeed_if.so quiet uid = 0
-# Everybody else comes in only beside a job of theirs, inside its limits: its memory, its GPUs, its /tmp.
+# Everybody else comes in only beside a job of theirs, inside its limits: its memory and its GPUs.
 account    required     pam_slurm_adopt.so {_ADOPT}
 account    required     pam_permit.so
 session    required     pam_loginuid.so
@@ -57,5 +58,23 @@ session    required     pam_unix.so
 session    required     pam_limits.so
 session    required     pam_env.so
 session    required     pam_env.so envfile=/etc/default/locale
+@include common-password
+"""
+
+
+def pam_head() -> str:
+    return f"""\
+# {MARK}
+@include common-auth
+account    required     pam_nologin.so
+@include common-account
+session    required     pam_loginuid.so
+session    optional     pam_keyinit.so force revoke
+@include common-session
+session    required     pam_limits.so
+session    required     pam_env.so
+session    required     pam_env.so envfile=/etc/default/locale
+# CPU, memory and task limits of the session, also where systemd can't set them.
+session    optional     pam_exec.so quiet {sessions.PROGRAM}
 @include common-password
 """

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from headway.domain.cluster import Cluster, Site
 from headway.domain.files import File
+from headway.render import sessions
 from headway.render.database import DATADIR
 from headway.render.slurm_conf import STATE
 from headway.render.text import MARK, path, script, word
@@ -77,16 +78,15 @@ ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {word(cluster.
 
 def user_limits(cpus: int) -> dict[str, File]:
     """On the head: neither one person nor all together may take the daemons' part. `cpus`: how many the head has."""
-    one = max(100, cpus * 50)
     each = f"""\
 # {MARK}
 [Slice]
 # One person: half of the CPUs, a third of the memory.
 CPUAccounting=yes
-CPUQuota={one}%
+CPUQuota={sessions.one_cpu_percent(cpus)}%
 MemoryAccounting=yes
-MemoryMax=33%
-TasksMax=2048
+MemoryMax={sessions.ONE_MEMORY_PERCENT}%
+TasksMax={sessions.ONE_TASKS}
 """
     everyone = f"""\
 # {MARK}
@@ -94,8 +94,8 @@ TasksMax=2048
 # All people together: the daemons go first and keep a quarter of the memory.
 CPUWeight=50
 MemoryAccounting=yes
-MemoryMax=75%
-TasksMax=16384
+MemoryMax={sessions.ALL_MEMORY_PERCENT}%
+TasksMax={sessions.ALL_TASKS}
 """
     root = f"""\
 # {MARK}
