@@ -85,7 +85,7 @@ class Lab:
         request = ExecIn(argv=list(argv), user=user, stdin_b64=base64.b64encode(stdin.encode()).decode())
         told = self.client.exec(self.name, request)
         done = Done(
-            told.exit_code,
+            told.code,
             base64.b64decode(told.stdout_b64).decode(errors="replace"),
             base64.b64decode(told.stderr_b64).decode(errors="replace"),
         )

@@ -33,6 +33,7 @@ from headway.machines.base import Place
 # Machines made at once: a container start is mostly work of this host's processors.
 MAKE_AT_ONCE = 6
 BOOT_S = 120
+BROUGHT = ("machine.create", "machine.start", "machine.restart")  # machines that Slurm must hear from
 
 
 async def plan(cluster: Cluster, env: Env) -> ChangeSet:
@@ -105,7 +106,7 @@ class Run:
         await asyncio.gather(*(self._guard(name, self._bring(name, by_machine.get(name, []))) for name in names))
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
-        started = frozenset(c.where for c in self.changes.changes if c.kind.startswith("machine."))
+        started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
         await settle(cluster, self.env, self.say, started - set(self.failures))
         if self.failures:
             lines = [f"  {name}: {error.message}" for name, error in sorted(self.failures.items())]
