@@ -116,7 +116,7 @@ def test_files_belong_to_root_whoever_owns_the_checkout(files: Path) -> None:
 
 def test_no_mirror_is_written_down_and_services_wait_for_apply(files: Path) -> None:
     mirror = Mirror(("deb http://mirror.test/debian trixie main",))
-    argv = image.mmdebstrap_argv(image.recipe("debian13"), mirror, Path("/work"))
+    argv = image.mmdebstrap_argv(image.recipe("debian13"), files, mirror, Path("/work"))
     assert argv[-3:] == ["trixie", "-", "deb http://mirror.test/debian trixie main"]
     include = next(word for word in argv if word.startswith("--include="))
     assert "slurm-wlm-emulator" not in include

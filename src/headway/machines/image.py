@@ -94,30 +94,30 @@ def files_folder() -> Path:
     raise Refused("the files of the node image are missing from this installation", hint="install headway again")
 
 
-def _files_hash(names: Sequence[str]) -> str:
+def _files_hash(folder: Path, names: Sequence[str]) -> str:
     """Hash over files and folders of node/image: names, executable bits, contents."""
-    base = files_folder()
     digest = hashlib.sha256()
-    found = {path for name in names for path in (base / name, *(base / name).rglob("*")) if path.is_file()}
+    found = {path for name in names for path in (folder / name, *(folder / name).rglob("*")) if path.is_file()}
     for path in sorted(path for path in found if "__pycache__" not in path.parts):
         executable = bool(path.stat().st_mode & 0o100)
         content = hashlib.sha256(path.read_bytes()).hexdigest()
-        digest.update(f"{path.relative_to(base)} {executable} {content}\n".encode())
+        digest.update(f"{path.relative_to(folder)} {executable} {content}\n".encode())
     return digest.hexdigest()
 
 
-def base_hash(name: str) -> str:
+def base_hash(name: str, folder: Path | None = None) -> str:
     """12 hex digits over all that the base is made from."""
     made_from = recipe(name)
-    text = f"{_RECIPE}\n{made_from.suite}\n{' '.join(sorted(made_from.packages))}\n{_files_hash(('base', 'base.sh'))}"
+    files = _files_hash(folder or files_folder(), ("base", "base.sh"))
+    text = f"{_RECIPE}\n{made_from.suite}\n{' '.join(sorted(made_from.packages))}\n{files}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def inputs_hash(name: str) -> str:
+def inputs_hash(name: str, folder: Path | None = None) -> str:
     """12 hex digits over all that the image is made from."""
-    folder = files_folder()
-    names = sorted(path.name for path in folder.iterdir())
-    return hashlib.sha256(f"{base_hash(name)}\n{_files_hash(names)}".encode()).hexdigest()[:12]
+    folder = folder or files_folder()
+    files = _files_hash(folder, sorted(path.name for path in folder.iterdir()))
+    return hashlib.sha256(f"{base_hash(name, folder)}\n{files}".encode()).hexdigest()[:12]
 
 
 def tag(name: str) -> str:
@@ -213,12 +213,15 @@ async def build(name: str, say: Say | None = None, *, state_dir: Path | None = N
 async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageInfo:
     started = time.monotonic()
     _check_host()
-    base = await _base(made_from, say, started)
-    manifest = _manifest(made_from)
-    wanted = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
-    await _top(made_from, base, manifest, wanted)
+    with tempfile.TemporaryDirectory(prefix="headway-image-") as snapshot:
+        # What is built is what is hashed, also when somebody edits the files meanwhile.
+        folder = Path(shutil.copytree(files_folder(), Path(snapshot) / "image"))
+        base = await _base(made_from, folder, say, started)
+        manifest = _manifest(made_from, folder)
+        wanted = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
+        await _top(made_from, folder, base, manifest, wanted)
     _seen.clear()
-    info = await find(made_from.name)
+    info = next((info for info in await list_images() if info.tag == wanted), None)
     if info is None:
         raise Refused(f"the image {wanted} vanished right after it was built", hint="build it again")
     if state_dir is not None:
@@ -228,9 +231,9 @@ async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageIn
     return info
 
 
-async def _base(made_from: Recipe, say: Say, started: float) -> str:
+async def _base(made_from: Recipe, folder: Path, say: Say, started: float) -> str:
     """Tag of the base image, built if need be."""
-    wanted = f"{_BASE}:{made_from.name}-{base_hash(made_from.name)}"
+    wanted = f"{_BASE}:{made_from.name}-{base_hash(made_from.name, folder)}"
     if (await run(["podman", "image", "exists", wanted], timeout_s=30, check=False)).code == 0:
         return wanted
     free_mib = shutil.disk_usage(_roomy()).free >> 20
@@ -249,8 +252,8 @@ async def _base(made_from: Recipe, say: Say, started: float) -> str:
     progress = asyncio.create_task(_progress(work, say, started))
     draft = f"{_BASE}:draft-{made_from.name}-{os.getpid()}"
     try:
-        (work / "base.tar").write_bytes(_archive(files_folder() / "base"))
-        await _bootstrap_and_import(made_from, mirror, work, draft)
+        (work / "base.tar").write_bytes(_archive(folder / "base"))
+        await _bootstrap_and_import(made_from, folder, mirror, work, draft)
         await run(["podman", "tag", draft, wanted], timeout_s=60)
     finally:
         progress.cancel()
@@ -259,16 +262,16 @@ async def _base(made_from: Recipe, say: Say, started: float) -> str:
     return wanted
 
 
-async def _top(made_from: Recipe, base: str, manifest: dict[str, Any], wanted: str) -> None:
+async def _top(made_from: Recipe, folder: Path, base: str, manifest: dict[str, Any], wanted: str) -> None:
     """The second layer: made in the folder of a container that never runs, then committed."""
     made = await run(["podman", "create", "--label", "headway=1", "--network", "none", base, "true"], timeout_s=60)
     container = made.stdout.strip()
     try:
         root = (await run(["podman", "mount", container], timeout_s=60)).stdout.strip()
         extra = {"usr/lib/headway/manifest.json": json.dumps(manifest, indent=1).encode() + b"\n"}
-        overlay = _archive(files_folder() / "rootfs", extra)
+        overlay = _archive(folder / "rootfs", extra)
         await run(["tar", "--extract", "--no-overwrite-dir", "--directory", root], timeout_s=60, input=overlay)
-        await run([str(files_folder() / "customize.sh"), root], timeout_s=300, env={"LC_ALL": "C.UTF-8"})
+        await run([str(folder / "customize.sh"), root], timeout_s=300, env={"LC_ALL": "C.UTF-8"})
         await run(["podman", "umount", container], timeout_s=60)
         labels = {
             "headway.image": made_from.name,
@@ -295,10 +298,10 @@ def _roomy() -> str:
     return os.environ.get("TMPDIR") or "/var/tmp"
 
 
-def _manifest(made_from: Recipe) -> dict[str, Any]:
+def _manifest(made_from: Recipe, folder: Path) -> dict[str, Any]:
     return {
         "image": made_from.name,
-        "hash": inputs_hash(made_from.name),
+        "hash": inputs_hash(made_from.name, folder),
         "suite": made_from.suite,
         "slurm": made_from.slurm_version,
         "headway": headway.__version__,
@@ -324,7 +327,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None
     archive.addfile(entry, io.BytesIO(content))
 
 
-def mmdebstrap_argv(made_from: Recipe, mirror: Mirror, work: Path) -> list[str]:
+def mmdebstrap_argv(made_from: Recipe, folder: Path, mirror: Mirror, work: Path) -> list[str]:
     """The build's one command; the archive comes on stdout."""
     small = ["doc", "man", "info", "lintian", "bug", "doc-base"]
     excludes = [f"path-exclude=/usr/share/{folder}/*" for folder in small]
@@ -340,14 +343,14 @@ def mmdebstrap_argv(made_from: Recipe, mirror: Mirror, work: Path) -> list[str]:
         *(f"--aptopt={text}" for text in mirror.apt_options),
         # Files first: MariaDB's package makes the first database from its settings at installation.
         f"--essential-hook=tar-in {work}/base.tar /",
-        f"--customize-hook={files_folder() / 'base.sh'}",
+        f"--customize-hook={folder / 'base.sh'}",
         made_from.suite,
         "-",
         *mirror.lines,
     ]
 
 
-async def _bootstrap_and_import(made_from: Recipe, mirror: Mirror, work: Path, draft: str) -> None:
+async def _bootstrap_and_import(made_from: Recipe, folder: Path, mirror: Mirror, work: Path, draft: str) -> None:
     """mmdebstrap | podman import: no archive on disk in between, and both cores busy."""
     labels = ["LABEL headway=1", f"LABEL headway.base={made_from.name}"]
     changes = ['CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3", *labels]
@@ -362,7 +365,9 @@ async def _bootstrap_and_import(made_from: Recipe, mirror: Mirror, work: Path, d
     read_end, write_end = os.pipe()
     env = {"TMPDIR": str(work), "LC_ALL": "C.UTF-8"}
     jobs = [
-        asyncio.create_task(run(mmdebstrap_argv(made_from, mirror, work), timeout_s=3600, env=env, stdout=write_end)),
+        asyncio.create_task(
+            run(mmdebstrap_argv(made_from, folder, mirror, work), timeout_s=3600, env=env, stdout=write_end)
+        ),
         asyncio.create_task(run(importer, timeout_s=3600, stdin=read_end)),
     ]
     try:

@@ -75,35 +75,48 @@ def unshare(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _folder(path: str | os.PathLike[str], *, follow: bool = False) -> Iterator[str]:
-    """An open folder as a path that stays it whatever happens to its name."""
+def _open(path: str, *, follow: bool = False, inside: int | None = None) -> Iterator[int]:
+    """A handle on a folder (`inside`: its name within an open one), which stays it whatever happens to its name."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    handle = os.open(path, flags)
+    handle = os.open(path, flags, dir_fd=inside)
     try:
-        yield f"/proc/self/fd/{handle}"
+        yield handle
     finally:
         os.close(handle)
+
+
+def _at(handle: int) -> str:
+    return f"/proc/self/fd/{handle}"
+
+
+@contextlib.contextmanager
+def _places(shared: Path) -> Iterator[int]:
+    """A handle on shared/datasets. Root in a machine can write there, so no link is followed."""
+    base = shared / "datasets"
+    with contextlib.suppress(FileExistsError):
+        base.mkdir(mode=0o755)
+    try:
+        with _open(str(base)) as handle:
+            yield handle
+    except NotADirectoryError as error:
+        raise Refused(f"{base} is no folder", hint="remove it, then apply again") from error
 
 
 def attach(shared: Path, datasets: Sequence[Dataset]) -> None:
     """Makes exactly these datasets appear at shared/datasets/NAME. Raises Refused for a source that is no folder or
     is reached through a symbolic link, and for a name that is no plain name; a fault of one keeps no other away."""
-    base = shared / "datasets"
-    with contextlib.suppress(FileExistsError):
-        base.mkdir(mode=0o755)
     wanted = {dataset.name: dataset for dataset in datasets}
-    for point in [p for p, *_ in _table() if p.startswith(f"{base}/")]:
-        name = point[len(str(base)) + 1 :]
-        if name not in wanted:
-            _umount(point)
-            with contextlib.suppress(OSError):
-                (base / name).rmdir()
     faults = []
-    for dataset in wanted.values():
-        try:
-            _attach_one(base, shared.parent / ".stage", dataset)
-        except Refused as fault:
-            faults.append(fault.message)
+    with _places(shared) as places:
+        for name in set(attached(shared)) - wanted.keys():
+            _umount(f"{_at(places)}/{name}")
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=places)
+        for dataset in wanted.values():
+            try:
+                _attach_one(shared, places, dataset)
+            except Refused as fault:
+                faults.append(fault.message)
     if faults:
         raise Refused("; ".join(faults), hint="correct storage.datasets and apply again")
 
@@ -114,37 +127,51 @@ def attached(shared: Path) -> tuple[str, ...]:
     return tuple(sorted({point[len(base) :] for point, *_ in _table() if point.startswith(base)}))
 
 
-def _attach_one(base: Path, stage: Path, dataset: Dataset) -> None:
+def _attach_one(shared: Path, places: int, dataset: Dataset) -> None:
     if not _NAME.fullmatch(dataset.name):
         raise Refused(f"{dataset.name!r} is no name for a dataset")
+    target = shared / "datasets" / dataset.name
+    if str(target) in mounted():
+        if _same(dataset, target):
+            return
+        _umount(f"{_at(places)}/{dataset.name}")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(dataset.name, mode=0o755, dir_fd=places)
+    with _source(dataset) as source:
+        try:
+            with _open(dataset.name, inside=places) as place:
+                _bind(source, place, shared.parent / ".stage", read_only=dataset.read_only)
+        except NotADirectoryError as error:
+            raise Refused(f"dataset {dataset.name}: {target} in the way is no folder") from error
+
+
+@contextlib.contextmanager
+def _source(dataset: Dataset) -> Iterator[int]:
     try:
-        with _folder(dataset.source, follow=True) as source:
-            real = str(Path(source).readlink())
+        with _open(dataset.source, follow=True) as handle:
+            real = str(Path(_at(handle)).readlink())
             if real != dataset.source.rstrip("/"):
                 raise Refused(f"dataset {dataset.name}: {dataset.source} is really {real}; name that folder")
-            target = base / dataset.name
-            with contextlib.suppress(FileExistsError):
-                target.mkdir(mode=0o755)
-            if str(target) in mounted():
-                if _same(dataset, target):
-                    return
-                _umount(str(target))
-            # Read-only must be set before the mount becomes visible: a later remount does not travel into machines.
-            stage.mkdir(mode=0o700, exist_ok=True)
-            extra = _MS_NOSUID | _MS_NODEV | (_MS_RDONLY if dataset.read_only else 0)
-            with _folder(stage) as staged:
-                _mount(source, staged, _MS_BIND)
-            try:
-                _mount("none", str(stage), _MS_PRIVATE)
-                _mount("none", str(stage), _MS_REMOUNT | _MS_BIND | extra)
-                with _folder(stage) as staged, _folder(target) as place:
-                    _mount(staged, place, _MS_BIND)
-            finally:
-                _umount(str(stage))
+            yield handle
     except FileNotFoundError as error:
         raise Refused(f"dataset {dataset.name}: there is no folder {dataset.source}") from error
     except NotADirectoryError as error:
         raise Refused(f"dataset {dataset.name}: {dataset.source} is not a folder") from error
+
+
+def _bind(source: int, place: int, stage: Path, *, read_only: bool) -> None:
+    """Mounts one open folder on another. Read-only is set on a private mount first, which is then mounted in its place:
+    a flag that is changed later would not travel into machines."""
+    stage.mkdir(mode=0o700, exist_ok=True)
+    extra = _MS_NOSUID | _MS_NODEV | (_MS_RDONLY if read_only else 0)
+    _mount(_at(source), str(stage), _MS_BIND)
+    try:
+        _mount("none", str(stage), _MS_PRIVATE)
+        _mount("none", str(stage), _MS_REMOUNT | _MS_BIND | extra)
+        with _open(str(stage)) as staged:
+            _mount(_at(staged), _at(place), _MS_BIND)
+    finally:
+        _umount(str(stage))
 
 
 def _same(dataset: Dataset, target: Path) -> bool:

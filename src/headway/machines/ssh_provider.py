@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from headway.domain.cluster import Cluster, Dataset, Host
 from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import Refused, Unreachable
 from headway.machines.base import Place
+from headway.machines.podman import locked
 from headway.machines.run import fingerprint, read_host_key
 
 
@@ -65,16 +65,14 @@ class SshProvider:
         """Checks that the machine answers, and pins its host key at first contact. Raises Unreachable when it does not,
         or answers with another key than the one pinned before."""
         host = self._host(request.name)
-        pins = self._pins(request.cluster)
         key = await read_host_key(host.address, host.port)
-        pinned = pins.setdefault(request.name, key)
+        pinned = await asyncio.to_thread(self._pin, request.cluster, request.name, key)
         if pinned != key:
             raise Unreachable(
                 f"{request.name} ({host.address}) answers with another SSH host key, {fingerprint(key)}, "
                 f"than the one pinned, {fingerprint(pinned)}",
                 hint=f"if it was reinstalled, remove its line from {self._pin_file(request.cluster)} and apply again",
             )
-        self._keep(request.cluster, pins)
         return await self._machine(request.cluster, request.name, key)
 
     async def start(self, machine: Machine) -> None:
@@ -90,9 +88,7 @@ class SshProvider:
 
     async def delete(self, machine: Machine) -> None:
         """The machine stays; only its pinned host key is forgotten."""
-        pins = self._pins(machine.cluster)
-        if pins.pop(machine.name, None) is not None:
-            self._keep(machine.cluster, pins)
+        await asyncio.to_thread(self._pin, machine.cluster, machine.name, "")
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
         """Nothing: machines you own mount their own storage, under /srv/headway."""
@@ -141,12 +137,17 @@ class SshProvider:
                 f"{self._pin_file(cluster)} is damaged: {error}", hint="remove it; keys are pinned anew"
             ) from error
 
-    def _keep(self, cluster: str, pins: dict[str, str]) -> None:
+    def _pin(self, cluster: str, name: str, key: str) -> str:
+        """Pins a key unless one is pinned already, or with "" forgets it; returns the pinned one. Machines are created
+        side by side, so reading and writing are one step under a lock."""
         path = self._pin_file(cluster)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(pins, indent=1, sort_keys=True) + "\n")
-        draft.replace(path)
+        with locked(path.with_suffix(".lock")):
+            pins = self._pins(cluster)
+            pinned = pins.setdefault(name, key) if key else pins.pop(name, "")
+            draft = path.with_suffix(".draft")
+            draft.write_text(json.dumps(pins, indent=1, sort_keys=True) + "\n")
+            draft.replace(path)
+        return pinned
 
 
 async def _address(name: str) -> str:
