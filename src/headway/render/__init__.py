@@ -7,6 +7,7 @@ from headway.domain.files import File
 from headway.render import database, hosts, login, people, scripts, sessions, slurm_conf, slurm_small, ssh, systemd
 from headway.render.effect import effect_of
 from headway.render.hardware import hardware
+from headway.render.text import guard
 from headway.render.units import MUNGE_KEY, units
 from headway.render.version import version
 
@@ -16,6 +17,8 @@ __all__ = ["effect_of", "render", "units"]
 def render(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
     """{"head": {path: File}, "node": {path: File}}; all nodes have one set. Raises InvalidSpec for a value that can't
     be written on one line, the last guard behind the validation of the cluster file."""
+    guard(cluster)
+    guard(site, "site")
     common = _common(cluster, site)
     return {"head": {**common, **_head(cluster, site)}, "node": {**common, **_node(cluster, site)}}
 

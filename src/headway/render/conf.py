@@ -74,7 +74,7 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
     """(number, text) of each logical line: comments end at the physical line, then continuations join."""
     held, start = "", 0
     number = 0
-    for number, raw in enumerate(text.split("\n"), 1):
+    for number, raw in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
         start = start or number
         mark = _COMMENT.search(raw)
         body, note = (raw, "") if mark is None else (raw[: mark.start()], raw[mark.start() :])

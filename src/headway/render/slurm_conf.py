@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from headway.domain.cluster import Cluster, Site
-from headway.errors import Fault, InvalidSpec
-from headway.render import conf
 from headway.render.conf import Line
 from headway.render.hardware import Hardware, hardware
 from headway.render.slurm_nodes import node_lines, partition_lines
-from headway.render.text import MARK, pair
+from headway.render.text import MARK, pair, slurm_text
 from headway.render.version import Version, version
 
 PATH = "/etc/slurm/slurm.conf"
@@ -55,10 +53,7 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
     ]
     lines = [Line(comment=MARK), *_settings(_with_overrides(sections, cluster.slurm))]
     lines += [Line(), *node_lines(cluster, node), Line(), *partition_lines(cluster, node)]
-    try:
-        return conf.write(lines)
-    except ValueError as error:
-        raise InvalidSpec([Fault("slurm", str(error), "use plain values")]) from error
+    return slurm_text(lines, "slurm")
 
 
 def _settings(sections: Iterable[Section]) -> Iterator[Line]:

@@ -6,11 +6,10 @@ import json
 
 from headway.domain.cluster import Cluster, Site
 from headway.domain.hostlist import compress
-from headway.render import conf
 from headway.render.conf import Line
 from headway.render.hardware import Hardware
 from headway.render.slurm_conf import JWT_KEY
-from headway.render.text import MARK, pair
+from headway.render.text import MARK, pair, slurm_text
 
 
 def gres_conf(cluster: Cluster, node: Hardware) -> str:
@@ -24,7 +23,7 @@ def gres_conf(cluster: Cluster, node: Hardware) -> str:
         ("Flags", "nvidia_gpu_env"),
     )
     why = Line(comment="The flag sets CUDA_VISIBLE_DEVICES for jobs; without it they see no GPU.")
-    return conf.write([Line(comment=MARK), why, Line(pairs)])
+    return slurm_text([Line(comment=MARK), why, Line(pairs)], "gres.conf")
 
 
 def cgroup_conf(node: Hardware) -> str:
@@ -39,7 +38,7 @@ def cgroup_conf(node: Hardware) -> str:
         lines += pair("ConstrainCores", "no", "The machine does not have the cores it is said to have.")
     else:
         lines += pair("ConstrainCores", "yes", "A job runs on the cores it was given.")
-    return conf.write(lines)
+    return slurm_text(lines, "cgroup.conf")
 
 
 def topology_conf(cluster: Cluster) -> str:
@@ -48,7 +47,7 @@ def topology_conf(cluster: Cluster) -> str:
     for switch in sorted(cluster.switches, key=lambda switch: bool(switch.children)):
         kind, members = ("Switches", switch.children) if switch.children else ("Nodes", switch.nodes)
         lines.append(Line((("SwitchName", switch.name), (kind, compress(members)))))
-    return conf.write(lines)
+    return slurm_text(lines, "topology.conf")
 
 
 def simulated_gpus(cluster: Cluster) -> str:
@@ -63,7 +62,7 @@ def plugstack_conf() -> str:
 
 
 def slurmdbd_conf(cluster: Cluster, site: Site) -> str:
-    return conf.write(
+    return slurm_text(
         [
             Line(comment=MARK),
             *pair("AuthType", "auth/munge"),
@@ -81,5 +80,6 @@ def slurmdbd_conf(cluster: Cluster, site: Site) -> str:
             *pair("StorageUser", "slurm"),
             *pair("StorageLoc", "slurm_acct_db"),
             *pair("PidFile", "/run/slurmdbd/slurmdbd.pid"),
-        ]
+        ],
+        "slurmdbd.conf",
     )

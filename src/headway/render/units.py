@@ -13,17 +13,15 @@ _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "plugstack.conf")
 
 def units(cluster: Cluster) -> dict[str, tuple[Unit, ...]]:
     """{"head": ..., "node": ...}. Changed keys of slurm.conf may need more than the reload: see `effect.effect_of`."""
-    base = (*_mounts(cluster), _munge(), _ssh())
-    return {"head": (*base, *_head()), "node": (*base, _slurmd())}
+    mounts = _mounts(cluster)
+    head_munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd.drop_in("munge.service")))
+    node_munge = Unit("munge.service", restart_on=(MUNGE_KEY,))
+    return {"head": (*mounts, head_munge, _ssh(), *_head()), "node": (*mounts, node_munge, _ssh(), _slurmd())}
 
 
 def _mounts(cluster: Cluster) -> tuple[Unit, ...]:
     names = systemd.names(systemd.mounts(cluster))
     return tuple(Unit(name, restart_on=(f"{systemd.UNITS}/{name}",), disturbs=Disturbs.JOBS) for name in names)
-
-
-def _munge() -> Unit:
-    return Unit("munge.service", restart_on=(MUNGE_KEY, systemd.drop_in("munge.service")))
 
 
 def _ssh() -> Unit:

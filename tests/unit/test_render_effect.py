@@ -1,0 +1,49 @@
+"""What a changed slurm.conf disturbs, by version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.domain.change import Disturbs
+from headway.render import effect_of, render
+from headway.render.effect import changed_keys, slurmd_restart
+from tests.render.cases import gpu_cluster, site_of
+
+BEFORE = gpu_cluster(1, 3)
+
+
+def text(slurm: dict[str, str] | None = None, per_leaf: int = 3) -> str:
+    cluster = replace(gpu_cluster(1, per_leaf), slurm=slurm or {})
+    return render(cluster, site_of(cluster))["head"]["/etc/slurm/slurm.conf"].text
+
+
+@pytest.mark.parametrize(
+    ("slurm", "new", "old_version"),
+    [
+        ({"PriorityWeightAge": "5"}, Disturbs.RECONFIGURE, Disturbs.RECONFIGURE),
+        ({"MaxJobCount": "100"}, Disturbs.RECONFIGURE, Disturbs.CONTROLLER_RESTART),
+        ({"SlurmctldPort": "7000"}, Disturbs.CONTROLLER_RESTART, Disturbs.CONTROLLER_RESTART),
+    ],
+)
+def test_a_key_asks_for_what_its_version_needs(slurm: dict[str, str], new: Disturbs, old_version: Disturbs) -> None:
+    assert effect_of(text(), text(slurm), "24.11") is new
+    assert effect_of(text(), text(slurm), "22.05") is old_version
+
+
+def test_more_nodes_restart_only_the_old_controller() -> None:
+    assert effect_of(text(), text(per_leaf=4), "24.11") is Disturbs.RECONFIGURE
+    assert effect_of(text(), text(per_leaf=4), "22.05") is Disturbs.CONTROLLER_RESTART
+
+
+def test_nothing_changed_or_nothing_there_disturbs_nothing() -> None:
+    assert effect_of(text(), text()) is Disturbs.NOTHING
+    assert effect_of("", text()) is Disturbs.NOTHING
+    assert effect_of(text(), text() + "# a comment\n") is Disturbs.NOTHING
+    assert changed_keys("A=1\n", "a=1\n") == ()
+
+
+def test_plugins_of_slurmd_need_its_restart() -> None:
+    assert slurmd_restart("TaskPlugin=task/none\n", "TaskPlugin=task/cgroup\n")
+    assert not slurmd_restart("KillWait=1\n", "KillWait=2\n")
