@@ -156,7 +156,10 @@ class LocalProvider:
                 if "already in use" not in error.stderr and "already allocated" not in error.stderr:
                     raise self._explain(request, error) from error
                 await self._remove(request.cluster, request.name)
-                await self._podman(*argv, timeout_s=120)
+                try:
+                    await self._podman(*argv, timeout_s=120)
+                except CommandFailed as again:
+                    raise self._explain(request, again) from again
         return Machine(
             name=request.name,
             cluster=request.cluster,
@@ -199,6 +202,10 @@ class LocalProvider:
         hint = "run `headway doctor`; then `headway apply` again"
         if "no space left" in error.stderr:
             hint = "the disk is full: make room, then apply again"
+        elif "already allocated" in error.stderr:  # podman was killed while it set the network up; only a new one helps
+            hint = (
+                f"podman has lost an address of this cluster: `headway down {request.cluster}` (keeps the data), apply"
+            )
         return CommandFailed(
             error.argv[:3], error.code, error.stderr, where=f"this host, for {request.name}", hint=hint
         )
@@ -247,6 +254,12 @@ class LocalProvider:
 
     async def _remove(self, cluster: str, machine: str) -> None:
         argv = ("rm", "--force", "--ignore", "--time", "0", "--volumes", self._container(cluster, machine))
+        for pause_s in (0.1, 0.3, 1.0):  # what a killed podman left busy is free a moment later
+            try:
+                await self._podman(*argv, timeout_s=120)
+                return
+            except CommandFailed:
+                await asyncio.sleep(pause_s)
         await self._podman(*argv, timeout_s=120)
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
