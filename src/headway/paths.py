@@ -1,5 +1,5 @@
-"""Where Headway keeps things on this machine. Imports nothing heavy: the command line and the server both
-start here."""
+"""Where Headway keeps things on this machine. Imports nothing heavy: the command line and the server both start
+here."""
 
 from __future__ import annotations
 

@@ -91,8 +91,11 @@ def test_sigterm_gives_the_work_to_the_next_server(start: Start, state_dir: Path
     first = start()
     with discover(state_dir) as client:
         operation = client.apply(document())
-        assert next(client.events(operation.id)).text == "are made"
-    assert stop_server(state_dir)
+        events = client.events(operation.id, patience_s=0.5, on_lost=lambda: pytest.fail("it was stopped on purpose"))
+        assert next(events).text == "are made"
+        assert stop_server(state_dir)
+        with pytest.raises(Unreachable, match="stopped"):
+            list(events)
     assert not alive(first.pid, first.started)
     assert not (state_dir / paths.SERVER_FILE).exists()
     with pytest.raises(Unreachable, match="no server"):

@@ -100,8 +100,7 @@ async def admin(request: Request) -> Principal:
 
 
 def _same_site(request: Request) -> None:
-    """A browser writes only from our own pages: the cookie alone proves nothing about who made it send the
-    request."""
+    """A browser writes only from our own pages: the cookie alone proves nothing about who made it send the request."""
     origin = request.headers.get("origin", "")
     if origin and urlsplit(origin).netloc == request.headers.get("host", "") and origin != "null":
         return

@@ -46,9 +46,8 @@ def create_app(state: AppState) -> FastAPI:
 
 
 class Guard:
-    """Refuses requests for other host names (a page elsewhere that points its name at us) and bodies without
-    end;
-    puts the security headers on every answer."""
+    """Refuses requests for other host names (a page elsewhere that points its name at us) and bodies without end; puts
+    the security headers on every answer."""
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...]) -> None:
         self._app = app

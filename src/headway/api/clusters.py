@@ -123,9 +123,8 @@ async def events(
     after: int = Query(0, ge=0),
     last_event_id: str = Header(""),
 ) -> EventSourceResponse:
-    """Progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut). Resumes
-    after the
-    `Last-Event-ID` header or `?after=`."""
+    """Progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut), or `stopping` when the
+    server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
     await state.store.operation(operation_id)
     seen = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else after
     return EventSourceResponse(_follow(state, operation_id, seen), ping=PING_S, headers={"Cache-Control": "no-store"})
@@ -143,6 +142,7 @@ async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterato
             yield ServerSentEvent(operation_out(operation).model_dump_json(), event="end")
             return
         await state.live.hub.changed(topic, number, LOOK_S)
+    yield ServerSentEvent("", event="stopping")
 
 
 def _known_host(address: str, port: int) -> str:

@@ -104,8 +104,8 @@ async def log(
 async def _pieces(
     state: AppState, first: asyncio.Future[bytes | None], stream: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
-    """The log until its end, or until the server stops. An error under way is a line of its own: the head is
-    long gone."""
+    """The log until its end, or until the server stops. An error under way is a line of its own: the head is long
+    gone."""
     stopping = asyncio.ensure_future(state.live.stopping.wait())
     following = first
     try:

@@ -46,8 +46,7 @@ async def tokens(state: State, who: Anyone) -> list[TokenOut]:
 
 @router.post("/tokens", status_code=201)
 async def create_token(ask: TokenIn, state: State, who: Anyone) -> TokenOut:
-    """A token for oneself, or by an admin for anybody (who is made, with `role`, if there is no such
-    person)."""
+    """A token for oneself, or by an admin for anybody (who is made, with `role`, if there is no such person)."""
     person = ask.person or who.person
     if (person != who.person or ask.role is not None) and not who.has("admin"):
         raise NotAllowed(f"{who.person} may only make tokens for themself, without a role", hint="ask an admin")

@@ -33,8 +33,7 @@ async def plan(state: AppState, who: Principal, document: Document) -> ChangeSet
 
 
 async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Operation:
-    """Queues the apply. Raises Conflict when the plan is not the one that was shown, NeedsConfirmation when
-    it disturbs
+    """Queues the apply. Raises Conflict when the plan is not the one that was shown, NeedsConfirmation when it disturbs
     something nobody agreed to."""
     document, resolved = await accept(state, who, ask.document)
     cluster = resolved.cluster

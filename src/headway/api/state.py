@@ -74,9 +74,8 @@ class AppState:
         return await asyncio.to_thread(self.work.resolve, document)
 
     async def read(self, cluster: Cluster, *, max_age_s: float = _FRESH_S) -> Snapshot:
-        """Reads the cluster unless its snapshot is young. A cluster that does not answer gives the last
-        figures,
-        marked stale."""
+        """Reads the cluster unless its snapshot is young. A cluster that does not answer gives the last figures, marked
+        stale."""
         async with self._reading.setdefault(cluster.name, asyncio.Lock()):
             known = self.live.snapshot(cluster.name)
             if known.as_of is not None and not known.stale and self.clock() - known.as_of < max_age_s:

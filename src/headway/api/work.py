@@ -1,5 +1,5 @@
-"""What the API and the loops ask of the work rooms. server.work is the real one; tests register the calls
-they expect."""
+"""What the API and the loops ask of the work rooms. server.work is the real one; tests register the calls they
+expect."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ class Reading:
 
 
 class Work(Protocol):
-    """Everything that touches machines or resolves a spec. `user` is the Linux user that acts on the
-    cluster."""
+    """Everything that touches machines or resolves a spec. `user` is the Linux user that acts on the cluster."""
 
     def resolve(self, document: Document) -> Resolved:
         """Raises InvalidSpec with every fault. Pure, but slow for thousands of nodes."""
@@ -73,8 +72,7 @@ class Work(Protocol):
     async def submit(self, cluster: Cluster, request: SubmitIn, user: str) -> SubmitOut: ...
 
     async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> None:
-        """`as_operator`: as Headway's own Slurm operator, for what an admin may and Slurm would refuse
-        `user`."""
+        """`as_operator`: as Headway's own Slurm operator, for what an admin may and Slurm would refuse `user`."""
         ...
 
     def tail_log(self, cluster: Cluster, job: JobState, *, follow: bool, err: bool) -> AsyncIterator[bytes]:

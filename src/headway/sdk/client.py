@@ -1,5 +1,4 @@
-"""The typed client: one method per endpoint, wire models in and out, HeadwayError subclasses for every
-failure."""
+"""The typed client: one method per endpoint, wire models in and out, HeadwayError subclasses for every failure."""
 
 from __future__ import annotations
 
@@ -46,14 +45,14 @@ M = TypeVar("M", bound=Wire)
 
 NO_SERVER = "no server"
 NO_SERVER_HINT = "headway server start"
+STOPPED_PATIENCE_S = 15.0  # a server that was stopped in good order may be about to start again
 SSE_SILENCE_S = 40.0  # the server pings open streams every 10 s
 
 
 class Client:
     """A connection to one server. Use as a context manager, or call `close`.
 
-    `refresh` gives (url, token) again after the connection was lost: a restarted server may have another
-    port."""
+    `refresh` gives (url, token) again after the connection was lost: a restarted server may have another port."""
 
     def __init__(
         self,
@@ -89,8 +88,7 @@ class Client:
         return self._post("/plan", ChangeSetOut, document)
 
     def apply(self, document: Document, *, digest: str = "", confirmed: bool = False) -> OperationOut:
-        """Queues an apply. NeedsConfirmation when it disturbs something and `confirmed` is False; Conflict
-        when
+        """Queues an apply. NeedsConfirmation when it disturbs something and `confirmed` is False; Conflict when
         `digest` is not that of the plan as it is now."""
         name = str(document.spec.get("name") or "")
         body = ApplyIn(document=document, digest=digest, confirmed=confirmed)
@@ -143,33 +141,36 @@ class Client:
         patience_s: float = 60.0,
         on_lost: Callable[[], None] | None = None,
     ) -> Iterator[EventOut]:
-        """The operation's progress, from event `after` on, until it is finished; ask `operation()` for its
-        end.
+        """The operation's progress, from event `after` on, until it is finished; ask `operation()` for its end.
 
-        Outlives a server that is killed and started again: reconnects for up to `patience_s` after each
-        loss, then
-        raises Unreachable. `on_lost` is called once a loss (it may start the server)."""
+        Outlives a server that is killed and started again: reconnects for up to `patience_s` after each loss, then
+        raises Unreachable. `on_lost` is called once a loss (it may start the server), but not when the server was
+        stopped in good order: whoever did that wants it stopped, or starts it again."""
         seen = after
-        lost_at: float | None = None
+        lost: tuple[float, Unreachable] | None = None  # how long to try again, and why
         while True:
+            stopped = False
             try:
-                for seq, event in self._event_stream(operation, seen):
-                    lost_at = None
-                    if event is None:
+                for kind, event in self._event_stream(operation, seen):
+                    lost = None
+                    if kind == "end":
                         return
-                    seen = seq
-                    yield event
-                # The stream ended without its closing line: the server went away in good order.
-                reason: HeadwayError = Unreachable("the server closed the stream", hint=NO_SERVER_HINT)
-            except Unreachable as error:
-                reason = error
-            now = time.monotonic()
-            if lost_at is None:
-                lost_at = now
-                if on_lost is not None:
+                    if kind == "stopping":
+                        stopped = True
+                        break
+                    if event is not None:
+                        seen = event.seq
+                        yield event
+                error = Unreachable("the server was stopped; the work goes on with its next start", hint=NO_SERVER_HINT)
+            except Unreachable as caught:
+                error = caught
+            if lost is None:
+                wait_s = min(patience_s, STOPPED_PATIENCE_S) if stopped else patience_s
+                lost = (time.monotonic() + wait_s, error)
+                if on_lost is not None and not stopped:
                     on_lost()
-            if now - lost_at > patience_s:
-                raise reason
+            if time.monotonic() > lost[0]:
+                raise lost[1]
             time.sleep(0.2)
             self._reconnect()
 
@@ -196,8 +197,7 @@ class Client:
         self._json("DELETE", f"/clusters/{_part(cluster)}/jobs/{int(job_id)}")
 
     def log(self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False) -> Iterator[bytes]:
-        """The job's output (or with `err` its error output) in pieces; `follow` goes on until the job has
-        ended."""
+        """The job's output (or with `err` its error output) in pieces; `follow` goes on until the job has ended."""
         params = {"follow": "1" if follow else "", "err": "1" if err else ""}
         with self._stream(
             f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/log", {k: v for k, v in params.items() if v}, None
@@ -282,10 +282,12 @@ class Client:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 
-    def _event_stream(self, operation: str, after: int) -> Iterator[tuple[int, EventOut | None]]:
-        """(seq, event), then (seq, None) once the server says the operation is finished."""
+    def _event_stream(self, operation: str, after: int) -> Iterator[tuple[str, EventOut | None]]:
+        """("open", None), ("progress", event) each, then ("end", None) when the operation is finished, or ("stopping",
+        None) when the server is about to end."""
         params = {"after": str(after)} if after else None
         with self._stream(f"/operations/{_part(operation)}/events", params, SSE_SILENCE_S) as answer:
+            yield "open", None
             kind = ""
             data: list[str] = []
             for line in answer.iter_lines():
@@ -294,14 +296,10 @@ class Client:
                     kind = value.strip()
                 elif field == "data":
                     data.append(value.removeprefix(" "))
-                elif not line and data:
-                    text, data = "\n".join(data), []
-                    if kind == "end":
-                        yield after, None
-                        return
-                    event = EventOut.model_validate_json(text)
-                    after = event.seq
-                    yield after, event
+                elif not line and kind:
+                    text = "\n".join(data)
+                    yield kind, EventOut.model_validate_json(text) if kind == "progress" else None
+                    kind, data = "", []
 
     def _client(self) -> httpx.Client:
         if self._http is None:
@@ -338,8 +336,7 @@ class Client:
 
 
 def discover(state_dir: Path | str | None = None) -> Client:
-    """The client for the server in reach: HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server,
-    else the
+    """The client for the server in reach: HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else the
     config folder's client.json. Unreachable ("no server; headway server start") when there is none."""
     url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
     if url and state_dir is None:

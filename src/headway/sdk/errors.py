@@ -7,8 +7,7 @@ from headway.wire.schemas import ErrorOut
 
 
 def to_error(out: ErrorOut) -> HeadwayError:
-    """The HeadwayError whose `kind` the answer names; an unknown kind (a newer server) gives a plain
-    HeadwayError."""
+    """The HeadwayError whose `kind` the answer names; an unknown kind (a newer server) gives a plain HeadwayError."""
     if out.kind == InvalidSpec.kind and out.faults:
         return InvalidSpec([Fault(f.path, f.message, f.hint, f.level) for f in out.faults])
     if out.kind == CommandFailed.kind:

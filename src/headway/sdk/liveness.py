@@ -7,8 +7,7 @@ from pathlib import Path
 
 
 def start_time(pid: int) -> str:
-    """The kernel's start time of a process ("" when there is none): tells a process from a later one of its
-    number."""
+    """The kernel's start time of a process ("" when there is none): tells a process from a later one of its number."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

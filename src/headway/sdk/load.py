@@ -1,5 +1,5 @@
-"""A cluster file on disk -> the self-contained Document that the server takes: keys read, paths absolute,
-plans along."""
+"""A cluster file on disk -> the self-contained Document that the server takes: keys read, paths absolute, plans
+along."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ LARGEST_KEY = 64 * 1024
 def load_document(file: Path | str, *, config_dir: Path | None = None, home: Path | None = None) -> Document:
     """Reads a cluster file. InvalidSpec with every fault found here; the server finds the others.
 
-    Where the file names no key, the person's own is added: ~/.ssh/id_ed25519.pub, else Headway's, made at
-    first use."""
+    Where the file names no key, the person's own is added: ~/.ssh/id_ed25519.pub, else Headway's, made at first use."""
     file, home = Path(file), home or Path.home()
     config_dir = config_dir or paths.config_dir()
     text = _text(file)

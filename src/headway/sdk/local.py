@@ -1,5 +1,4 @@
-"""The server of this machine: is it there, start it, stop it. Standard library only, so that commands stay
-quick."""
+"""The server of this machine: is it there, start it, stop it. Standard library only, so that commands stay quick."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ def log_file(state_dir: Path | None = None) -> Path:
 
 
 def server_argv() -> list[str]:
-    """What starts the server in the foreground; its folder and port come from HEADWAY_STATE and
-    HEADWAY_PORT."""
+    """What starts the server in the foreground; its folder and port come from HEADWAY_STATE and HEADWAY_PORT."""
     return [sys.executable, "-P", "-m", "headway.server"]
 
 
@@ -86,8 +84,7 @@ def start_server(state_dir: Path | None = None, *, port: int | None = None) -> R
 
 
 def _answering(folder: Path) -> Running | None:
-    """The server that runs and takes connections. One that was just killed is waited for until it is gone:
-    its process
+    """The server that runs and takes connections. One that was just killed is waited for until it is gone: its process
     can be seen for a moment after its connections broke."""
     import socket
     from urllib.parse import urlsplit

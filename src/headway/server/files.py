@@ -16,8 +16,7 @@ from headway.sdk.local import running
 
 
 def take(state_dir: Path) -> IO[str]:
-    """Makes the folder and takes its lock for the life of the process. The kernel gives the lock back
-    however the
+    """Makes the folder and takes its lock for the life of the process. The kernel gives the lock back however the
     process ends, so whoever holds it knows that every earlier server of the folder is dead."""
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

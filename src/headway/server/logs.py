@@ -1,5 +1,5 @@
-"""JSON lines in the state folder's server.log. Nothing secret: known names and anything shaped like a token
-are blanked."""
+"""JSON lines in the state folder's server.log. Nothing secret: known names and anything shaped like a token are
+blanked."""
 
 from __future__ import annotations
 

@@ -52,8 +52,7 @@ def serve(
     dataset_roots: tuple[Path, ...] = (),
     make_work: MakeWork = RealWork,
 ) -> None:
-    """Runs until SIGTERM or SIGINT. `url` is the database's; port 0 takes a free one, a port in use gives
-    way to a free
+    """Runs until SIGTERM or SIGINT. `url` is the database's; port 0 takes a free one, a port in use gives way to a free
     one when it is the default. Refused when another server holds the state folder."""
     os.umask(0o077)
     lock = files.take(state_dir)

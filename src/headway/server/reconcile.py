@@ -34,8 +34,7 @@ class Reconciler:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Until cancelled. What is then under way is cancelled too, and its leases are free for the next
-        server."""
+        """Until cancelled. What is then under way is cancelled too, and its leases are free for the next server."""
         state = self._state
         try:
             while True:

@@ -23,8 +23,7 @@ class Base:
 
     @asynccontextmanager
     async def _write(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that may write; committed at the end, rolled back on an exception. No network
-        inside."""
+        """A transaction that may write; committed at the end, rolled back on an exception. No network inside."""
         async with self._engine.connect() as raw:
             db = await raw.execution_options(**{WRITE: True})
             async with db.begin():

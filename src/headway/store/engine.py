@@ -1,5 +1,4 @@
-"""Opening the database: SQLite in a file of mode 600, or PostgreSQL by URL, brought to the newest
-migration."""
+"""Opening the database: SQLite in a file of mode 600, or PostgreSQL by URL, brought to the newest migration."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ WRITE = "headway_write"  # execution option: this transaction will write
 
 
 def database_url(state_dir: Path, url: str = "") -> str:
-    """The SQLAlchemy URL: the state folder's SQLite file, or what was given, with its async driver filled
-    in."""
+    """The SQLAlchemy URL: the state folder's SQLite file, or what was given, with its async driver filled in."""
     if not url:
         return f"sqlite+aiosqlite:///{state_dir / 'headway.db'}"
     for plain, driver in (
@@ -47,8 +45,7 @@ def shown_url(url: str) -> str:
 
 
 async def open_engine(url: str) -> AsyncEngine:
-    """An engine on a database that is at the newest migration. Unreachable when the database does not
-    answer."""
+    """An engine on a database that is at the newest migration. Unreachable when the database does not answer."""
     if url.startswith("sqlite"):
         engine = _sqlite(url)
     else:
@@ -65,8 +62,7 @@ async def open_engine(url: str) -> AsyncEngine:
 
 
 async def migrate(engine: AsyncEngine) -> None:
-    """Alembic's upgrade, skipped (and Alembic not even imported) when the version row is already the
-    newest."""
+    """Alembic's upgrade, skipped (and Alembic not even imported) when the version row is already the newest."""
     async with engine.connect() as connection:
         version = await connection.run_sync(_version)
     if version == HEAD:

@@ -83,9 +83,8 @@ class OperationStore(Base):
     # --- leases
 
     async def claim(self, owner: str, now: float, lease_s: float) -> Operation | None:
-        """Takes the next operation that may run: queued, or running under a lease that has passed. None when
-        there
-        is none, or when another server took it in the same moment."""
+        """Takes the next operation that may run: queued, or running under a lease that has passed. None when there is
+        none, or when another server took it in the same moment."""
         o, earlier = t.operations, t.operations.alias("earlier")
         first_in_line = ~exists().where(
             earlier.c.cluster == o.c.cluster, earlier.c.state.in_(UNFINISHED), earlier.c.number < o.c.number
@@ -143,8 +142,7 @@ class OperationStore(Base):
         error: Mapping[str, Any] | None = None,
         kept: Sequence[str] = (),
     ) -> bool:
-        """Ends the operation as "done" or "failed". False when the lease was lost: then nothing is
-        written."""
+        """Ends the operation as "done" or "failed". False when the lease was lost: then nothing is written."""
         o = t.operations
         async with self._write() as db:
             ended = await db.execute(
@@ -161,8 +159,7 @@ class OperationStore(Base):
         return bool(ended.rowcount)
 
     async def free_leases(self, owner_prefix: str) -> int:
-        """Ends the leases of owners that are known to be dead (their state folder's lock is ours); how
-        many."""
+        """Ends the leases of owners that are known to be dead (their state folder's lock is ours); how many."""
         o = t.operations
         async with self._write() as db:
             freed = await db.execute(

@@ -1,5 +1,4 @@
-"""People, tokens, browser sessions, one-time sign-in codes and the audit trail. Only hashes of secrets are
-stored."""
+"""People, tokens, browser sessions, one-time sign-in codes and the audit trail. Only hashes of secrets are stored."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ _TOUCH_S = 60.0  # a token's last use is written at most this often
 
 
 def digest(secret: str) -> str:
-    """Tokens, cookies and codes carry 256 random bits: a plain SHA-256 is enough, nobody can guess the
-    input."""
+    """Tokens, cookies and codes carry 256 random bits: a plain SHA-256 is enough, nobody can guess the input."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -120,8 +118,7 @@ class PeopleStore(Base):
         return code, expires
 
     async def spend_signin_code(self, code: str) -> tuple[Person, str, float] | None:
-        """(person, session cookie, when it expires), once per code; None when it is unknown, used or too
-        old."""
+        """(person, session cookie, when it expires), once per code; None when it is unknown, used or too old."""
         now = self._now()
         async with self._write() as db:
             query = (

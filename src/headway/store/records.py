@@ -30,8 +30,7 @@ class Token:
 
 @dataclass(frozen=True)
 class ClusterRow:
-    """`document` is the wire Document last applied, `summary` what lists show of it without resolving it
-    again."""
+    """`document` is the wire Document last applied, `summary` what lists show of it without resolving it again."""
 
     name: str
     document: Mapping[str, Any]

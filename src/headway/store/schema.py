@@ -1,5 +1,4 @@
-"""The tables. Times are unix seconds; documents and errors are JSON; a secret's value never leaves
-`secrets`."""
+"""The tables. Times are unix seconds; documents and errors are JSON; a secret's value never leaves `secrets`."""
 
 from __future__ import annotations
 
