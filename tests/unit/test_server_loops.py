@@ -1,0 +1,139 @@
+"""The poller, what is told to those who watch, and the log's blanks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import pytest
+
+from headway.api.live import Hub, Live, Snapshot, topic
+from headway.domain.cluster import Cluster
+from headway.domain.live import Check, JobState, NodeState
+from headway.errors import Unreachable
+from headway.server.logs import BLANK, blank_secrets
+from headway.server.page import PageLive
+from headway.server.poll import Poller
+from headway.wire.schemas import ProgressOut
+from tests import builders
+from tests.unit import server_fakes
+from tests.unit.server_fakes import Server, reading
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    made = await server_fakes.start(tmp_path, Clock())
+    yield made
+    await made.close()
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, ...]] = []
+
+    async def step(
+        self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
+    ) -> list[tuple[str, str]]:
+        self.seen.append(tuple(node.name for node in nodes))
+        return [("lab-1-1", "the spare takes over")]
+
+
+async def test_hub_loses_no_change_between_two_waits() -> None:
+    hub = Hub()
+    seen = hub.number("a")
+    hub.publish("a")
+    assert await hub.changed("a", seen, 10) == 1
+    waiting = asyncio.create_task(hub.changed("a", 1))
+    await asyncio.sleep(0)
+    hub.publish("b")
+    hub.publish("a")
+    assert await waiting == 2
+    assert await hub.changed("a", 2, 0.001) == 2
+
+
+async def test_poller_reads_tells_the_watch_and_those_who_look(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {
+        "read": reading(builders.job(7)),
+        "machines": (),
+        "checks": (Check("slurmctld", True, "runs"),),
+        "progress": {7: ProgressOut(step=3, loss=1.5, series=[(3, 1.5)])},
+    }
+    watcher, live = Watcher(), PageLive(server.state)
+    woken: list[tuple[int, int]] = []
+
+    async def look() -> None:
+        async for _ in live.subscribe("lab"):
+            page = await live.snapshot("lab")
+            woken.append((len(page.status.checks), page.jobs[0].progress.step if page.jobs[0].progress else 0))
+            if woken[-1] == (1, 3):
+                assert "the spare takes over" in [h.text for h in page.happenings]
+                return
+
+    looking = asyncio.create_task(look())
+    polling = asyncio.create_task(Poller(server.state, watcher).run())
+    await asyncio.wait_for(looking, 10)
+    polling.cancel()
+    await asyncio.gather(polling, return_exceptions=True)
+    assert watcher.seen[0] == ("lab-1-1", "lab-1-2")
+    assert (await live.clusters())[0].jobs_running == 1
+
+
+async def test_watch_is_not_told_old_figures(server: Server) -> None:
+    await server.apply()
+    down = Unreachable("no answer")
+    server.work.answers |= {"read": down, "machines": (), "checks": down}
+    watcher = Watcher()
+    polling = asyncio.create_task(Poller(server.state, watcher).run())
+    await asyncio.wait_for(server.state.live.hub.changed(topic("lab"), server.state.live.hub.number(topic("lab"))), 10)
+    polling.cancel()
+    await asyncio.gather(polling, return_exceptions=True)
+    assert server.state.live.snapshot("lab").stale == "no answer"
+    assert watcher.seen == []
+
+
+async def test_page_stream_ends_with_the_cluster(server: Server) -> None:
+    await server.apply()
+    stream = PageLive(server.state).subscribe("lab")
+    waiting = asyncio.create_task(anext(stream, "ended"))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    await server.store.forget_cluster("lab")
+    await server.state.forget("lab")
+    assert await asyncio.wait_for(waiting, 10) == "ended"
+
+
+def test_what_happened_is_told_once() -> None:
+    live = Live(Clock())
+    idle, down = builders.node("lab-1-1", "IDLE"), builders.node("lab-1-1", "DOWN", reason="killed")
+    live.put(Snapshot("lab", (idle,), (builders.job(7, "RUNNING"),), as_of=1))
+    assert live.notices("lab") == ()
+    live.put(Snapshot("lab", (down,), (builders.job(7, "PENDING", restarts=1),), as_of=2))
+    live.put(Snapshot("lab", (down,), (builders.job(7, "PENDING", restarts=1),), as_of=3))
+    live.put(Snapshot("lab", (idle,), (builders.job(7, "COMPLETED", restarts=1),), as_of=4))
+    told = [(notice.where, notice.level) for notice in reversed(live.notices("lab"))]
+    assert told == [("lab-1-1", "error"), ("job 7", "warning"), ("lab-1-1", "info"), ("job 7", "info")]
+
+
+def test_log_has_no_secrets() -> None:
+    entry = blank_secrets(
+        None,
+        "info",
+        {
+            "token": "x",
+            "Password": "y",
+            "event": "used hw_AbCdEfGhIjKlMnOpQrStUvWx and postgresql://u:p4ss@h/d",
+            "path": "/api/me",
+        },
+    )
+    assert entry["token"] == entry["Password"] == BLANK
+    assert "hw_Ab" not in entry["event"]
+    assert "p4ss" not in entry["event"]
+    assert entry["path"] == "/api/me"
