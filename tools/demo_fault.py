@@ -23,6 +23,7 @@ KILL_AT_STEP = 45  # two checkpoints are there by then
 PATIENCE_S = 300.0
 LOOK_S = 1.0
 RESUMED = re.compile(r"^resumed from \S+ at step (\d+)")
+TELLING = re.compile(r"^(step|resumed|training|done:|job|---)")  # the rest is how the ranks died, and long
 
 
 @dataclass
@@ -50,12 +51,13 @@ class Log:
                 with self.news:
                     self.lines.append(line.rstrip("\n"))
                     self.news.notify_all()
-                print(dim(f"{time.monotonic() - self.began:7.1f}s  log     {line.rstrip()}"), flush=True)
+                if TELLING.match(line):
+                    print(dim(f"{time.monotonic() - self.began:7.1f}s  log: {line.rstrip()}"), flush=True)
 
             try:
                 follow(["logs", "-f", CLUSTER, str(self.job)], on_line, timeout_s=2 * PATIENCE_S)
             except StageError as error:
-                print(dim(f"{'':9} log     {error}; following it again"), flush=True)
+                print(dim(f"{'':8}  log: {error}; following it again"), flush=True)
             time.sleep(LOOK_S)
 
     def wait(self, wanted: Callable[[list[str]], Any], what: str) -> Any:
@@ -119,7 +121,7 @@ def container_of(node: str) -> str:
 
 
 def node(name: str) -> dict[str, Any]:
-    return next((n for n in ask("status", CLUSTER)["nodes"] if n["name"] == name), {})
+    return next((n for n in ask("nodes", CLUSTER) if n["name"] == name), {})
 
 
 def job_now(job: int) -> dict[str, Any]:
@@ -132,9 +134,9 @@ def last_step(lines: list[str]) -> tuple[int, str]:
 
 
 def fault(clock: Clock) -> None:
-    state = ask("status", CLUSTER)["cluster"]["state"]
-    if state not in ("ready", "degraded"):
-        raise StageError(f"the cluster {CLUSTER} is {state}; run `make demo` first")
+    state = next((c["state"] for c in ask("ls") if c["name"] == CLUSTER), "not there")
+    if state != "ready":
+        raise StageError(f"the cluster {CLUSTER} is {state}; `make demo` brings it up and mends it")
     job = submit(*TRAINING)
     log = Log(job, clock.began)
     log.start()
@@ -149,7 +151,7 @@ def fault(clock: Clock) -> None:
         podman("kill", container)
         clock.tell(killed, mark=True)
 
-        clock.until(lambda: node(victim).get("machine") != "running", f"headway status: {victim}'s machine is stopped")
+        clock.until(lambda: node(victim).get("machine") != "running", f"headway says: {victim}'s machine is stopped")
         clock.until(lambda: "DOWN" in node(victim).get("states", []), f"Slurm has {victim} down")
         clock.until(lambda: job_now(job)["restarts"] > before["restarts"], f"Slurm has requeued job {job}")
 
