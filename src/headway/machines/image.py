@@ -59,8 +59,8 @@ class Recipe:
 
 
 RECIPES = {
-    "debian13": Recipe("debian13", "trixie", "24.11", tuple(_COMMON), download_mb=430, build_s=120),
-    "debian12": Recipe("debian12", "bookworm", "22.05", tuple(_COMMON), download_mb=430, build_s=120),
+    "debian13": Recipe("debian13", "trixie", "24.11", tuple(_COMMON), download_mb=400, build_s=150),
+    "debian12": Recipe("debian12", "bookworm", "22.05", tuple(_COMMON), download_mb=425, build_s=150),
 }
 
 
