@@ -27,10 +27,15 @@ def node_image() -> None:
 
 @pytest.fixture(scope="session")
 def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """The shared cluster `lab` (lab.yaml): 4 nodes of 8 simulated GPUs under two leaves."""
-    made = Lab(tmp_path_factory.mktemp("lab") / "state")
+    """The shared cluster `lab` (lab.yaml): 4 nodes of 8 simulated GPUs under two leaves.
+
+    HEADWAY_TEST_LAB=FOLDER keeps it there between runs, for writing tests; `headway down lab` with that state ends it.
+    """
+    kept = os.environ.get("HEADWAY_TEST_LAB", "")
+    made = Lab(Path(kept) if kept else tmp_path_factory.mktemp("lab") / "state")
     try:
         made.cli("apply", str(HERE / "lab.yaml"), "--yes", timeout_s=600)
         yield made
     finally:
-        made.down()
+        if not kept:
+            made.down()

@@ -40,11 +40,13 @@ def by_stage(
     if any(c.kind == "managed.write" for c in rows):
         base.append({"op": "managed", "paths": sorted(wanted.files)})
     touched = [c.what for c in rows if c.kind in ("file.write", "file.remove")]
-    if any(path.startswith("/etc/systemd/system/") for path in touched):
-        base.append({"op": "daemon_reload"})
-    if any(path.startswith("/etc/sysusers.d/") for path in touched):
+    # Also before any unit starts: an earlier run may have been killed right after it wrote the files these read.
+    starting = any(c.kind in ("unit.start", "unit.restart") for c in rows)
+    if starting or _under("/etc/sysusers.d/", touched):
         base.insert(_after_files(base), {"op": "run", "argv": ["systemd-sysusers"]})
-    if any(path.startswith("/etc/tmpfiles.d/") for path in touched):
+    if starting or _under("/etc/systemd/system/", touched):
+        base.append({"op": "daemon_reload"})
+    if starting or _under("/etc/tmpfiles.d/", touched):
         base.append({"op": "run", "argv": ["systemd-tmpfiles", "--create"], "ok": [0, 65, 73]})
     for stage in STAGES:
         if stage == "database" and any(u.stage == stage for u in wanted.units):
@@ -64,6 +66,10 @@ def by_stage(
     if leaving:
         base.append({"op": "end_sessions", "users": leaving})
     return {stage: steps for stage, steps in stages.items() if _does_something(steps)}
+
+
+def _under(folder: str, paths: Iterable[str]) -> bool:
+    return any(path.startswith(folder) for path in paths)
 
 
 def _does_something(steps: list[Step]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headway.domain.machine import Gap
 
-_PROGRAMS = ("podman", "runc", "conmon", "netavark", "mmdebstrap")
+_PROGRAMS = ("podman", "runc", "conmon", "netavark", "iptables", "mmdebstrap")
 _ELSEWHERE = ("/usr/sbin", "/usr/lib/podman", "/usr/libexec/podman", "/usr/local/lib/podman")
 _INOTIFY = 512  # fs.inotify.max_user_instances below this: systemd in a tenth machine can't watch its files
 _PTYS = 1024
