@@ -97,8 +97,12 @@ def test_an_array_of_ten_thousand_is_taken_in_one_submission(lab: Lab) -> None:
 
 def test_dependencies_run_in_order_and_an_impossible_one_never_runs(lab: Lab) -> None:
     first = lab.sbatch("saul", "--output=order.txt", "--open-mode=append", wrap="echo first; exit 1")
-    again = lab.sbatch("saul", f"--dependency=afternotok:{first}", "--output=order.txt", "--open-mode=append", wrap="echo again")
-    last = lab.sbatch("saul", f"--dependency=afterok:{again}", "--output=order.txt", "--open-mode=append", wrap="echo last")
+    again = lab.sbatch(
+        "saul", f"--dependency=afternotok:{first}", "--output=order.txt", "--open-mode=append", wrap="echo again"
+    )
+    last = lab.sbatch(
+        "saul", f"--dependency=afterok:{again}", "--output=order.txt", "--open-mode=append", wrap="echo last"
+    )
     never = lab.sbatch("saul", f"--dependency=afterok:{first}", wrap="echo never > never.txt")
     assert lab.wait_job(last) == "COMPLETED"
     assert lab.output("/home/saul/order.txt").split() == ["first", "again", "last"]

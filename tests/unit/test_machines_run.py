@@ -104,6 +104,7 @@ class Server:
     machine: Machine
     key: str
     connections: list[Any] = field(default_factory=list)
+    commands: list[Any] = field(default_factory=list)
     listener: Any = None
 
 
@@ -124,6 +125,7 @@ async def serving(port: int = 0, host_key: Any = None, client: Any = None) -> As
             return True
 
     async def work(process: Any) -> None:
+        made.commands.append(asyncio.current_task())
         child = await asyncio.create_subprocess_shell(
             process.command,
             stdin=asyncio.subprocess.PIPE,
@@ -140,8 +142,9 @@ async def serving(port: int = 0, host_key: Any = None, client: Any = None) -> As
             await asyncio.gather(copy(child.stdout, process.stdout), copy(child.stderr, process.stderr))
             process.exit(await child.wait())
         finally:
-            if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
                 child.kill()
+            await child.wait()
 
     made.listener = await asyncssh.listen(
         "127.0.0.1",
@@ -159,6 +162,9 @@ async def serving(port: int = 0, host_key: Any = None, client: Any = None) -> As
         made.listener.close()
         for connection in made.connections:
             connection.abort()
+        for command in made.commands:
+            command.cancel()
+        await asyncio.gather(*made.commands, return_exceptions=True)
 
 
 @pytest.fixture

@@ -226,9 +226,7 @@ def test_alembic_is_not_imported_for_a_current_database(tmp_path: Path) -> None:
         "asyncio.run(main())\nprint('alembic' in sys.modules)"
     )
     runs = [
-        subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
-        )
+        subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
         for _ in range(2)
     ]
     assert [r.stdout.strip() for r in runs] == ["True", "False"]

@@ -17,7 +17,6 @@ from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
 from headway.render.effect import effect_of
 
-
 SLURM_CONF = "/etc/slurm/slurm.conf"
 
 

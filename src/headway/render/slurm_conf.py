@@ -139,7 +139,9 @@ def _resources(node: Hardware) -> Section:
     rows += [
         Setting("MaxJobCount", "200000", "Room for several arrays of 10,000 beside the queue."),
         Setting("MaxArraySize", "10001", "Highest array index plus one."),
-        Setting("EnforcePartLimits", "ANY", "What no partition of a job could ever run is refused at once, not queued."),
+        Setting(
+            "EnforcePartLimits", "ANY", "What no partition of a job could ever run is refused at once, not queued."
+        ),
     ]
     return Section("resources", tuple(rows))
 
