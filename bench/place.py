@@ -19,7 +19,7 @@ name: bench
 plan: h100-8
 nodes: 4
 teams:
-  bench: {{users: [{USER}]}}
+  lab: {{users: [{USER}]}}
 """
 GPU_STEP = ["srun", "--nodes=4", "--gres=gpu:8", "--mem=100", "printenv", "CUDA_VISIBLE_DEVICES"]
 
