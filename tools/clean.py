@@ -130,9 +130,10 @@ def remove_folder(folder: Path) -> None:
 
 
 def remove_images() -> int:
-    """Those no machine uses: another state folder's clusters keep theirs."""
-    tags = [tag for item in listed("images", "--filter", "label=headway.image") for tag in item.get("Names") or []]
-    return sum(bool(podman("rmi", tag)) for tag in tags)
+    """Those no machine uses: another state folder's clusters keep theirs. Bases go after the images made from them."""
+    images = listed("images", "--filter", "label=headway=1")
+    images.sort(key=lambda item: "headway.base" in (item.get("Labels") or {}) and "headway.image" not in item["Labels"])
+    return sum(bool(podman("rmi", tag)) for item in images for tag in item.get("Names") or [item["Id"]])
 
 
 def say(parts: Iterable[tuple[int, str]]) -> str:
