@@ -45,7 +45,7 @@ def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_no_change_says_so_and_touches_nothing(lab: Lab) -> None:
     before = lab.head(*DAEMONS).out
     said = lab.cli("apply", write(lab)).out
-    assert "nothing to do" in said.lower()
+    assert "nothing to change" in said.lower()
     assert lab.head(*DAEMONS).out == before
     assert json.loads(lab.cli("plan", write(lab), "-o", "json").out)["changes"] == []
 
@@ -96,7 +96,7 @@ def test_killed_half_way_an_apply_is_finished_by_the_next(lab: Lab) -> None:
         lab.cli("apply", file, "--yes")
         assert str(5000 + number) in lab.head("scontrol", "show", "config").out
         assert lab.head("srun", "-N2", "--exclusive", "hostname", user=f"new{number}").out.count("change-1-") == 2
-        assert "nothing to do" in lab.cli("apply", file).out.lower()
+        assert "nothing to change" in lab.cli("apply", file).out.lower()
 
 
 def test_two_applies_at_once_do_not_interleave(lab: Lab) -> None:
@@ -113,7 +113,7 @@ def test_two_applies_at_once_do_not_interleave(lab: Lab) -> None:
     for client in both:
         client.communicate(timeout=240)
     rows = [op for op in lab.client.operations("change") if op.kind == "apply" and op.state in ("done", "failed")]
-    spans = sorted((op.created_at, op.finished_at) for op in rows)
+    spans = sorted((op.started_at or 0.0, op.finished_at or 0.0) for op in rows)
     assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(spans))
     said = lab.head("scontrol", "show", "config").out
     assert "6000" in said or "6001" in said

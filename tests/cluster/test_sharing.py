@@ -46,7 +46,7 @@ def test_the_higher_tier_preempts_and_the_victim_runs_again_and_finishes(lab: La
     urgent = lab.sbatch("alice", "-p", "urgent", "-N4", "--exclusive", "--output=urgent.txt", wrap="echo urgent")
     assert lab.wait_job(urgent) == "COMPLETED"
     assert lab.wait_job(victim) == "COMPLETED"
-    assert int(lab.field(victim, "Restarts")) == 1
+    assert int(lab.field(victim, "Restarts")) >= 1
 
 
 def test_only_its_teams_may_use_the_high_tier(lab: Lab) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -131,6 +132,7 @@ async def serving(port: int = 0, host_key: Any = None, client: Any = None) -> As
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
         )
         await process.redirect_stdin(child.stdin)
 
@@ -143,7 +145,7 @@ async def serving(port: int = 0, host_key: Any = None, client: Any = None) -> As
             process.exit(await child.wait())
         finally:
             with contextlib.suppress(ProcessLookupError):
-                child.kill()
+                os.killpg(child.pid, signal.SIGKILL)
             await child.wait()
 
     made.listener = await asyncssh.listen(
@@ -164,7 +166,8 @@ async def serving(port: int = 0, host_key: Any = None, client: Any = None) -> As
             connection.abort()
         for command in made.commands:
             command.cancel()
-        await asyncio.gather(*made.commands, return_exceptions=True)
+        if made.commands:
+            await asyncio.wait(made.commands, timeout=5)  # the one who hears of a child's end may be gone by now
 
 
 @pytest.fixture

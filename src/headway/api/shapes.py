@@ -211,6 +211,7 @@ def operation_out(operation: Operation) -> OperationOut:
             "state": operation.state,
             "person": operation.person,
             "created_at": operation.created_at,
+            "started_at": operation.started_at,
             "finished_at": operation.finished_at,
             "error": ErrorOut.model_validate(operation.error) if operation.error else None,
             "kept": list(operation.kept),

@@ -106,6 +106,7 @@ class Run:
         await asyncio.gather(*(self._guard(name, self._bring(name, by_machine.get(name, []))) for name in names))
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
+        await self._end_sessions()
         started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
         await settle(cluster, self.env, self.say, started - set(self.failures))
         if self.failures:
@@ -124,6 +125,15 @@ class Run:
             await self.say(name, error.message, level="error", done=True)
             if name == self.goal.cluster.head:
                 self.controller_up.set()
+
+    async def _end_sessions(self) -> None:
+        """People who left: their jobs were cancelled with their accounts, now what else they run ends, everywhere."""
+        leaving: dict[str, list[str]] = {}
+        for change in self.changes.changes:
+            if change.kind == "user.end" and change.where not in self.failures:
+                leaving.setdefault(change.where, []).append(change.what)
+        for name, users in leaving.items():
+            await ops.perform(self.env.connections, self.machines[name], [{"op": "end_sessions", "users": users}])
 
     async def _delete_machines(self) -> None:
         going = [c.where for c in self.changes.changes if c.kind == "machine.delete"]

@@ -62,9 +62,6 @@ def by_stage(
         for c in rows
         if c.kind == "home.make"
     ]
-    leaving = [c.what for c in rows if c.kind == "user.end"]
-    if leaving:
-        base.append({"op": "end_sessions", "users": leaving})
     return {stage: steps for stage, steps in stages.items() if _does_something(steps)}
 
 

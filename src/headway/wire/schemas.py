@@ -92,6 +92,7 @@ class OperationOut(Wire):
     state: OperationState
     person: str
     created_at: float
+    started_at: float | None = None
     finished_at: float | None = None
     error: ErrorOut | None = None
     kept: list[str] = []  # down: what was kept, where
