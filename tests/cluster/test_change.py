@@ -130,7 +130,7 @@ def test_a_person_who_left_is_locked_out_and_their_history_stays(lab: Lab) -> No
     lab.cli("apply", write(lab), "--yes")
     assert lab.wait_job(job) == "CANCELLED"
     assert lab.head("pgrep", "-u", uid, check=False).out.strip() == ""
-    assert lab.head("sbatch", "--wrap=true", user="leaver", check=False).code != 0
+    assert lab.head("runuser", "-u", "leaver", "--", "sbatch", "--wrap=true", check=False).code != 0
     assert (
         str(done)
         in lab.head("sacct", "-X", "-n", "-u", uid, "-o", "JobID").out

@@ -99,11 +99,11 @@ def test_a_candidate_that_the_program_refuses_stops_before_anything_is_written(t
         "op": "candidate",
         "folder": str(tmp_path / "candidate"),
         "files": [file_step(Path("/etc/slurm/slurm.conf"), "NoSuchKey=1\n")],
-        "checks": [["sh", "-c", 'echo "fatal: in $SLURM_CONF" >&2; grep -q NoSuchKey "$SLURM_CONF"']],
+        "checks": [["sh", "-c", 'echo "fatal: in $SLURM_CONF" >&2; ! grep -q NoSuchKey "$SLURM_CONF"']],
     }
     answers = perform(candidate, file_step(tmp_path / "slurm.conf", "new"))
     assert [a["ok"] for a in answers] == [False]
-    assert "the old ones stay" in answers[0]["error"]
+    assert "the old one stays" in answers[0]["error"]
 
 
 def test_waiting_ends_with_the_reason(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ names() { sed -nE 's/^NodeName=([^ ]+).*/\1/Ip' "$1" | while read -r list; do
 ip link set lo up
 ip address add 192.0.2.1/32 dev lo
 mount --bind "$work/hosts" /etc/hosts
-harmless='state file|Trying backup|accounting information|No association for|clustername|last_part_update|mpi/pmix'
+harmless='High latency|state file|Trying backup|accounting information|No association for|clustername|last_part_update|mpi/pmix'
 if [ -e "$work/gres.conf" ]; then
     node=$(names "$work/gres.conf" | sed -n 1p)
     timeout 10 slurmd -f "$work/slurm.conf" -N "$node" -G >"$work/gres.log" 2>&1 || { cat "$work/gres.log" >&2; exit 1; }
