@@ -1,0 +1,119 @@
+"""The tools around Headway: the lock is whole, clean knows what is ours, the examples do what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from headway.machines.local import LocalProvider
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import clean  # noqa: E402
+import setup  # noqa: E402
+import stage  # noqa: E402
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def locked() -> dict[str, list[str]]:
+    """Package -> its hashes."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in setup.LOCK.read_text().splitlines():
+        if match := re.match(r"([A-Za-z0-9._-]+)==", line):
+            name = plain(match[1])
+            found[name] = []
+        elif match := re.search(r"sha256:([0-9a-f]{64})", line):
+            found[name].append(match[1])
+    return found
+
+
+def test_lock_has_all_that_pyproject_names_with_hashes() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [
+        *project["project"]["dependencies"],
+        *project["dependency-groups"]["dev"],
+        *project["build-system"]["requires"],
+        "editables",
+    ]
+    names = {plain(re.split(r"[\[<>=~! ]", text)[0]) for text in wanted}
+    lock = locked()
+    assert names - set(lock) == set()
+    assert [name for name, hashes in lock.items() if not hashes] == []
+
+
+def test_lock_names_no_address() -> None:
+    assert not re.search(r"://|--(extra-)?index|--find-links| @ ", setup.LOCK.read_text())
+
+
+def test_clean_finds_machines_by_the_providers_own_label(tmp_path: Path) -> None:
+    assert clean.instance(tmp_path) == LocalProvider(tmp_path).instance
+
+
+def test_clean_stops_before_deleting_under_a_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tmp_path / "state" / "volumes"
+    kept.mkdir(parents=True)
+    monkeypatch.setattr(clean, "mounts_below", lambda folder: [f"{folder}/volumes"])
+    monkeypatch.setattr(clean.subprocess, "run", lambda *_, **__: None)  # an umount that does not help
+    with pytest.raises(SystemExit, match="still mounted"):
+        clean.remove_folder(tmp_path / "state")
+    assert kept.is_dir()
+
+
+def test_setup_names_all_gaps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(setup.os, "access", lambda *_: False)
+    monkeypatch.setattr(setup.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(setup, "host_gaps", lambda *_: [("no cgroups; mount them", True), ("an odd system", False)])
+    fatal, notes = setup.gaps("demo", ["podman", "runc"])
+    assert [gap.split(";")[0] for gap in fatal] == [
+        "not installed: podman, runc",
+        f"{ROOT} is not writable",
+        "no cgroups",
+    ]
+    assert notes == ["an odd system"]
+
+
+def test_a_step_line_is_told_from_others() -> None:
+    found = stage.STEP.match("step 120 loss 1.873 steps_per_s 9.1")
+    assert found is not None
+    assert found.groups() == ("120", "1.873")
+    assert stage.STEP.match("the step 120 loss 1.873") is None
+
+
+def test_embed_parts_are_the_whole_corpus_once(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "embed.py"
+    for part in range(3):
+        words = [
+            "--part",
+            str(part),
+            "--parts",
+            "3",
+            "--corpus",
+            str(ROOT / "examples" / "data"),
+            "--into",
+            str(tmp_path),
+        ]
+        subprocess.run([sys.executable, str(script), *words], check=True, capture_output=True)
+    rows = [
+        json.loads(line) for file in sorted(tmp_path.glob("part-*.jsonl")) for line in file.read_text().splitlines()
+    ]
+    texts = " ".join(file.read_text() for file in sorted((ROOT / "examples" / "data").glob("*.txt")))
+    assert len(rows) == len([part for part in texts.replace("\n", " ").split(".") if part.strip()])
+    assert all(len(row["vector"]) == 64 for row in rows)
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.s*")), ids=lambda path: path.name)
+def test_example_scripts_parse(script: Path) -> None:
+    assert script.read_text().startswith("#!/bin/bash\n")
+    subprocess.run(["bash", "-n", str(script)], check=True, capture_output=True)
