@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from headway.cluster.env import Env
 from headway.domain.cluster import Cluster
@@ -12,7 +14,10 @@ from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
 from headway.health.decide import OWN_REASON, Action, Down, Reserve, Return, StartNow, decide
+from headway.health.refill import refill
 from headway.slurm import control
+
+REFILL_EVERY_S = 60.0
 
 
 @dataclass
@@ -22,6 +27,8 @@ class Watch:
     cluster: Cluster
     env: Env
     nudged: set[tuple[int, int]] = field(default_factory=set)
+    clock: Callable[[], float] = time.time
+    refilled: float = 0.0  # when caps were last looked at
 
     async def step(self, nodes: Iterable[NodeState], jobs: Iterable[JobState]) -> list[tuple[str, str]]:
         """Looks once and acts. Returns what was done as (node or job, words), for people to read."""
@@ -37,6 +44,10 @@ class Watch:
             words = await self._do(action, head, machines, all_jobs)
             if words:
                 said.append(words)
+        if self.clock() - self.refilled >= REFILL_EVERY_S:
+            self.refilled = self.clock()
+            now = datetime.fromtimestamp(self.refilled).astimezone()
+            said += await refill(self.cluster, self.env, head, now)
         return said
 
     async def _do(

@@ -62,6 +62,7 @@ class ClusterStore(Base):
             if delete_data:
                 await db.execute(delete(t.secrets).where(t.secrets.c.cluster == name))
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
+                await db.execute(delete(t.refills).where(t.refills.c.cluster == name))
 
     # --- secrets
 
@@ -91,6 +92,20 @@ class ClusterStore(Base):
     async def drop_secret(self, cluster: str, name: str) -> None:
         async with self._write() as db:
             await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name))
+
+    # --- caps
+
+    async def refills(self, cluster: str) -> dict[str, float]:
+        """When each team's GPU-hours were last set back to zero, unix seconds."""
+        async with self._read() as db:
+            rows = await db.execute(select(t.refills.c.team, t.refills.c.at).where(t.refills.c.cluster == cluster))
+            return {row.team: row.at for row in rows}
+
+    async def note_refill(self, cluster: str, team: str, at: float) -> None:
+        async with self._write() as db:
+            mine = (t.refills.c.cluster == cluster, t.refills.c.team == team)
+            await db.execute(delete(t.refills).where(*mine))
+            await db.execute(insert(t.refills).values(cluster=cluster, team=team, at=at))
 
     # --- people on machines
 
