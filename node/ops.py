@@ -231,7 +231,7 @@ def op_units(step: dict[str, Any]) -> None:
         run(["systemctl", "disable", "--now", *names], step.get("timeout_s", 90))
         return
     if step.get("enable"):
-        run(["systemctl", "enable", "--quiet", *step["enable"]], 60)
+        run(["systemctl", "--no-reload", "--quiet", "enable", *step["enable"]], 60)
     argv = step.get("argv") or ["systemctl", action, *names]
     try:
         run(argv, step.get("timeout_s", 90))

@@ -31,10 +31,7 @@ def by_stage(
     switched = _switched(rows, wanted, fresh)
     files = [c for c in rows if c.kind == "file.write" and c.what not in switched]
     base = stages["base"]
-    candidate = _candidate(rows, wanted, secrets)
-    # The real programs authenticate before they read: without MUNGE they wait for it, and there is no old file to spare.
-    no_munge = any(c.kind == "unit.start" and c.what == "munge.service" for c in rows)
-    stages["controller" if no_munge else "base"] += candidate
+    base += _candidate(rows, wanted, secrets)
     base += [file_step(c.what, wanted.files[c.what], _secret(wanted, c.what, secrets)) for c in files]
     base += [{"op": "remove", "path": c.what} for c in rows if c.kind == "file.remove" and c.what not in switched]
     if any(c.kind == "managed.write" for c in rows):
@@ -48,9 +45,11 @@ def by_stage(
         base.append({"op": "daemon_reload"})
     if starting or _under("/etc/tmpfiles.d/", touched):
         base.append({"op": "run", "argv": ["systemd-tmpfiles", "--create"], "ok": [0, 65, 73]})
+    if any(unit.stage == "database" for unit in wanted.units):
+        base.append({"op": "seed", "source": "/var/lib/mysql", "target": MYSQL_DIR})
+        if fresh:  # the database needs the longest to start: it does so while the rest is set up
+            base.append({"op": "run", "argv": ["systemctl", "start", "--no-block", "mariadb.service"]})
     for stage in STAGES:
-        if stage == "database" and any(u.stage == stage for u in wanted.units):
-            stages[stage].append({"op": "seed", "source": "/var/lib/mysql", "target": MYSQL_DIR})
         stages[stage] += _unit_steps(rows, stage, fresh, switched, wanted, secrets)
     base += [
         {"op": "dir", "path": c.what, "owner": c.data["owner"], "mode": c.data["mode"]}
@@ -104,6 +103,8 @@ def _candidate(rows: list[Change], wanted: Wanted, secrets: Mapping[str, str]) -
     own = {*controller.restart_on, *controller.reload_on}
     if not any(c.kind == "file.write" and c.what in own for c in rows):
         return []
+    if any(c.kind == "unit.start" and c.what == "slurmctld.service" for c in rows):
+        return []  # nothing works that a fault could stop: slurmctld's own start is the trial
     files = [
         file_step(path, file, _secret(wanted, path, secrets))
         for path, file in wanted.files.items()
@@ -129,7 +130,7 @@ def _unit_steps(
         name = change.what
         unit = next(unit for unit in wanted.units if unit.name == name)
         action = _ACTION[change.kind]
-        if fresh and name.endswith(".service"):
+        if fresh and stage == "base" and name.endswith(".service"):
             action = "restart"
         step: Step = {
             "op": "units",
@@ -156,9 +157,20 @@ def _unit_steps(
                 }
             )
             continue
+        after = _after(name)
+        if steps and not after and _joins(steps[-1], step):
+            for key in ("names", "enable"):
+                steps[-1][key] = steps[-1][key] + step[key]
+            steps[-1]["stamps"] |= step["stamps"]
+            continue
         steps.append(step)
-        steps += _after(name)
+        steps += after
     return steps
+
+
+def _joins(last: Step, step: Step) -> bool:
+    """Whether one systemctl call can do both: systemd starts units side by side."""
+    return last["op"] == "units" and last["action"] == step["action"] and "argv" not in last and "argv" not in step
 
 
 def _after(name: str) -> list[Step]:
