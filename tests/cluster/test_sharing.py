@@ -84,18 +84,19 @@ def test_the_team_that_used_more_waits_behind_the_one_that_used_less(lab: Lab) -
         rows = [line.split("|") for line in lab.head(*usage).out.splitlines()]
         return max((int(row[2]) for row in rows if row[0].strip() == team and not row[1]), default=0)
 
-    heavy, light = ("vision", "alice"), ("speech", "sam")
-    hog = lab.sbatch(heavy[1], "-N4", "--exclusive", wrap=HOLD.format("free4"))
+    teams = {"vision": "alice", "speech": "sam"}
+    (light, light_user), (heavy, heavy_user) = sorted(teams.items(), key=lambda team: used(team[0]))
+    hog = lab.sbatch(heavy_user, "-N4", "--exclusive", wrap=HOLD.format("free4"))
     lab.wait_job(hog, "RUNNING")
-    lab.wait(lambda: used("vision") > used("speech") * 1.2 + 1000, "Slurm to count the usage", patience_s=240)
-    first = lab.sbatch(heavy[1], "-N4", "--exclusive", "--output=/dev/null", wrap="true")
-    second = lab.sbatch(light[1], "-N4", "--exclusive", "--output=/dev/null", wrap="true")
+    lab.wait(lambda: used(heavy) > used(light) * 1.05 + 1000, "Slurm to count the usage", patience_s=240)
+    first = lab.sbatch(heavy_user, "-N4", "--exclusive", "--output=/dev/null", wrap="true")
+    second = lab.sbatch(light_user, "-N4", "--exclusive", "--output=/dev/null", wrap="true")
     lab.wait(
         lambda: int(lab.field(second, "Priority")) > int(lab.field(first, "Priority")),
         "the lighter team to come first",
         patience_s=240,
     )
-    lab.head("touch", f"/home/{heavy[1]}/free4", user=heavy[1])
+    lab.head("touch", f"/home/{heavy_user}/free4", user=heavy_user)
     lab.wait_job(first)
     lab.wait_job(second)
     start = {j: lab.head("sacct", "-X", "-n", "-P", "-o", "Start", "-j", str(j)).out.strip() for j in (first, second)}
