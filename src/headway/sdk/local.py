@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -73,6 +74,7 @@ def start_server(state_dir: Path | None = None, *, port: int | None = None) -> R
     while time.monotonic() < deadline:
         found = running(folder)
         if found is not None:
+            _give_way(pid, found)
             return found
         if _ended(pid) and not _locked(folder):
             found = running(folder)  # it may have come up and gone, or another start was faster
@@ -81,6 +83,13 @@ def start_server(state_dir: Path | None = None, *, port: int | None = None) -> R
             raise Refused(f"the server did not start: {_last_words(log, before)}", hint=f"see {log}")
         time.sleep(_LOOK_S)
     raise Refused(f"the server did not answer within {START_S:g} s", hint=f"see {log}")
+
+
+def _give_way(pid: int, found: Running) -> None:
+    """Ends the process just started when another server was faster: left alone it could take over after a stop."""
+    if pid != found.pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 def _answering(folder: Path) -> Running | None:
