@@ -56,8 +56,11 @@ def simulated_gpus(cluster: Cluster) -> str:
     return json.dumps(shown) + "\n"
 
 
-def plugstack_conf() -> str:
-    """Not job_container/tmpfs: see node/image/spank/private_tmp.c. Optional: a login without the plugin still submits."""
+def plugstack_conf(cluster: Cluster) -> str:
+    """Not job_container/tmpfs: see node/image/spank/private_tmp.c. Machines that Headway's image did not make lack the
+    plugin, and Slurm complains at every command about one that is missing, even an optional one."""
+    if cluster.provider != "local":
+        return f"# {MARK}\n"
     return f"# {MARK}\n# Each job has its own /tmp and shared memory.\noptional /usr/lib/headway/spank/private_tmp.so\n"
 
 
