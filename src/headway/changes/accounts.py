@@ -185,7 +185,8 @@ def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
             yield _change("user", user, "is no longer in the cluster file; past jobs stay in accounting", argv)
             continue
         for member in members:
-            if member.default and user in busy_users:  # sacctmgr keeps a default account while there are others
+            # sacctmgr keeps a default account while there are others; one who stays has been given another by now.
+            if member.default and user in busy_users and user not in staying:
                 busy_accounts.add(member.account)
                 yield from _lock(member, cancel=False)
                 continue
