@@ -41,7 +41,8 @@ _COMMON: list[str] = """
 systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
 slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin libpam-slurm-adopt libnss-extrausers
 mariadb-server prometheus python3-torch python3-numpy lmod iproute2 iputils-ping procps less vim-tiny nano rsync
-gcc libc6-dev libslurm-dev
+gcc libc6-dev libslurm-dev openmpi-bin libopenmpi-dev
+skopeo umoci squashfs-tools squashfuse fuse3 bubblewrap
 ca-certificates bsd-mailx msmtp-mta msmtp bash-completion locales tzdata kmod util-linux-extra sudo git make curl
 """.split()  # noqa: SIM905 (a list of this length reads better as words)
 
