@@ -25,7 +25,7 @@ from headway.errors import Refused, Unreachable
 from headway.machines import mounts
 from headway.machines.base import Provider
 from headway.machines.local import LocalProvider
-from headway.machines.run import Connections
+from headway.machines.ssh import Connections
 from headway.machines.ssh_provider import SshProvider
 
 pytestmark = pytest.mark.usefixtures("node_image")

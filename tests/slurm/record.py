@@ -19,7 +19,7 @@ from typing import Any
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
 from headway.jobs.submit import submit
-from headway.machines.run import Connections
+from headway.machines.ssh import Connections
 from headway.slurm import accounts, control, history
 from headway.slurm.adapters import adapter
 from headway.slurm.reader import SlurmReader

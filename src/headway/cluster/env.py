@@ -9,7 +9,7 @@ from typing import Protocol
 from headway.domain.cluster import Cluster
 from headway.machines.base import Provider
 from headway.machines.providers import provider
-from headway.machines.run import Connections
+from headway.machines.ssh import Connections
 from headway.store import Store
 
 

@@ -13,7 +13,7 @@ from headway.domain.files import File
 from headway.domain.machine import Machine
 from headway.domain.observed import SeenFile, SeenMachine, SeenUnit
 from headway.errors import HeadwayError, Unreachable
-from headway.machines.run import Connections
+from headway.machines.ssh import Connections
 
 Step = dict[str, Any]
 # The program comes first on standard input, then what to do: nothing has to be installed on the machine before.

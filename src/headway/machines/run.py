@@ -1,35 +1,22 @@
-"""The only place that starts processes (`run`, `lines`, `spawn`) and opens SSH (`Connections.remote`, `stream`).
+"""The only place that starts processes: `run` to their end, `lines` for as long as somebody listens, `spawn` for good.
 
-Commands are argv lists and always have a time limit. A failure carries argv, code and stderr (`CommandFailed`); a
-machine that can't be reached is `Unreachable`.
+Commands are argv lists, and `run` always has a time limit. A failure carries argv, code and stderr (`CommandFailed`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import os
-import shlex
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.domain.machine import Machine
-from headway.errors import CommandFailed, HeadwayError, Unreachable
-
-OnLine = Callable[[str], Awaitable[None] | None]
-
-MAX_OUTPUT = 64 * 1024 * 1024  # bytes kept of each of stdout and stderr; the rest is read and dropped
-_CHUNK = 64 * 1024
-_SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
-_KEX = ["curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"]  # the quick ones, everywhere
-_FAN_OUT = 48  # remote commands at once, over all machines of a cluster
+from headway.errors import CommandFailed, HeadwayError
+from headway.machines.streams import MAX_OUTPUT, OnLine, Sink, pump, write_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,63 +29,6 @@ class Ran:
     stderr: str
     seconds: float
     out: bytes = b""
-
-
-class _Sink:
-    """Collects up to a limit of bytes, and hands whole lines to a listener."""
-
-    def __init__(self, limit: int, on_line: OnLine | None) -> None:
-        self.data = bytearray()
-        self._limit = limit
-        self._on_line = on_line
-        self._part = b""
-
-    async def feed(self, chunk: bytes) -> None:
-        if (room := self._limit - len(self.data)) > 0:
-            self.data += chunk[:room]
-        if self._on_line is None:
-            return
-        *whole, self._part = (self._part + chunk).split(b"\n")
-        for line in whole:
-            await self._tell(line)
-
-    async def end(self) -> None:
-        if self._on_line is not None and self._part:
-            await self._tell(self._part)
-            self._part = b""
-
-    async def _tell(self, line: bytes) -> None:
-        assert self._on_line is not None
-        told = self._on_line(line.decode(errors="replace").rstrip("\r"))
-        if inspect.isawaitable(told):
-            await told
-
-    @property
-    def text(self) -> str:
-        return self.data.decode(errors="replace")
-
-
-async def _pump(reader: Any, sink: _Sink) -> None:
-    while chunk := await reader.read(_CHUNK):
-        await sink.feed(chunk)
-    await sink.end()
-
-
-async def _write(writer: Any, data: bytes | None) -> None:
-    """Writes everything and closes; a reader that went away early is its own business (its exit code tells)."""
-    try:
-        for start in range(0, len(data or b""), _CHUNK):
-            writer.write((data or b"")[start : start + _CHUNK])
-            await writer.drain()
-    except (BrokenPipeError, ConnectionResetError, OSError):
-        return
-    finally:
-        with contextlib.suppress(OSError, RuntimeError):
-            if hasattr(writer, "write_eof") and writer.can_write_eof():
-                writer.write_eof()
-
-
-# ---- processes here --------------------------------------------------------------------------------------------------
 
 
 async def _start(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Process:
@@ -161,12 +91,12 @@ async def run(
         for handle in (stdin, stdout):
             if handle is not None:
                 os.close(handle)
-    out, err = _Sink(max_output, on_line), _Sink(max_output, on_line)
-    jobs = [_pump(process.stderr, err)]
+    out, err = Sink(max_output, on_line), Sink(max_output, on_line)
+    jobs = [pump(process.stderr, err)]
     if process.stdout is not None:
-        jobs.append(_pump(process.stdout, out))
+        jobs.append(pump(process.stdout, out))
     if process.stdin is not None:
-        jobs.append(_write(process.stdin, input))
+        jobs.append(write_all(process.stdin, input))
     try:
         async with asyncio.timeout(timeout_s):
             await asyncio.gather(*jobs)
@@ -218,332 +148,3 @@ def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = Non
         ).pid
     finally:
         os.close(handle)
-
-
-# ---- commands on machines --------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class _Link:
-    """One SSH connection to a machine, and how many sessions use it."""
-
-    machine: Machine
-    connection: Any
-    busy: int = 0
-
-    @property
-    def alive(self) -> bool:
-        return not self.connection.is_closed()
-
-
-@dataclass(eq=False)
-class _Peer:
-    """All links to one machine."""
-
-    links: list[_Link] = field(default_factory=list)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-@dataclass(eq=False)
-class _Forward:
-    path: str
-    link: _Link
-    listener: Any
-
-
-class _HostKeyChanged(Unreachable):
-    pass
-
-
-class Connections:
-    """Pinned SSH connections to the machines of one cluster: made at first use, shared, made again when they broke.
-
-    `bootstrap_key` is the private key's text. The only host key accepted is the machine's own (`Machine.host_key`);
-    neither the user's SSH settings nor an agent is asked.
-    """
-
-    def __init__(self, bootstrap_key: str, *, connect_timeout_s: float = 5.0, keepalive_s: float = 5.0) -> None:
-        self._key_text = bootstrap_key
-        self._keys: dict[str, Any] = {}
-        self._peers: dict[str, _Peer] = {}
-        self._forwards: dict[tuple[str, str], _Forward] = {}
-        self._forward_lock = asyncio.Lock()
-        self._gate = asyncio.Semaphore(_FAN_OUT)
-        self._connect_timeout_s = connect_timeout_s
-        self._keepalive_s = keepalive_s
-        self._folder: str | None = None
-
-    def use_key(self, bootstrap_key: str) -> None:
-        """The key to sign in with from now on: a cluster gets its own when it is first applied."""
-        if bootstrap_key != self._key_text:
-            self._key_text = bootstrap_key
-            self._keys.pop("", None)
-
-    async def __aenter__(self) -> Connections:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def remote(
-        self,
-        machine: Machine,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        input: bytes | None = None,  # noqa: A002
-        check: bool = True,
-        on_line: OnLine | None = None,
-        max_output: int = MAX_OUTPUT,
-    ) -> Ran:
-        """Runs argv on a machine. Raises CommandFailed as `run` does, and Unreachable when there is no connection or it
-        broke under the command. A command ended by a signal has code 128 + its number, as in a shell."""
-        started = time.monotonic()
-        out, err = _Sink(max_output, on_line), _Sink(max_output, on_line)
-        async with self._gate:
-            try:
-                async with asyncio.timeout(timeout_s), self._process(machine, argv) as process:
-                    await asyncio.gather(
-                        _pump(process.stdout, out), _pump(process.stderr, err), _write(process.stdin, input)
-                    )
-                    await process.wait_closed()
-                    code = _code(process)
-            except TimeoutError:
-                text = err.text or f"no end after {timeout_s:g} s"
-                raise CommandFailed(argv, None, text, where=machine.name) from None
-        if code is None:
-            raise Unreachable(f"the connection to {machine.name} broke while it ran {argv[0]}")
-        if check and code != 0:
-            raise CommandFailed(argv, code, err.text or out.text, where=machine.name)
-        return Ran(tuple(argv), code, out.text, err.text, time.monotonic() - started, bytes(out.data))
-
-    async def stream(
-        self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
-    ) -> AsyncIterator[bytes]:
-        """Bytes of a command's stdout as they come. Ends with the command; closing the iterator ends the command.
-        Raises CommandFailed when it ended badly, Unreachable when the connection broke."""
-        async with asyncio.timeout(timeout_s), self._process(machine, argv) as process:
-            err = _Sink(_CHUNK, None)
-            process.stdin.write_eof()
-            errors = asyncio.ensure_future(_pump(process.stderr, err))
-            try:
-                while chunk := await process.stdout.read(_CHUNK):
-                    yield chunk
-                await errors
-            finally:
-                errors.cancel()
-            await process.wait_closed()
-            code = _code(process)
-        if code is None:
-            raise Unreachable(f"the connection to {machine.name} broke while it ran {argv[0]}")
-        if code != 0:
-            raise CommandFailed(argv, code, err.text, where=machine.name)
-
-    async def wait_ready(self, machine: Machine, *, timeout_s: float) -> None:
-        """Returns once the machine's SSH server has let us in. Raises Unreachable after `timeout_s`, and at once when
-        it answers with another host key than the pinned one."""
-        deadline = time.monotonic() + timeout_s
-        pause_s = 0.05
-        while True:
-            try:
-                self._give_back(await self._take(machine))
-                return
-            except _HostKeyChanged:
-                raise
-            except Unreachable as error:
-                if time.monotonic() + pause_s > deadline:
-                    raise Unreachable(
-                        f"{machine.name} did not answer SSH within {timeout_s:g} s: {error.message}",
-                        hint=error.hint,
-                    ) from error
-            await asyncio.sleep(pause_s)
-            pause_s = min(0.2, pause_s * 1.3)
-
-    async def forward_socket(self, machine: Machine, remote_path: str) -> str:
-        """Path of a unix socket here (mode 600, folder 700) that leads to `remote_path` on the machine. The path stays
-        the same for the life of this pool; call again before use, so that a broken connection is made anew."""
-        async with self._forward_lock:
-            known = self._forwards.get((machine.name, remote_path))
-            if known is not None and known.link.alive and known.link.machine == machine:
-                return known.path
-            if known is not None:
-                known.link.busy -= 1
-            if self._folder is None:
-                self._folder = tempfile.mkdtemp(prefix="headway-ssh-")
-            path = known.path if known else str(Path(self._folder) / f"{len(self._forwards)}.sock")
-            Path(path).unlink(missing_ok=True)
-            link = await self._take(machine)
-            try:
-                listener = await link.connection.forward_local_path(path, remote_path)
-                Path(path).chmod(0o600)
-            except BaseException:
-                self._give_back(link)
-                raise
-            self._forwards[machine.name, remote_path] = _Forward(path, link, listener)
-            return path
-
-    async def drop(self, name: str) -> None:
-        """Forgets the connections to a machine that is gone or was made again."""
-        peer = self._peers.pop(name, None)
-        for link in peer.links if peer else ():
-            link.connection.abort()
-
-    async def close(self) -> None:
-        """Closes every connection and forwarded socket."""
-        connections = [link.connection for peer in self._peers.values() for link in peer.links]
-        self._peers.clear()
-        self._forwards.clear()
-        for connection in connections:
-            connection.close()
-        for connection in connections:
-            try:
-                async with asyncio.timeout(1):
-                    await connection.wait_closed()
-            except (TimeoutError, OSError):
-                connection.abort()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    @contextlib.asynccontextmanager
-    async def _process(self, machine: Machine, argv: Sequence[str]) -> AsyncIterator[Any]:
-        """A started command; whatever still runs at the end is ended. A link that turns out dead before the command
-        started is replaced, once."""
-        import asyncssh
-
-        command = shlex.join(argv)
-        for attempt in (1, 2):
-            link = await self._take(machine)
-            try:
-                process = await link.connection.create_process(command, encoding=None)
-                break
-            except (asyncssh.Error, OSError) as error:
-                self._give_back(link)
-                link.connection.abort()
-                if attempt == 2:
-                    raise Unreachable(f"{machine.name} did not start {argv[0]}: {error}") from error
-            except BaseException:
-                self._give_back(link)
-                raise
-        try:
-            yield process
-        except (asyncssh.Error, ConnectionError, BrokenPipeError) as error:
-            raise Unreachable(f"the connection to {machine.name} broke while it ran {argv[0]}: {error}") from error
-        finally:
-            if process.exit_status is None:
-                with contextlib.suppress(OSError, asyncssh.Error):
-                    process.kill()
-            process.close()
-            self._give_back(link)
-
-    async def _take(self, machine: Machine) -> _Link:
-        """A live link with room for one session more."""
-        peer = self._peers.setdefault(machine.name, _Peer())
-        async with peer.lock:
-            for link in list(peer.links):
-                stale = link.machine.host_key != machine.host_key or link.machine.address != machine.address
-                if not link.alive or stale:
-                    peer.links.remove(link)
-                    if stale:
-                        link.connection.abort()
-                elif link.busy < _SESSIONS_PER_LINK:
-                    link.busy += 1
-                    return link
-            link = _Link(machine, await self._connect(machine), busy=1)
-            peer.links.append(link)
-            return link
-
-    @staticmethod
-    def _give_back(link: _Link) -> None:
-        link.busy -= 1
-
-    def _key(self, path: str) -> Any:
-        import asyncssh
-
-        if path not in self._keys:
-            try:
-                self._keys[path] = (
-                    asyncssh.read_private_key(path) if path else asyncssh.import_private_key(self._key_text)
-                )
-            except (OSError, asyncssh.KeyImportError) as error:
-                raise HeadwayError(f"the private key {path or 'of the cluster'} can't be used: {error}") from error
-        return self._keys[path]
-
-    async def _connect(self, machine: Machine) -> Any:
-        import asyncssh
-
-        try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                return await asyncssh.connect(
-                    machine.address,
-                    machine.port,
-                    username=machine.user,
-                    client_keys=[self._key(machine.key_path)],
-                    client_certs=(),
-                    known_hosts=([asyncssh.import_public_key(machine.host_key)], [], []),
-                    config=None,
-                    agent_path=None,
-                    gss_host=None,
-                    preferred_auth="publickey",
-                    compression_algs=None,
-                    kex_algs=_KEX,
-                    encryption_algs=[
-                        "aes128-gcm@openssh.com",
-                        "aes256-gcm@openssh.com",
-                        "aes128-ctr",
-                        "aes256-ctr",
-                    ],
-                    keepalive_interval=self._keepalive_s,
-                    keepalive_count_max=3,
-                )
-        except asyncssh.HostKeyNotVerifiable as error:
-            raise _HostKeyChanged(
-                f"{machine.name} ({machine.address}) answers with another SSH host key than the one pinned",
-                hint="if the machine was reinstalled, delete it from the cluster and apply again; else do not trust it",
-            ) from error
-        except asyncssh.PermissionDenied as error:
-            raise Unreachable(
-                f"{machine.name} ({machine.address}) does not accept our key for {machine.user}",
-                hint="check /etc/headway/boot/authorized_keys there, or the key named in the inventory",
-            ) from error
-        except TimeoutError as error:
-            raise Unreachable(
-                f"{machine.name} ({machine.address}) does not answer SSH on port {machine.port}"
-            ) from error
-        except (OSError, asyncssh.Error) as error:
-            raise Unreachable(f"no SSH to {machine.name} ({machine.address}): {error}") from error
-
-
-def _code(process: Any) -> int | None:
-    """Exit code; None when the connection went away before one came."""
-    if process.exit_signal is not None:
-        name = f"SIG{process.exit_signal[0]}"
-        return 128 + (signal.Signals[name].value if name in signal.Signals.__members__ else 0)
-    status = process.exit_status
-    return None if status is None else int(status)
-
-
-async def read_host_key(address: str, port: int = 22, *, timeout_s: float = 10) -> str:
-    """The Ed25519 host key a machine shows before anybody signs in, as a public key line. Raises Unreachable."""
-    import asyncssh
-
-    try:
-        async with asyncio.timeout(timeout_s):
-            key = await asyncssh.get_server_host_key(
-                address, port, server_host_key_algs=["ssh-ed25519"], config=None, kex_algs=_KEX
-            )
-    except (TimeoutError, OSError, asyncssh.Error) as error:
-        raise Unreachable(
-            f"{address} shows no Ed25519 host key on port {port}: {error or 'no answer'}",
-            hint="is the machine on, and does its SSH server run?",
-        ) from error
-    if key is None:
-        raise Unreachable(f"{address} shows no host key on port {port}")
-    return " ".join(key.export_public_key().decode().split()[:2])
-
-
-def fingerprint(public_key: str) -> str:
-    """ "SHA256:..." of a public key line, as ssh-keygen -l prints it."""
-    import asyncssh
-
-    return str(asyncssh.import_public_key(public_key).get_fingerprint())

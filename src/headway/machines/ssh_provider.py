@@ -18,7 +18,7 @@ from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import Refused, Unreachable
 from headway.machines.base import Place
 from headway.machines.podman import locked
-from headway.machines.run import fingerprint, read_host_key
+from headway.machines.ssh import fingerprint, read_host_key
 
 
 class SshProvider:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headway.cluster.env import Env, Say
     from headway.health.watch import Watch
     from headway.jobs.progress import ProgressReader
-    from headway.machines.run import Connections
+    from headway.machines.ssh import Connections
     from headway.slurm.reader import SlurmReader
 
 

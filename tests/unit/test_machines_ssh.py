@@ -1,0 +1,239 @@
+"""Connections: limits, failures and pinning, against a real SSH server in this process, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+
+from headway.domain.machine import Machine, MachineState
+from headway.errors import CommandFailed, Unreachable
+from headway.machines.ssh import Connections, fingerprint, read_host_key
+
+# What the server of these tests leaves behind when it is torn down under a command.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:coroutine 'Queue.join':RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@dataclass
+class Server:
+    """An SSH server that runs what it is asked by sh, and counts what happens."""
+
+    machine: Machine
+    key: str
+    connections: list[Any] = field(default_factory=list)
+    commands: list[Any] = field(default_factory=list)
+    listener: Any = None
+
+
+@contextlib.asynccontextmanager
+async def serving(port: int = 0, host_key: Any = None, client: Any = None) -> AsyncIterator[Server]:
+    host_key = host_key or asyncssh.generate_private_key("ssh-ed25519")
+    client = client or asyncssh.generate_private_key("ssh-ed25519")
+    made = Server(
+        Machine("lab-1-1", "lab", "127.0.0.1", MachineState.RUNNING, host_key.export_public_key().decode()),
+        client.export_private_key().decode(),
+    )
+
+    class Counting(asyncssh.SSHServer):
+        def connection_made(self, conn: Any) -> None:
+            made.connections.append(conn)
+
+        def unix_connection_requested(self, dest_path: str) -> bool:
+            return True
+
+    async def work(process: Any) -> None:
+        made.commands.append(asyncio.current_task())
+        child = await asyncio.create_subprocess_shell(
+            process.command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        await process.redirect_stdin(child.stdin)
+
+        async def copy(source: Any, target: Any) -> None:
+            while chunk := await source.read(65536):
+                target.write(chunk)
+
+        try:
+            await asyncio.gather(copy(child.stdout, process.stdout), copy(child.stderr, process.stderr))
+            process.exit(await child.wait())
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            await child.wait()
+
+    made.listener = await asyncssh.listen(
+        "127.0.0.1",
+        port,
+        server_host_keys=[host_key],
+        authorized_client_keys=asyncssh.import_authorized_keys(client.export_public_key().decode()),
+        server_factory=Counting,
+        process_factory=work,
+        encoding=None,
+    )
+    made.machine = replace(made.machine, port=made.listener.sockets[0].getsockname()[1])
+    try:
+        yield made
+    finally:
+        made.listener.close()
+        for connection in made.connections:
+            connection.abort()
+        for command in made.commands:
+            command.cancel()
+        if made.commands:
+            await asyncio.wait(made.commands, timeout=5)  # the one who hears of a child's end may be gone by now
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with serving() as made:
+        yield made
+
+
+async def test_remote_words_are_never_read_by_a_shell(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        words = ["a b", "$(id)", "';reboot", "*", "new\nline", ""]
+        ran = await ssh.remote(server.machine, ["printf", "<%s>", *words], timeout_s=10)
+    assert ran.stdout == "".join(f"<{word}>" for word in words)
+
+
+async def test_remote_failure_names_the_machine(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        with pytest.raises(CommandFailed, match="on lab-1-1 ended with 5: broken") as caught:
+            await ssh.remote(server.machine, ["sh", "-c", "echo broken >&2; exit 5"], timeout_s=10)
+        assert caught.value.code == 5
+        assert (await ssh.remote(server.machine, ["false"], timeout_s=10, check=False)).code == 1
+
+
+async def test_remote_takes_large_input(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        ran = await ssh.remote(server.machine, ["wc", "-c"], timeout_s=20, input=b"x" * 3_000_000)
+    assert ran.stdout.strip() == "3000000"
+
+
+async def test_remote_has_a_time_limit(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        with pytest.raises(CommandFailed) as caught:
+            await ssh.remote(server.machine, ["sleep", "300"], timeout_s=0.3)
+        assert caught.value.code is None
+        assert (await ssh.remote(server.machine, ["echo", "still"], timeout_s=10)).stdout == "still\n"
+
+
+async def test_commands_share_a_connection_up_to_what_sshd_allows(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        for _ in range(3):
+            await ssh.remote(server.machine, ["true"], timeout_s=10)
+        assert len(server.connections) == 1
+        await asyncio.gather(*(ssh.remote(server.machine, ["sleep", "0.2"], timeout_s=20) for _ in range(12)))
+        assert len(server.connections) == 2
+
+
+async def test_a_broken_connection_is_made_again(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        await ssh.remote(server.machine, ["true"], timeout_s=10)
+        server.connections[0].abort()
+        assert (await ssh.remote(server.machine, ["echo", "back"], timeout_s=10)).stdout == "back\n"
+
+
+async def test_connection_that_breaks_under_a_command_is_unreachable(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        await ssh.remote(server.machine, ["true"], timeout_s=10)
+        task = asyncio.create_task(ssh.remote(server.machine, ["sh", "-c", "echo go; exec sleep 300"], timeout_s=30,
+                                              on_line=lambda _: server.connections[0].abort()))  # fmt: skip
+        with pytest.raises(Unreachable, match="broke"):
+            await task
+
+
+async def test_another_host_key_is_refused_at_once(server: Server) -> None:
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
+    async with Connections(server.key) as ssh:
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="another SSH host key"):
+            await ssh.wait_ready(replace(server.machine, host_key=other), timeout_s=30)
+        assert time.monotonic() - began < 5
+
+
+async def test_unknown_client_key_is_unreachable_with_a_hint(server: Server) -> None:
+    stranger = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
+    async with Connections(stranger) as ssh:
+        with pytest.raises(Unreachable, match="does not accept our key"):
+            await ssh.remote(server.machine, ["true"], timeout_s=10)
+
+
+async def test_wait_ready_waits_for_the_server_to_come() -> None:
+    host, client = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    async with serving(0, host, client) as first:
+        machine, key = first.machine, first.key
+    async with Connections(key) as ssh:
+        with pytest.raises(Unreachable):
+            await ssh.remote(machine, ["true"], timeout_s=5)
+        waiting = asyncio.create_task(ssh.wait_ready(machine, timeout_s=20))
+        async with serving(machine.port, host, client):
+            await waiting
+            assert (await ssh.remote(machine, ["echo", "up"], timeout_s=5)).stdout == "up\n"
+
+
+async def test_wait_ready_gives_up_in_time() -> None:
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    nobody = Machine("lab-1-1", "lab", "127.0.0.1", MachineState.RUNNING, key.export_public_key().decode(), port=1)
+    async with Connections(key.export_private_key().decode()) as ssh:
+        with pytest.raises(Unreachable, match=r"did not answer SSH within 0\.3 s"):
+            await ssh.wait_ready(nobody, timeout_s=0.3)
+
+
+async def test_stream_gives_bytes_as_they_come_and_ends_the_command(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        async with contextlib.aclosing(ssh.stream(server.machine, ["sh", "-c", "echo first; exec sleep 300"])) as heard:  # type: ignore[type-var]
+            assert await anext(heard) == b"first\n"
+        with pytest.raises(CommandFailed, match="ended with 2"):
+            async for _ in ssh.stream(server.machine, ["sh", "-c", "exit 2"]):
+                pass
+
+
+async def test_forwarded_socket_leads_there_and_survives_a_broken_connection(server: Server, tmp_path: Path) -> None:
+    target = tmp_path / "there.sock"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello " + await reader.readline())
+        writer.close()
+
+    async def ask(path: str) -> bytes:
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b"you\n")
+        try:
+            return await reader.read()
+        finally:
+            writer.close()
+
+    listener = await asyncio.start_unix_server(answer, target)
+    async with Connections(server.key) as ssh:
+        path = await ssh.forward_socket(server.machine, str(target))
+        assert Path(path).stat().st_mode & 0o777 == 0o600
+        assert await ask(path) == b"hello you\n"
+        server.connections[0].abort()
+        while path and len(server.connections) < 2:
+            assert await ssh.forward_socket(server.machine, str(target)) == path
+            await asyncio.sleep(0.01)
+        assert await ask(path) == b"hello you\n"
+    listener.close()
+    assert not Path(path).exists()
+
+
+async def test_host_key_can_be_read_before_signing_in(server: Server) -> None:
+    key = await read_host_key("127.0.0.1", server.machine.port)
+    assert key == " ".join(server.machine.host_key.split()[:2])
+    assert fingerprint(key).startswith("SHA256:")
