@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""What `headway run` puts between Slurm and a program: where the ranks meet, which network and which CPUs they use.
+
+Kept beside a person's bundles and run as them, on the host or in their container. Only the standard library, Python 3.8
+or newer. It sets nothing that is set already.
+
+  launch.py job                 once a job, in the batch script: lines for `eval` (MASTER_ADDR, MASTER_PORT, the host file)
+  launch.py task [--] ARGV...   once a task: the node's own network, threads, ranks; becomes ARGV
+  launch.py end CODE            after the program: waits for Slurm's requeue when a node went away, else ends with CODE
+  launch.py PYTHON-ARGS...      as torchrun's interpreter (PYTHON_EXEC): CPUs near the worker's GPU; becomes Python
+"""
+
+import errno
+import fcntl
+import os
+import re
+import shlex
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+SYS = "/sys"
+PROC = "/proc"
+FIRST_PORT, PORTS = 20000, 12000  # below the range that the kernel gives to outgoing connections
+LOST_NODE_S = 900
+
+
+def main(words):
+    if words[:1] == ["job"]:
+        for name, value in job(os.environ).items():
+            print(f"export {name}={shlex.quote(value)}")
+        return 0
+    if words[:1] == ["task"]:
+        argv = words[2:] if words[1:2] == ["--"] else words[1:]
+        settings = task(dict(os.environ), argv)
+        os.environ.update(settings)
+        return become(argv)
+    if words[:1] == ["end"]:
+        return end(int(words[1]))
+    near = gpu_cpus(os.environ.get("LOCAL_RANK", ""), os.environ)
+    bind(near)
+    return become([os.environ.get("HEADWAY_PYTHON") or sys.executable, *words])
+
+
+def become(argv):
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        where = "in the container or on" if os.environ.get("HEADWAY_CONTAINER") else "on"
+        print(f"headway: {argv[0]}: {error.strerror} ({where} {os.uname().nodename})", file=sys.stderr)
+        return 127 if error.errno == errno.ENOENT else 126
+
+
+# --- once a job
+
+
+def job(env):
+    """MASTER_ADDR, MASTER_PORT and HEADWAY_HOSTFILE of this job; runs on its first node."""
+    nodes = hostnames(env.get("SLURM_JOB_NODELIST", "")) or [os.uname().nodename]
+    found = {"MASTER_ADDR": env.get("MASTER_ADDR") or nodes[0]}
+    found["MASTER_PORT"] = env.get("MASTER_PORT") or str(free_port(int(env.get("SLURM_JOB_ID", "0"))))
+    path = os.path.join(os.getcwd(), "hostfile." + env.get("SLURM_JOB_ID", "0"))
+    slots = first_number(env.get("SLURM_GPUS_ON_NODE")) or first_number(env.get("SLURM_NTASKS_PER_NODE")) or 1
+    try:
+        with open(path, "w") as file:
+            file.writelines(f"{node} slots={slots}\n" for node in nodes)
+        found["HEADWAY_HOSTFILE"] = path
+    except OSError as error:
+        print(f"headway: no host file: {error}", file=sys.stderr)
+    return found
+
+
+def hostnames(nodelist):
+    if not nodelist:
+        return []
+    ran = subprocess.run(["scontrol", "show", "hostnames", nodelist], capture_output=True, text=True, timeout=30)
+    return ran.stdout.split()
+
+
+def free_port(job_id):
+    """The first port from the job's own place on that nobody listens on: two jobs of one node begin at different ones."""
+    for step in range(PORTS):
+        port = FIRST_PORT + (job_id * 7 + step) % PORTS
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise SystemExit("headway: every port of this node is taken")
+
+
+def end(code):
+    """A node that dies takes the ranks on the others with it, within a second: sooner than Slurm can notice. If a node no
+    longer answers, the program did not fail, its node did; so Slurm's requeue is waited for."""
+    nodes = first_number(os.environ.get("SLURM_JOB_NUM_NODES")) or 1
+    if code == 0 or nodes < 2:
+        return code
+    ask = ["srun", "--overlap", "--ntasks-per-node=1", "--nodes", str(nodes), "true"]
+    try:
+        answers = subprocess.run(ask, capture_output=True, timeout=20).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        answers = False
+    if not answers:
+        print(f"--- job {os.environ.get('SLURM_JOB_ID')} lost a node; waiting to be requeued ---", flush=True)
+        time.sleep(LOST_NODE_S)
+    return code
+
+
+# --- once a task
+
+
+def task(env, argv, sys_root=SYS):
+    """What this task's environment lacks."""
+    found = {**ranks(env), **network(env, sys_root), **threads(env)}
+    found = {name: value for name, value in found.items() if not env.get(name)}
+    if env.get("HEADWAY_LAUNCHER") == "torchrun":
+        python = interpreter(argv[0])
+        if python and gpu_cpus("0", env, sys_root) and not env.get("PYTHON_EXEC"):
+            found["PYTHON_EXEC"] = os.path.abspath(__file__)
+            found["HEADWAY_PYTHON"] = python
+    elif env.get("SLURM_LOCALID"):
+        bind(gpu_cpus(env["SLURM_LOCALID"], env, sys_root))
+    return found
+
+
+def ranks(env):
+    """Slurm's numbers under the names that torch.distributed and DeepSpeed look for. torchrun makes its own."""
+    names = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
+    names["LOCAL_WORLD_SIZE"] = "SLURM_STEP_TASKS_PER_NODE"
+    if env.get("HEADWAY_LAUNCHER") != "srun":
+        return {}
+    found = {name: env[source] for name, source in names.items() if env.get(source)}
+    if "LOCAL_WORLD_SIZE" in found:  # "8(x4)"
+        found["LOCAL_WORLD_SIZE"] = str(first_number(found["LOCAL_WORLD_SIZE"]) or 1)
+    return found
+
+
+def threads(env):
+    """Each worker's part of the CPUs this task may use."""
+    cpus = len(os.sched_getaffinity(0))
+    given = first_number(env.get("SLURM_CPUS_ON_NODE"))
+    workers = first_number(env.get("HEADWAY_WORKERS")) or 1
+    return {"OMP_NUM_THREADS": str(max(1, min(cpus, given or cpus) // workers))}
+
+
+def first_number(text):
+    found = re.search(r"\d+", text or "")
+    return int(found[0]) if found else 0
+
+
+def interpreter(program):
+    """The Python that runs this script, by its first line; "" when it is no script of one."""
+    path = shutil.which(program)
+    try:
+        with open(path or program, "rb") as file:
+            line = file.readline(300)
+    except OSError:
+        return ""
+    words = line[2:].split() if line.startswith(b"#!/") else []
+    return words[0].decode() if len(words) == 1 and b"python" in words[0] else ""
+
+
+# --- the network
+
+
+def network(env, sys_root=SYS, interface=None):
+    """NCCL's and gloo's interface, and the adapters NCCL may use, from what the node has."""
+    found = {}
+    name = interface if interface is not None else socket_interface(env.get("MASTER_ADDR", ""), sys_root)
+    if name:
+        found["NCCL_SOCKET_IFNAME"] = "=" + name
+        found["GLOO_SOCKET_IFNAME"] = name
+    found.update(adapters(sys_root))
+    return found
+
+
+def adapters(sys_root=SYS):
+    """{} on plain Ethernet. Of several kinds the fabric made for it wins: EFA, then InfiniBand, then RoCE."""
+    ports = list(active_ports(sys_root))
+    if any(port["driver"] == "efa" for port in ports):
+        return {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
+    for layer in ("InfiniBand", "Ethernet"):
+        mine = [port for port in ports if port["layer"] == layer]
+        if mine:
+            fastest = max(port["rate"] for port in mine)  # a slow one beside them is for management or storage
+            chosen = [port for port in mine if port["rate"] == fastest]
+            found = {"NCCL_IB_HCA": "=" + ",".join(f"{port['device']}:{port['port']}" for port in chosen)}
+            indexes = {port["gid"] for port in chosen}
+            if layer == "Ethernet" and len(indexes) == 1 and None not in indexes:
+                found["NCCL_IB_GID_INDEX"] = str(indexes.pop())
+            return found
+    return {}
+
+
+def active_ports(sys_root):
+    base = os.path.join(sys_root, "class/infiniband")
+    for device in sorted(listed(base), key=natural):
+        driver = os.path.basename(os.path.realpath(os.path.join(base, device, "device/driver")))
+        for port in sorted(listed(os.path.join(base, device, "ports")), key=natural):
+            place = os.path.join(base, device, "ports", port)
+            if not read(place, "state").endswith("ACTIVE"):
+                continue
+            yield {
+                "device": device,
+                "port": port,
+                "driver": driver,
+                "layer": read(place, "link_layer"),
+                "rate": first_number(read(place, "rate")),
+                "gid": roce_index(place),
+            }
+
+
+def roce_index(place):
+    """The number of the port's RoCE v2 address over IPv4; None without one."""
+    for index in sorted(listed(os.path.join(place, "gids")), key=natural):
+        if read(place, "gid_attrs/types", index) == "RoCE v2" and ":0000:ffff:" in read(place, "gids", index):
+            return int(index)
+    return None
+
+
+def socket_interface(master, sys_root=SYS):
+    """The interface that holds the address by which the first rank is reached; else the one that looks like it."""
+    usable = interfaces(sys_root)
+    address = own_address(master)
+    for name in socket.if_nameindex() if address else []:
+        if name[1] in usable and interface_address(name[1]) == address:
+            return name[1]
+    return usable[0] if usable else ""
+
+
+def interfaces(sys_root=SYS):
+    """Names of interfaces that carry traffic, best first: bonds, then real devices, then others; no bridges to
+    containers, no parts of a bond."""
+    base = os.path.join(sys_root, "class/net")
+    found = []
+    for name in listed(base):
+        place = os.path.join(base, name)
+        if name == "lo" or read(place, "operstate") not in ("up", "unknown") or read(place, "carrier") == "0":
+            continue
+        if os.path.exists(os.path.join(place, "master")) or os.path.exists(os.path.join(place, "bridge")):
+            continue
+        if re.match(r"docker|veth|virbr|cni|podman|tun|tap|wg|flannel|cali", name):
+            continue
+        bond = os.path.exists(os.path.join(place, "bonding"))
+        real = os.path.exists(os.path.join(place, "device"))
+        infiniband = read(place, "type") == "32"
+        found.append((0 if bond else 1 if real and not infiniband else 2 if real else 3, natural(name), name))
+    return [name for _, _, name in sorted(found)]
+
+
+def own_address(master):
+    """Of this node, as used towards `master`; "" when it is the node itself by a loop-back name, or unknown."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((master, 9))  # sends nothing
+            address = probe.getsockname()[0]
+    except OSError:
+        return ""
+    return "" if address.startswith("127.") else address
+
+
+def interface_address(name):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ask:
+        try:
+            answer = fcntl.ioctl(ask.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+        except OSError:
+            return ""
+    return socket.inet_ntoa(answer[20:24])
+
+
+# --- CPUs near a GPU
+
+
+def gpu_cpus(local_rank, env, sys_root=SYS, proc_root=PROC):
+    """CPUs beside the worker's GPU, as a set; empty when the node does not say, or there is nothing to choose."""
+    visible = [word for word in (env.get("CUDA_VISIBLE_DEVICES") or "").split(",") if word.isdigit()]
+    rank = first_number(local_rank) if local_rank else 0
+    minors = gpu_addresses(proc_root)
+    if not visible or (len(visible) <= rank and len(visible) != 1):
+        return set()
+    # Under Slurm's device fence the numbers count from 0: the n-th of those that this job can open.
+    open_minors = [minor for minor in sorted(minors) if os.access(f"/dev/nvidia{minor}", os.R_OK) or proc_root != PROC]
+    at = int(visible[rank if len(visible) > 1 else 0])
+    if at >= len(open_minors):
+        return set()
+    near = cpu_list(read(sys_root, "bus/pci/devices", minors[open_minors[at]], "local_cpulist"))
+    every = cpu_list(read(sys_root, "devices/system/cpu/online"))
+    return set() if near >= every else near
+
+
+def gpu_addresses(proc_root=PROC):
+    """{device minor: PCI address} as NVIDIA's driver shows it."""
+    base = os.path.join(proc_root, "driver/nvidia/gpus")
+    found = {}
+    for address in listed(base):
+        minor = re.search(r"Device Minor:\s*(\d+)", read(base, address, "information"))
+        if minor:
+            found[int(minor[1])] = address.lower()
+    return found
+
+
+def cpu_list(text):
+    """ "0-3,8" -> {0, 1, 2, 3, 8}"""
+    found = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.strip().isdigit():
+            found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def bind(cpus):
+    mine = os.sched_getaffinity(0) & set(cpus)
+    if mine:  # never outside what Slurm gave
+        os.sched_setaffinity(0, mine)
+
+
+# --- files
+
+
+def listed(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def read(*parts):
+    try:
+        with open(os.path.join(*parts)) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def natural(name):
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
