@@ -5,7 +5,10 @@ touches anything of the person's. Only the standard library, Python 3.9 or newer
 
   {"do": "exec",   "user": ..., "argv": [...], "cwd": ""}          becomes the command; its output and code are its own
   {"do": "sbatch", "user": ..., "args": [...], "cwd": "", "script_name": ..., "script_args": [...], "has_script": true}
-                    standard input is the script
+                    standard input is the script; with "stage": {"root", "bundle", "work", "files": {path: text}} the person's
+                    copy of a bundle is made first, and small files that are missing; "env": {...} is set for sbatch
+  {"do": "bundle", "user": ..., "root": ..., "digest": ...}         keeps the tar archive on standard input as a read-only
+                    folder named by its content, unless it is there; prints {"present": bool}, asks only when it is empty
   {"do": "follow", "user": ..., "path": ..., "offset": 0}           frames on standard output until it is ended:
                     "D <n>\n" + n bytes, "T\n" when the file was cut short or replaced, "W\n" while there is none
   {"do": "read",   "files": [{"user", "path", "offset", "limit"}]}  one JSON line a file: {"size", "b64"} or {"error"}
@@ -14,11 +17,15 @@ Ends with 97 and one sentence on standard error when the person or the folder ca
 
 import binascii
 import errno
+import hashlib
+import io
 import json
 import os
 import pwd
+import shutil
 import stat
 import sys
+import tarfile
 import time
 from functools import partial
 
@@ -187,14 +194,134 @@ def sbatch(ask):
 
     def work():
         become(entry)
+        if ask.get("stage"):
+            stage(ask["stage"])
         enter(entry, ask["cwd"])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.execvpe(words[0], words, {**env, "PWD": os.environ["PWD"]})
+        os.execvpe(words[0], words, {**env, **ask.get("env", {}), "PWD": os.environ["PWD"]})
 
     code = in_child(work)
     if folder:
         in_child(partial(remove, entry, folder))
     sys.exit(code)
+
+
+def stage(ask):
+    """The job's own folder: a copy of the bundle that the job may write to. As the person."""
+    for path, text in ask["files"].items():
+        if not os.path.exists(path):
+            make_folder(os.path.dirname(path))
+            with open(f"{path}.{os.getpid()}", "w") as file:
+                file.write(text)
+            os.chmod(file.name, 0o555)
+            os.replace(file.name, path)
+    work = ask["work"]
+    make_folder(os.path.dirname(work))
+    if not ask["bundle"]:
+        os.makedirs(work, exist_ok=True)
+        return
+    source = os.path.join(ask["root"], "bundles", ask["bundle"])
+    if not os.path.isdir(source):
+        refuse(f"the files of this job are not on {os.uname().nodename} any more: send them again")
+    if not os.path.isdir(work):  # the steps of a pipeline share one
+        part = f"{work}.{os.getpid()}"
+        shutil.copytree(source, part, symlinks=True)
+        for path in under(part):
+            if not os.path.islink(path):
+                os.chmod(path, os.stat(path).st_mode | 0o200)
+        os.rename(part, work)
+
+
+def make_folder(path):
+    try:
+        os.makedirs(path, mode=0o755, exist_ok=True)
+    except OSError as error:
+        refuse(f"{os.uname().nodename}: {path} can't be made: {error.strerror}")
+
+
+def under(folder):
+    """The folder and all in it, the inner first."""
+    for place, folders, names in os.walk(folder, topdown=False):
+        yield from (os.path.join(place, name) for name in names)
+        yield from (os.path.join(place, name) for name in folders if os.path.islink(os.path.join(place, name)))
+        yield place
+
+
+def bundle(ask):
+    entry = person(ask["user"])
+    must_be_current(entry)
+    data = sys.stdin.buffer.read()
+    become(entry)
+    try:
+        present = keep_bundle(ask["root"], ask["digest"], data)
+    except (OSError, tarfile.TarError, EOFError) as error:
+        said = getattr(error, "strerror", None) or error
+        refuse(f"{os.uname().nodename}: the files can't be kept in {ask['root']}: {said}")
+    print(json.dumps({"present": present}), flush=True)
+
+
+def keep_bundle(root, digest, data):
+    """Whether the bundle is there now. Read before it gets its name, so a torn one never has it."""
+    place = os.path.join(root, "bundles", digest)
+    if os.path.isdir(place) or not data:
+        return os.path.isdir(place)
+    make_folder(os.path.dirname(place))
+    os.chmod(root, 0o700)
+    part = f"{place}.{os.getpid()}"
+    os.mkdir(part, 0o700)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+            unpack(archive, part)
+        if tree_digest(part) != digest:
+            refuse("the files arrived damaged: send them again")
+        for path in under(part):
+            if not os.path.islink(path):
+                os.chmod(path, 0o555 if os.path.isdir(path) or os.access(path, os.X_OK) else 0o444)
+        try:
+            os.rename(part, place)
+        except OSError as error:  # another request of the same person was quicker
+            if not os.path.isdir(place):
+                raise error
+    finally:
+        if os.path.isdir(part):
+            for path in under(part):
+                if os.path.isdir(path) and not os.path.islink(path):
+                    os.chmod(path, 0o700)
+            shutil.rmtree(part, ignore_errors=True)
+    return True
+
+
+def unpack(archive, folder):
+    """Plain files, folders and links with names of their own; nothing above the folder."""
+    links = []
+    for member in archive:
+        parts = member.name.split("/")
+        if member.name.startswith("/") or any(word in ("", ".", "..") for word in parts):
+            refuse(f"a file's name can't be used: {member.name[:100]!r}")
+        path = os.path.join(folder, *parts)
+        os.makedirs(path if member.isdir() else os.path.dirname(path), exist_ok=True)
+        if member.isfile():
+            with open(path, "xb") as file:
+                shutil.copyfileobj(archive.extractfile(member), file)
+            os.chmod(path, 0o700 if member.mode & 0o100 else 0o600)
+        elif member.issym():
+            links.append((member.linkname, path))  # last, so that none leads a file elsewhere
+    for target, path in links:
+        os.symlink(target, path)
+
+
+def tree_digest(folder):
+    """SHA-256 over every file's kind, content and name; headway.sdk.bundle counts the same way."""
+    lines = []
+    for path in under(folder):
+        name = os.path.relpath(path, folder)
+        if os.path.islink(path):
+            lines.append(f"l {hashlib.sha256(os.readlink(path).encode()).hexdigest()} {name}")
+        elif not os.path.isdir(path):
+            with open(path, "rb") as file:
+                content = hashlib.sha256(file.read()).hexdigest()
+            lines.append(f"{'x' if os.access(path, os.X_OK) else 'f'} {content} {name}")
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 def remove(entry, folder):
@@ -297,7 +424,7 @@ def read_part(one):
 
 def main():
     ask = json.loads(sys.argv[1])
-    {"exec": exec_, "sbatch": sbatch, "follow": follow, "read": read}[ask["do"]](ask)
+    {"exec": exec_, "sbatch": sbatch, "bundle": bundle, "follow": follow, "read": read}[ask["do"]](ask)
 
 
 if __name__ == "__main__":

@@ -208,6 +208,14 @@ class JobOut(Wire):
 # --- work
 
 
+class GitIn(Ask):
+    """Where the files came from."""
+
+    commit: str = Field(default="", max_length=64)
+    branch: str = Field(default="", max_length=200)
+    dirty: bool = False  # the files differ from the commit
+
+
 class SubmitIn(Ask):
     """`args` are sbatch flags, `script` the text of the script (None with --wrap in args)."""
 
@@ -217,6 +225,68 @@ class SubmitIn(Ask):
     script_args: list[str] = []
     chdir: str = ""
     user: str = ""  # admins only
+    bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")  # files to work in; their digest
+    env: dict[str, str] = {}  # set for the job; values with secret names are never kept
+    git: GitIn | None = None
+
+
+Launcher = Literal["torchrun", "srun", "mpi", "python"]
+
+
+class ContainerIn(Ask):
+    """The --container-* flags."""
+
+    image: str = Field(min_length=1, max_length=500)
+    mounts: list[str] = []
+    workdir: str = ""
+    name: str = ""
+    mount_home: bool | None = None
+
+
+class RunIn(Ask):
+    """A job without a script. `gpus` and `tasks` are for each node; "" and 0 leave the choice to the launcher."""
+
+    argv: list[str] = Field(min_length=1)
+    launcher: Launcher | None = None  # None: by the first word of argv
+    nodes: int = Field(default=1, ge=1, le=100_000)
+    gpus: int = Field(default=0, ge=0, le=1024)
+    tasks: int = Field(default=0, ge=0, le=4096)
+    name: str = Field(default="", max_length=64)
+    time: str = Field(default="", max_length=32)
+    partition: str = Field(default="", max_length=64)
+    team: str = Field(default="", max_length=64)
+    after: list[str] = []  # "ok:123", "any:123", "notok:123", "start:123"
+    container: ContainerIn | None = None
+    env: dict[str, str] = {}
+    sbatch: list[str] = []  # further flags of sbatch, as they are
+    bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    git: GitIn | None = None
+    user: str = ""  # admins only
+    dry_run: bool = False
+
+
+class ScriptLine(Wire):
+    text: str
+    origin: str = ""  # which flag or default it comes from
+
+
+class RunOut(Wire):
+    """`job_id` 0: a dry run."""
+
+    job_id: int
+    cluster: str
+    user: str
+    workdir: str
+    script: list[ScriptLine]
+    script_args: list[str] = []
+    message: str = ""
+
+
+class BundleOut(Wire):
+    """A folder's files, by content."""
+
+    digest: str
+    present: bool  # on the cluster, for this user
 
 
 class SubmitOut(Wire):

@@ -1,0 +1,122 @@
+"""The script that `headway run` makes."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from headway.errors import Refused
+from headway.jobs.place import place
+from headway.jobs.script import Script, dependency, job_name, run_script
+from headway.wire.schemas import ContainerIn, RunIn
+from tests.builders import cluster
+
+LAB = cluster(4)
+PLACE = place(LAB, "alice")
+WORK = PLACE.work("train", "1")
+
+
+def make(*argv: str, **fields: Any) -> Script:
+    return run_script(RunIn(argv=list(argv), **fields), LAB, PLACE, WORK, PLACE.helper("ab" * 32))
+
+
+def lines(script: Script) -> list[str]:
+    return [line.text for line in script.lines]
+
+
+def test_torchrun_gets_what_the_user_left_out() -> None:
+    script = make("torchrun", "train.py", "--steps", "5", nodes=4, gpus=8)
+    assert (script.name, script.launcher, script.args) == ("train", "torchrun", ("train.py", "--steps", "5"))
+    text = script.text()
+    assert "#SBATCH --nodes=4 " in text
+    assert "#SBATCH --gpus-per-node=8 " in text
+    assert "#SBATCH --ntasks-per-node=1 " in text
+    for option in (
+        "--nnodes=",
+        "--nproc-per-node=",
+        "--rdzv-backend=c10d",
+        '--rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"',
+    ):
+        assert option in text
+
+
+def test_torchrun_s_options_of_the_user_s_stay_theirs() -> None:
+    text = make("torchrun", "--nproc_per_node", "2", "--rdzv-id=x", "train.py", "--nnodes", "9").text()
+    assert "--nproc-per-node=" not in text
+    assert "--rdzv-id=" not in text
+    assert "--nnodes=" in text  # the script's own word of that name is not torchrun's
+    assert "--nnodes=" not in make("torchrun", "--standalone", "train.py").text()
+
+
+def test_every_line_that_is_not_plain_shell_says_where_it_comes_from() -> None:
+    script = make("torchrun", "train.py", nodes=2, gpus=8, time="1:00:00", after=["ok:12"], partition="train")
+    origins = {line.text.split("=")[0]: line.origin for line in script.lines if line.text.startswith("#SBATCH")}
+    assert all(origins.values())
+    assert origins["#SBATCH --time"] == "--time"
+    assert origins["#SBATCH --dependency"] == "--after"
+
+
+def test_srun_starts_one_task_a_gpu_and_python_one_process() -> None:
+    assert "#SBATCH --ntasks-per-node=8" in lines(make("./a.out", launcher="srun", nodes=2, gpus=8))
+    python = make("python3", "train.py", gpus=2)
+    assert python.launcher == "python"
+    assert not any(line.startswith("srun") for line in lines(python))
+
+
+def test_mpi_programs_by_srun_with_pmix_and_mpirun_by_itself() -> None:
+    assert any("srun" in line and "--mpi=pmix" in line for line in lines(make("./allreduce", launcher="mpi", tasks=2)))
+    mpirun = make("mpirun", "./allreduce", nodes=2, tasks=2)
+    assert mpirun.launcher == "mpi"
+    assert not any(line.startswith("srun") for line in lines(mpirun))
+
+
+def test_a_container_s_flags_are_words_before_the_command() -> None:
+    container = ContainerIn(image="docker://a b", mounts=["/datasets:/d:ro"], mount_home=False)
+    script = make("python3", "x.py", container=container)
+    assert script.args[: script.flags] == (
+        "--container-image=docker://a b",
+        "--container-mounts=/scratch/alice:/scratch/alice:rw,/datasets:/d:ro",
+        f"--container-workdir={WORK}",
+        "--no-container-mount-home",
+    )
+    assert "docker://" not in script.text()
+    assert any(line.startswith("srun --kill-on-bad-exit=1 --nodes=1") for line in lines(script))
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "srun", "mpi", "python"])
+@pytest.mark.parametrize("container", [None, ContainerIn(image="a")])
+def test_the_script_is_good_bash_and_runs_no_word_of_the_user_s(launcher: Any, container: Any) -> None:
+    script = make("$(touch x)", "; id", launcher=launcher, container=container)
+    assert "$(touch" not in script.text()
+    assert "; id" not in script.text()
+    done = subprocess.run(["bash", "-n"], input=script.text(), text=True, capture_output=True, check=False, timeout=10)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_all_faults_are_said_at_once() -> None:
+    with pytest.raises(Refused) as caught:
+        make("x", name="a b", time="soon", after=["ok"], gpus=9, nodes=99, team="nobody", env={"a-b": "1"})
+    for part in ("--name", "--time", "--after", "--gpus", "--nodes", "--team", "--env"):
+        assert f"  {part}: " in caught.value.message
+    assert "no node of lab has more than 8 GPUs" in caught.value.message
+
+
+def test_an_unknown_partition_names_those_there_are() -> None:
+    with pytest.raises(Refused, match="it has "):
+        make("x", partition="no")
+
+
+def test_conditions() -> None:
+    assert dependency(["ok:1", "notok:2", "any:3_4", "start:5"]) == "afterok:1,afternotok:2,afterany:3_4,after:5"
+    with pytest.raises(Refused, match="not a condition"):
+        dependency(["afterok:1"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [(["torchrun", "a/train.v2.py"], "train.v2"), (["./run me"], "run-me"), (["..."], "run"), (["-x"], "run")],
+)
+def test_the_name_is_that_of_what_is_run(argv: list[str], name: str) -> None:
+    assert job_name(RunIn(argv=argv)) == name

@@ -1,0 +1,150 @@
+"""A folder by its content: what goes in, what stays out, and that the node counts the same digest."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from headway.errors import Refused
+from headway.sdk import bundle as module
+from headway.sdk.bundle import bundle, git_state
+
+PROGRAM = Path(__file__).parents[2] / "node" / "submit.py"
+
+
+@pytest.fixture(scope="module")
+def node() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("submit", PROGRAM)
+    assert spec
+    assert spec.loader
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def tree(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tree(tmp_path / "work", **{
+        "train.py": "print(1)\n", "run.sh": "#!/bin/sh\n", "pkg/model.py": "x", "pkg/data/big.bin": "no",
+        ".gitignore": "*.log\n/out/\n", "out/1": "no", "a.log": "no", "pkg/.gitignore": "data/\n!keep.log\n",
+        "pkg/keep.log": "yes", ".git/HEAD": "no", "pkg/__pycache__/x.pyc": "no", "with space/ü.txt": "u",
+    })  # fmt: skip
+    (made / "run.sh").chmod(0o755)
+    (made / "link").symlink_to("pkg/model.py")
+    (made / "linked").symlink_to("pkg")
+    return made
+
+
+def test_git_s_rules_decide_the_innermost_first(folder: Path) -> None:
+    assert bundle(folder).files == (
+        ".gitignore", "link", "linked", "pkg/.gitignore", "pkg/keep.log", "pkg/model.py", "run.sh", "train.py",
+        "with space/ü.txt",
+    )  # fmt: skip
+
+
+def test_the_digest_is_of_content_not_of_time_or_place(folder: Path, tmp_path: Path) -> None:
+    first = bundle(folder)
+    os.utime(folder / "train.py", (1, 1))
+    assert bundle(folder.rename(tmp_path / "elsewhere")).digest == first.digest
+    folder = tmp_path / "elsewhere"
+    assert bundle(folder).archive() == bundle(folder).archive()
+    (folder / "train.py").chmod(0o755)
+    changed = bundle(folder).digest
+    assert changed != first.digest
+    (folder / "train.py").write_text("print(2)\n")
+    assert bundle(folder).digest not in (first.digest, changed)
+
+
+def test_the_node_keeps_what_it_counted_and_nothing_can_be_written_there(
+    folder: Path, tmp_path: Path, node: ModuleType
+) -> None:
+    made = bundle(folder)
+    root = str(tmp_path / "root")
+    assert node.keep_bundle(root, made.digest, b"") is False
+    assert node.keep_bundle(root, made.digest, made.archive()) is True
+    assert node.keep_bundle(root, made.digest, b"") is True
+    kept = tmp_path / "root/bundles" / made.digest
+    assert node.tree_digest(str(kept)) == made.digest
+    assert not (kept / "train.py").stat().st_mode & 0o222
+    assert not kept.stat().st_mode & 0o222
+    assert (kept / "run.sh").stat().st_mode & 0o111
+    assert [path.name for path in kept.parent.iterdir()] == [made.digest]
+
+
+def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_path: Path, node: ModuleType) -> None:
+    made = bundle(folder)
+    root, work, helper = str(tmp_path / "root"), tmp_path / "runs/train-1", str(tmp_path / "root/launch-1.py")
+    node.keep_bundle(root, made.digest, made.archive())
+    node.stage({"root": root, "bundle": made.digest, "work": str(work), "files": {helper: "text"}})
+    (work / "train.py").write_text("changed")
+    (work / "new").write_text("")
+    assert (work / "link").is_symlink()
+    node.stage({"root": root, "bundle": made.digest, "work": str(work), "files": {helper: "other"}})
+    assert (work / "train.py").read_text() == "changed"  # a second step of the same run finds what the first left
+    assert Path(helper).read_text() == "text"
+    assert node.tree_digest(str(tmp_path / "root/bundles" / made.digest)) == made.digest
+
+
+@pytest.mark.parametrize("damage", ["cut", "other"])
+def test_a_damaged_archive_never_gets_the_name(folder: Path, tmp_path: Path, damage: str) -> None:
+    data = bundle(folder).archive()
+    digest = bundle(folder).digest if damage == "cut" else "0" * 64
+    script = (
+        f"import importlib.util as u, sys; s = u.spec_from_file_location('s', {str(PROGRAM)!r});"
+        "m = u.module_from_spec(s); s.loader.exec_module(m);"
+        "m.keep_bundle(sys.argv[1], sys.argv[2], sys.stdin.buffer.read())"
+    )
+    sent = data[: len(data) // 2] if damage == "cut" else data
+    done = subprocess.run(
+        ["python3", "-c", script, str(tmp_path / "root"), digest],
+        input=sent,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert not (tmp_path / "root/bundles" / digest).exists()
+
+
+def test_too_much_is_refused_with_the_largest_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "weights.bin").write_bytes(os.urandom(2**20 + 1))
+    monkeypatch.setattr(module, "MAX_FILES_MIB", 1)
+    with pytest.raises(Refused) as caught:
+        bundle(folder)
+    assert "at most 1 MiB" in caught.value.message
+    assert "weights.bin (1.0 MiB)" in caught.value.hint
+    monkeypatch.setattr(module, "MAX_FILES_MIB", 8)
+    monkeypatch.setattr(module, "MAX_ARCHIVE_MIB", 1)
+    with pytest.raises(Refused, match="compressed"):
+        bundle(folder).archive()
+
+
+def test_where_the_files_come_from(tmp_path: Path) -> None:
+    assert git_state(tmp_path) is None
+    tree(tmp_path, **{"a.py": "1"})
+    for words in (
+        ["init", "-q", "-b", "trunk"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"],
+    ):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True, timeout=30)
+    clean = git_state(tmp_path)
+    assert clean
+    assert (clean.branch, clean.dirty, len(clean.commit)) == ("trunk", False, 40)
+    (tmp_path / "a.py").write_text("2")
+    dirty = git_state(tmp_path)
+    assert dirty
+    assert (dirty.commit, dirty.dirty) == (clean.commit, True)
