@@ -52,8 +52,14 @@ sh "$(dirname "$0")/torch-without-libuv.sh" "$root"
 sed -i -E 's/^session[[:space:]].*pam_systemd\.so.*$/session [success=1 default=ignore] pam_succeed_if.so quiet uid = 0\n&/' \
     "$root/etc/pam.d/common-session"
 
-# Small plugins of ours, against the headers of the Slurm that is there.
-mkdir -p "$root/usr/lib/headway/spank"
-cp "$(dirname "$0")/spank/private_tmp.c" "$root/usr/lib/headway/spank/"
-in_root gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o /usr/lib/headway/spank/private_tmp.so \
-    /usr/lib/headway/spank/private_tmp.c
+# Small plugins of ours, against the headers of the Slurm that is there; two programs that run inside containers of any image.
+spank=/usr/lib/headway/spank
+mkdir -p "$root$spank"
+cp "$(dirname "$0")"/spank/*.c "$root$spank/"
+for plugin in private_tmp container; do
+    in_root gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "$spank/$plugin.so" "$spank/$plugin.c"
+done
+in_root gcc -O2 -Wall -Wextra -Werror -static -o "$spank/hold" "$spank/hold.c"
+in_root gcc -O2 -Wall -Wextra -Werror -static -o "$spank/nvidia-smi" "$spank/nvidia_smi.c"
+chmod 0755 "$root/usr/lib/headway" "$root/usr/lib/headway/container"  # made with whatever umask the builder has
+in_root python3 -m compileall -q /usr/lib/headway/container

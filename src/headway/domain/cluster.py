@@ -133,6 +133,7 @@ class Cluster:
     hosts: tuple[Host, ...] = ()  # provider ssh
     departed_jobs: str = "cancel"  # what happens to running jobs of a removed user: "cancel" | "finish"
     mail_relay: str = ""  # host:port that --mail-type mail goes to; "" = none
+    containers: str = ""  # what runs --container-image: "builtin" | "enroot" | "" = nothing does
 
     @property
     def head(self) -> str:

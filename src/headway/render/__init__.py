@@ -71,11 +71,13 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
 def _node(cluster: Cluster, site: Site) -> dict[str, File]:
     known = version(cluster.slurm_version)
     files = {
-        "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=False)),
+        "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=False, containers=cluster.containers)),
         ssh.PAM: File(ssh.pam_node()),
-        **scripts.scripts(known),
+        **scripts.scripts(known, cluster.containers),
         **systemd.node_units(cluster, known),
     }
+    if cluster.containers == "enroot":
+        files["/etc/enroot/enroot.conf"] = File(slurm_small.enroot_conf(cluster))
     if cluster.simulated_gpus:
         files["/etc/headway/gpus.json"] = File(slurm_small.simulated_gpus(cluster))
     return files

@@ -45,7 +45,11 @@ _EPILOG = f"""\
 # {MARK}
 # Runs as root after a job's last step on this node.
 set -u
-[ -n "$SLURM_JOB_ID" ] && rm -rf --one-file-system "/var/lib/headway/job-tmp/$SLURM_JOB_ID"
+if [ -n "$SLURM_JOB_ID" ]; then
+    for place in /var/lib/headway/job-tmp /var/lib/headway/containers /run/headway/containers; do
+        rm -rf --one-file-system "$place/$SLURM_JOB_ID"
+    done
+fi
 for part in /etc/headway/epilog.d/*; do
     [ -x "$part" ] || continue
     "$part" || exit 1
@@ -54,6 +58,16 @@ exit 0
 """
 
 
-def scripts(known: Version) -> dict[str, File]:
-    prolog = _PROLOG + ("exit 0\n" if known.makes_output_folders else _OUTPUT_FOLDERS)
+_ENROOT_FOLDERS = """\
+# Enroot's folders of this user: made here, so that nobody else can have made them before.
+for place in /run/enroot /var/lib/enroot; do
+    install -d -m 0700 -o "$SLURM_JOB_UID" -g "${SLURM_JOB_GID:-$SLURM_JOB_UID}" "$place/user-$SLURM_JOB_UID" || exit 1
+done
+"""
+
+
+def scripts(known: Version, containers: str) -> dict[str, File]:
+    """`containers`: what runs them, as in `Cluster`."""
+    folders = _ENROOT_FOLDERS if containers == "enroot" else ""
+    prolog = _PROLOG + folders + ("exit 0\n" if known.makes_output_folders else _OUTPUT_FOLDERS)
     return {PROLOG: File(prolog, mode=0o755), EPILOG: File(_EPILOG, mode=0o755)}

@@ -9,7 +9,9 @@ from headway.domain.hostlist import compress
 from headway.render.conf import Line
 from headway.render.hardware import Hardware
 from headway.render.slurm_conf import JWT_KEY
-from headway.render.text import MARK, pair, slurm_text
+from headway.render.text import MARK, pair, path, slurm_text
+
+SHARED_IMAGES = ".containers"  # below scratch: images that an administrator imported for everybody
 
 
 def gres_conf(cluster: Cluster, node: Hardware) -> str:
@@ -58,10 +60,41 @@ def simulated_gpus(cluster: Cluster) -> str:
 
 def plugstack_conf(cluster: Cluster) -> str:
     """Not job_container/tmpfs: see node/image/spank/private_tmp.c. Machines that Headway's image did not make lack the
-    plugin, and Slurm complains at every command about one that is missing, even an optional one."""
-    if cluster.provider != "local":
-        return f"# {MARK}\n"
-    return f"# {MARK}\n# Each job has its own /tmp and shared memory.\noptional /usr/lib/headway/spank/private_tmp.so\n"
+    plugins, and Slurm complains at every command about one that is missing, even an optional one."""
+    rows = [f"# {MARK}"]
+    if cluster.provider == "local":
+        rows += ["# Each job has its own /tmp and shared memory.", "optional /usr/lib/headway/spank/private_tmp.so"]
+    if cluster.containers == "builtin":
+        scratch = path(cluster.storage.scratch, "storage.scratch")
+        rows += [
+            "# --container-image and its companions. Required: a job must not run bare where its container can't.",
+            f"required /usr/lib/headway/spank/container.so cache={scratch}/%u/.containers shared={scratch}/{SHARED_IMAGES}",
+        ]
+    if cluster.containers == "enroot":
+        rows += [
+            "# --container-image and its companions: this site's own Pyxis, from Slurm's plugin folder.",
+            "required spank_pyxis.so runtime_path=/run/pyxis container_scope=job sbatch_support=1",
+        ]
+    return "\n".join(rows) + "\n"
+
+
+def enroot_conf(cluster: Cluster) -> str:
+    """Enroot's settings: what is fetched is kept on scratch, by and for each user alone; what runs is the node's own."""
+    scratch = path(cluster.storage.scratch, "storage.scratch")
+    rows = [
+        f"# {MARK}",
+        "# Layers that were fetched, on shared storage; each user's own.",
+        f"ENROOT_CACHE_PATH {scratch}/$(id -un)/.enroot",
+        "# Root file systems of running containers, on the node's own disk; the prolog makes the folder.",
+        "ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u)",
+        "ENROOT_DATA_PATH /var/lib/enroot/user-$(id -u)",
+        "ENROOT_SQUASH_OPTIONS -comp zstd -Xcompression-level 3 -noappend",
+        "ENROOT_MOUNT_HOME no",
+        "ENROOT_RESTRICT_DEV no",
+        "ENROOT_ROOTFS_WRITABLE yes",
+        "ENROOT_REMAP_ROOT no",
+    ]
+    return "\n".join(rows) + "\n"
 
 
 def slurmdbd_conf(cluster: Cluster, site: Site) -> str:

@@ -156,8 +156,11 @@ def escape(where: str) -> str:
     return f"\\x2e{text[1:]}" if text.startswith(".") else text
 
 
-def tmpfiles(site: Site, *, head: bool) -> str:
-    """Folders and device nodes that are made at every boot."""
+_ENROOT_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
+
+
+def tmpfiles(site: Site, *, head: bool, containers: str = "") -> str:
+    """Folders and device nodes that are made at every boot. `containers`: what runs them, as in `Cluster`."""
     rows = [
         "d /run/headway 0755 root root -",
         "d /var/lib/slurm 0755 slurm slurm -",
@@ -172,7 +175,20 @@ def tmpfiles(site: Site, *, head: bool) -> str:
             f"L+ {REST_SOCKET} - - - - {_REST_LISTEN}",
         ]
     else:
-        rows += ["d /var/lib/slurm/slurmd 0755 root root -"]
+        rows += [
+            "d /var/lib/slurm/slurmd 0755 root root -",
+        ]
+        if containers == "builtin":
+            rows += [
+                "# Containers of jobs show their image by FUSE, without any rights.",
+                "z /dev/fuse 0666 root root -",
+            ]
+        if containers == "enroot":
+            rows += [f"d {place} 0755 root root -" for place in ("/run/enroot", "/run/pyxis", "/var/lib/enroot")]
+            rows.append(
+                "# Enroot brings these, switched off: MPI by PMIx, and torch over several nodes. Its GPU hook is on."
+            )
+            rows += [f"L /etc/enroot/hooks.d/{name} - - - - /usr/share/enroot/hooks.d/{name}" for name in _ENROOT_HOOKS]
         if site.simulated_gpus:
             rows.append(
                 "# Simulated GPUs: device files that can be given to jobs and withheld, with nothing behind them."

@@ -222,6 +222,16 @@ class MailPart(Part):
     )
 
 
+class ContainersPart(Part):
+    """What runs jobs with --container-image."""
+
+    backend: Literal["builtin", "enroot"] | None = Field(
+        None,
+        description="builtin: Headway's own, part of its node images (default there). enroot: Enroot and Pyxis, which "
+        "your machines must have; they are configured.",
+    )
+
+
 class HostPart(Part):
     """A machine you own."""
 
@@ -265,6 +275,7 @@ class ClusterFile(Part):
     )
     departures: DeparturesPart = Field(default_factory=DeparturesPart, description="When a user leaves.")
     mail: MailPart | None = Field(None, description="Mail of --mail-type; none is sent unless said.")
+    containers: ContainersPart = Field(default_factory=ContainersPart, description="Container images in jobs.")
     hosts: list[Annotated[HostPart, BeforeValidator(_host)]] = Field(
         default_factory=list, description="Provider ssh: your machines, the head first."
     )

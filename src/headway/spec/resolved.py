@@ -37,6 +37,8 @@ def build(file: ClusterFile, plan: Plan, owner: str) -> Cluster:
         hosts=_hosts(file, slots),
         departed_jobs=file.departures.jobs,
         mail_relay=file.mail.relay if file.mail else "",
+        # Machines of one's own carry no plugin of ours; what else they have, the file says.
+        containers=file.containers.backend or ("builtin" if file.provider == "local" else ""),
     )
 
 

@@ -90,6 +90,24 @@ def _provider(draft: Draft) -> None:
             draft.fault(draft.item("hosts", index), f"{host.address} is there twice", "a machine has one place")
 
 
+def _containers(draft: Draft) -> None:
+    if not draft.sure("provider", "containers"):
+        return
+    backend, provider = draft.file.containers.backend, draft.file.provider
+    if backend == "builtin" and provider != "local":
+        draft.fault(
+            "containers.backend",
+            "builtin is part of Headway's node images, which machines of your own are not made from",
+            "use enroot there, and install Enroot and Pyxis on the machines",
+        )
+    if backend == "enroot" and provider == "local":
+        draft.fault(
+            "containers.backend",
+            "Headway's node images do not carry Enroot and Pyxis",
+            "leave it out: builtin is there",
+        )
+
+
 def _enough_machines(draft: Draft) -> None:
     have, total = len(draft.file.hosts), draft.total
     if draft.file.provider == "local" and total > MOST_LOCAL_NODES:
@@ -268,6 +286,7 @@ _RULES: tuple[Callable[[Draft], None], ...] = (
     _owner,
     _plan,
     _provider,
+    _containers,
     _fabric,
     _datasets,
     _partition_sizes,

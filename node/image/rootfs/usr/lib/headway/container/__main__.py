@@ -1,0 +1,196 @@
+"""Containers of jobs on one node: `container step ...` is started by the first task of a step (node/image/spank),
+`container import|list|remove ...` by an administrator on the head.
+
+A user's own program: it runs as the user, in the step's cgroup, needs no rights and no daemon.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import pwd
+import sys
+
+import box
+import kernel
+import reference
+import store
+from words import Failed, say
+
+
+def step(asked: argparse.Namespace) -> None:
+    """Builds or finds the step's container and becomes the process that keeps it: reports `ready PID`. Raises Failed."""
+    environment = dict(os.environ)
+    groups = ",".join(str(number) for number in (os.getgid(), *os.getgroups()))
+    environment |= {"HEADWAY_UID": str(os.getuid()), "HEADWAY_GROUPS": groups}
+    mounts = reference.mounts(asked.mounts)
+    name = f"name-{asked.name}" if asked.name else f"step-{asked.step}"
+    made = box.Box(os.path.join(asked.folder, name), environment)
+    made.make()
+    lock = os.open(os.path.join(made.folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    running = _running(made.folder) if asked.name else 0
+    if running:
+        os.write(asked.report, f"ready {running}\n".encode())
+        return
+    image = _image(asked, made, environment)
+    home = _home(environment)
+    kernel.own_namespaces()
+    made.mount(image)
+    words = made.arguments(mounts, home=home, show_home=asked.home, script=asked.script)
+    _write(os.path.join(made.folder, "state"), made.state(driver=box.DRIVER_PLACE in " ".join(words)))
+    _hold(made, words, asked.report, lock, named=bool(asked.name))
+
+
+def _image(asked: argparse.Namespace, made: box.Box, environment: dict[str, str]) -> str:
+    """Path of the squashfs file; a named container keeps the one it began with."""
+    note = os.path.join(made.folder, "image")
+    if asked.name and os.path.exists(note):
+        with open(note, encoding="utf-8") as file:
+            path = file.read()
+        if not os.path.exists(path):
+            raise Failed(f"the image of container {asked.name} is gone: {path}", "use another name")
+        return path
+    if not asked.image:
+        raise Failed(
+            f"there is no container {asked.name} in this job on {os.uname().nodename}",
+            "give --container-image too, the first time",
+        )
+    step_name = f"{environment.get('SLURM_JOB_ID')}.{asked.step}.{environment.get('SLURM_RESTART_COUNT', '0')}"
+    user = pwd.getpwuid(os.getuid()).pw_name
+    kept = store.Store(asked.cache.replace("%u", user), asked.shared, environment, step=step_name)
+    path = kept.squashfs(reference.parse(asked.image))
+    if asked.name:
+        _write(note, path.encode())
+    return path
+
+
+def _hold(made: box.Box, words: list[str], report: int, lock: int, *, named: bool) -> None:
+    """Starts what keeps the namespaces, and passes its word on; then stays, as squashfuse lives as long as this does."""
+    own, theirs = os.pipe()
+    hold = os.open(box.HOLD, os.O_RDONLY)
+    for handle in (theirs, hold):
+        os.set_inheritable(handle, True)
+    log = os.path.join(made.folder, "bwrap.log")
+    uid, gid = made.environment["HEADWAY_UID"], made.environment["HEADWAY_GROUPS"].split(",")[0]
+    argv = ["bwrap", "--unshare-user", "--uid", uid, "--gid", gid, *words, "--", f"/proc/self/fd/{hold}", str(theirs)]
+    child = os.fork()
+    if child == 0:
+        said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        os.execv("/usr/bin/bwrap", argv)
+    os.close(theirs)
+    with os.fdopen(own, "rb") as file:
+        line = file.readline()
+    if not line.startswith(b"ready "):
+        with open(log, encoding="utf-8", errors="replace") as said_there:
+            text = said_there.read().strip().splitlines()
+        raise Failed(
+            f"the container can't be put together: {text[-1] if text else 'bwrap ended'}", "look at its mounts"
+        )
+    if named:
+        pid = int(line.split()[1])
+        _write(os.path.join(made.folder, "holder"), json.dumps([pid, _started(pid)]).encode())
+    os.write(report, line)
+    os.close(report)
+    os.close(lock)  # from now on other steps enter this container
+    null = os.open("/dev/null", os.O_RDWR)
+    for handle in (0, 1, 2):
+        os.dup2(null, handle)
+    os.waitpid(child, 0)
+
+
+def _running(folder: str) -> int:
+    """pid of the process that holds this container now, 0 where none does."""
+    try:
+        with open(os.path.join(folder, "holder"), encoding="utf-8") as file:
+            pid, started = json.load(file)
+    except (OSError, ValueError):
+        return 0
+    return int(pid) if started and _started(pid) == started else 0
+
+
+def _started(pid: int) -> str:
+    """When a process started, in ticks since boot; "" when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _home(environment: dict[str, str]) -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return environment.get("HOME", "/")
+
+
+def _write(path: str, data: bytes) -> None:
+    """Beside and renamed, so that nobody reads half of it."""
+    beside = f"{path}.new-{os.getpid()}"
+    with open(beside, "wb") as file:
+        file.write(data)
+    os.replace(beside, path)
+
+
+# ---- for administrators
+
+
+def import_(asked: argparse.Namespace) -> None:
+    kept = store.Store(asked.shared, "", dict(os.environ), own=False)
+    path = kept.squashfs(reference.parse(asked.image))
+    print(json.dumps({"image": asked.image, "path": path, "bytes": os.path.getsize(path)}))
+
+
+def list_(asked: argparse.Namespace) -> None:
+    rows = []
+    if os.path.isdir(asked.shared):
+        for entry in sorted(os.scandir(asked.shared), key=lambda entry: entry.name):
+            if entry.name.endswith(".sqsh") and not entry.name.startswith("."):
+                info = entry.stat()
+                digest = entry.name.removesuffix(".sqsh").replace("-", ":", 1)
+                rows.append({"digest": digest, "bytes": info.st_size, "imported": int(info.st_mtime)})
+    print(json.dumps(rows))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="container", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("step")
+    for option in ("--folder", "--step", "--cache"):
+        one.add_argument(option, required=True)
+    for option in ("--shared", "--image", "--mounts", "--name", "--script"):
+        one.add_argument(option, default="")
+    one.add_argument("--home", action="store_true")
+    one.add_argument("--report", type=int, required=True)
+    one.set_defaults(work=step)
+    for name, work in (("import", import_), ("list", list_)):
+        command = commands.add_parser(name)
+        command.add_argument("--shared", required=True)
+        if name == "import":
+            command.add_argument("image")
+        command.set_defaults(work=work)
+    return parser
+
+
+def main() -> int:
+    asked = _parser().parse_args()
+    os.umask(0o022)
+    try:
+        asked.work(asked)
+    except Failed as error:
+        say(str(error))
+        return 1
+    except OSError as error:
+        say(f"the container can't be started: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The user's own passwords for registries, as a file for skopeo: never in argv, never said."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shlex
+
+from words import Failed, say
+
+FILES = (".config/containers/auth.json", ".docker/config.json")
+ENROOT = ".config/enroot/.credentials"
+
+
+def find(folder: str, home: str, host: str, user: str, environment: dict[str, str]) -> str:
+    """Path of the file with what is known about this registry, "" where nothing is. One made from Enroot's file is
+    written to `folder`, for the user alone."""
+    login = _enroot(os.path.join(home, ENROOT), host, user, environment)
+    if login:
+        path = os.path.join(folder, "auth.json")
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w") as file:
+            json.dump({"auths": {host: {"auth": base64.b64encode(login.encode()).decode()}}}, file)
+        return path
+    there = [path for path in (os.path.join(home, name) for name in FILES) if os.path.exists(path)]
+    return next((path for path in there if _knows(path, host)), there[0] if there else "")
+
+
+def _knows(path: str, host: str) -> bool:
+    try:
+        known = json.loads(_read(path) or "{}").get("auths", {})
+        return any(name.removeprefix("https://").startswith(_names(host)) for name in known)
+    except (ValueError, AttributeError, TypeError):
+        raise Failed(f"{path} is not JSON", "mend it, or write it again: skopeo login --authfile FILE HOST") from None
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(1 << 20)
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        say(f"{path} can't be read ({error.__class__.__name__}), going on without it")
+        return ""
+
+
+def _names(host: str) -> tuple[str, ...]:
+    return ("docker.io", "index.docker.io", "auth.docker.io") if host == "docker.io" else (host,)
+
+
+def _enroot(path: str, host: str, user: str, environment: dict[str, str]) -> str:
+    """USER:PASSWORD from lines `machine HOST login USER password PASSWORD`, where $NAME stands for a variable."""
+    try:
+        words = shlex.split(_read(path), comments=True)
+    except ValueError:
+        raise Failed(f"{path} can't be read", "write lines like: machine HOST login USER password PASSWORD") from None
+    rows: list[dict[str, str]] = []
+    for key, value in zip(words[::2], words[1::2], strict=False):
+        if key == "machine":
+            rows.append({"machine": value})
+        elif rows:
+            rows[-1][key] = value
+    for row in rows:
+        if row["machine"] in _names(host) and row.get("password") and user in ("", row.get("login")):
+            return ":".join(_expand(row.get(key, ""), environment) for key in ("login", "password"))
+    return ""
+
+
+def _expand(text: str, environment: dict[str, str]) -> str:
+    name = text.removeprefix("$").removeprefix("{").removesuffix("}")
+    return environment.get(name, "") if text.startswith("$") and name.isidentifier() else text

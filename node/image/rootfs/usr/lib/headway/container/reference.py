@@ -1,0 +1,130 @@
+"""Words after --container-image -> what they mean. Pure.
+
+repo:tag, user@registry#repo:tag, registry:port#repo:tag, docker://... of these, registry:port/repo:tag,
+repo@sha256:...                         a registry; Docker Hub where none is named
+/path/image.sqsh, ./image.sqsh          a squashfs file
+/path/folder, oci:/path/folder[:tag]    an OCI layout
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from words import Failed
+
+HUB = "docker.io"
+FORMS = "forms: repo:tag, registry#repo:tag, registry:port#repo:tag, docker://..., /path/image.sqsh, /path/oci-layout"
+_HOST = re.compile(r"(?!-)[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|\[[0-9a-fA-F:.]+\](:[0-9]{1,5})?")
+_REPOSITORY = re.compile(r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*)*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Registry:
+    """An image in a registry; of tag and digest one is "" (with both, the digest counts)."""
+
+    host: str
+    repository: str
+    tag: str = "latest"
+    digest: str = ""
+    user: str = ""  # whose password is meant, where several are known
+
+    @property
+    def name(self) -> str:
+        """As skopeo wants it."""
+        return self.at(self.digest) if self.digest else f"docker://{self.host}/{self.repository}:{self.tag}"
+
+    def at(self, digest: str) -> str:
+        return f"docker://{self.host}/{self.repository}@{digest}"
+
+    def __str__(self) -> str:
+        return self.name.removeprefix("docker://")
+
+
+@dataclass(frozen=True)
+class Path:
+    """A squashfs file or an OCI layout folder; which, the file itself says."""
+
+    path: str
+    tag: str = ""
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def parse(text: str) -> Registry | Path:
+    """Raises Failed for what is no reference."""
+    if not text.isprintable() or any(letter.isspace() for letter in text) or not text:
+        raise Failed("--container-image: not the name of an image", FORMS)
+    if text.startswith("oci:"):
+        path, _, tag = text.removeprefix("oci:").removeprefix("//").partition(":")
+        return Path(os.path.abspath(path), tag)
+    if text.startswith(("/", "./", "../")) or text.endswith((".sqsh", ".squashfs")):
+        return Path(os.path.abspath(text))
+    if "://" in text and not text.startswith("docker://"):
+        raise Failed(f"--container-image: {text.split('://')[0]}:// is not a kind of image known here", FORMS)
+    return _registry(text.removeprefix("docker://"))
+
+
+def _registry(text: str) -> Registry:
+    user, host = "", ""
+    name, at, digest = text.rpartition("@sha256:")
+    rest, digest = (name, f"sha256:{digest}") if at else (text, "")
+    if "#" in rest:
+        left, _, rest = rest.partition("#")
+        user, _, host = left.rpartition("@")
+    else:
+        user, _, rest = rest.rpartition("@")
+        first, slash, after = rest.partition("/")
+        if slash and (first == "localhost" or "." in first or ":" in first):
+            host, rest = first, after
+    host = host or HUB
+    repository, colon, tag = rest.partition(":")
+    if host == HUB and "/" not in repository:
+        repository = f"library/{repository}"
+    if not _HOST.fullmatch(host):
+        raise Failed(f"--container-image: {host!r} is not the name of a registry", FORMS)
+    if not _REPOSITORY.fullmatch(repository):
+        raise Failed(f"--container-image: {repository!r} is not the name of an image: lower case only", FORMS)
+    if colon and not _TAG.fullmatch(tag):
+        raise Failed(f"--container-image: {tag!r} is not a tag", FORMS)
+    if digest and not _DIGEST.fullmatch(digest):
+        raise Failed("--container-image: a digest is sha256: and 64 hex digits", FORMS)
+    return Registry(host, repository, "" if digest else tag or "latest", digest, user)
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One entry of --container-mounts."""
+
+    source: str  # absolute, or "tmpfs"
+    target: str  # absolute, in the container
+    read_only: bool = False
+
+
+_FLAGS = {"ro", "rw", "bind", "rbind", "private", "rprivate", "slave", "rslave", "nosuid", "nodev"}
+
+
+def mounts(text: str) -> list[Mount]:
+    """SRC[:DST[:FLAGS]],... with FLAGS joined by +. Raises Failed."""
+    return [_mount(entry) for entry in text.split(",") if entry] if text else []
+
+
+def _mount(entry: str) -> Mount:
+    form = "write SRC:DST or SRC:DST:ro, several with commas between"
+    source, _, rest = entry.partition(":")
+    target, _, flags = rest.partition(":")
+    wanted = set(flags.split("+")) if flags else set()
+    if not source or "\0" in entry:
+        raise Failed(f"--container-mounts: {entry!r} can't be read", form)
+    if unknown := wanted - _FLAGS:
+        raise Failed(f"--container-mounts: {entry}: {', '.join(sorted(unknown))} is no flag known here", form)
+    if {"ro", "rw"} <= wanted:
+        raise Failed(f"--container-mounts: {entry}: both ro and rw", form)
+    inside = os.path.normpath("/" + (target or source)).replace("//", "/")
+    if inside == "/":
+        raise Failed(f"--container-mounts: {entry}: nothing can be mounted over the container's /", form)
+    return Mount(source if source == "tmpfs" else os.path.abspath(source), inside, "ro" in wanted)

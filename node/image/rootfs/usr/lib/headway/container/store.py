@@ -1,0 +1,395 @@
+"""Images as squashfs files: one a digest, in the user's own folder on shared storage, imported by whoever comes first.
+
+CACHE/sha256-HEX.sqsh          an image; renamed into place when it is whole, so what is there can be used
+CACHE/.new-HEX-...             one that is being made; what nobody works on is removed by the next import
+CACHE/.lock-HEX, .asked-HEX    held while an image is made; what a step's first node was told by the registry
+SHARED/sha256-HEX.sqsh         images an administrator has imported for everybody: root's, and used only if so
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import credentials
+from reference import Path, Registry
+from words import Failed, say
+
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+CONFIG = ".headway-image.json"  # in the image's root: its environment and working folder
+FORGET_S = 2 * 86400
+NOBODY = 65534
+SKOPEO_S, UNPACK_S = 4 * 3600, 4 * 3600
+_LISTS = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+
+
+def architecture() -> str:
+    machine = platform.machine()
+    return ARCHITECTURES.get(machine, machine)
+
+
+class Store:
+    """The images one user can use. `step`: what makes all nodes of a step agree ("" outside of one). Not `own`: root
+    imports for everybody, and what reads the image is run as nobody."""
+
+    def __init__(
+        self, cache: str, shared: str, environment: dict[str, str], *, step: str = "", own: bool = True
+    ) -> None:
+        self.cache, self.shared, self.step, self.own = cache, shared, step, own
+        self.environment = environment
+        self.home = environment.get("HOME") or "/"
+
+    # ---- what is asked for
+
+    def squashfs(self, reference: Registry | Path) -> str:
+        """Path of the image's squashfs file, imported if it is not there. Raises Failed."""
+        if isinstance(reference, Path):
+            return self._file(reference)
+        self._make_cache()
+        if reference.digest and (there := self.find(reference.digest)):
+            return there
+        with tempfile.TemporaryDirectory(prefix="headway-image-") as folder:
+            auth = credentials.find(folder, self.home, reference.host, reference.user, self.environment)
+            digest = self._digest(reference, auth)
+            return self.find(digest) or self._import(reference.at(digest), digest, str(reference), auth)
+
+    def _file(self, reference: Path) -> str:
+        path = reference.path
+        try:
+            with open(path, "rb") as file:
+                if file.read(4) == b"hsqs":
+                    return path
+            raise Failed(f"{path} is not a squashfs image", "make one with mksquashfs, or by `enroot import`")
+        except IsADirectoryError:
+            return self._layout(reference)
+        except OSError as error:
+            raise Failed(f"there is no image {path} on this node: {error.strerror}", _where(path)) from None
+
+    def _layout(self, reference: Path) -> str:
+        index = _json(_read(os.path.join(reference.path, "index.json")), f"{reference.path} is not an OCI layout")
+        rows = [row for row in index.get("manifests", []) if isinstance(row, dict)]
+        named = {(row.get("annotations") or {}).get("org.opencontainers.image.ref.name", ""): row for row in rows}
+        row = named.get(reference.tag) if reference.tag else rows[0] if len(rows) == 1 else named.get("latest")
+        if row is None:
+            raise Failed(
+                f"{reference.path} holds several images or none: {', '.join(filter(None, named)) or 'no names'}",
+                f"say which: oci:{reference.path}:NAME",
+            )
+        digest = str(row.get("digest", ""))
+        if str(row.get("mediaType")) in _LISTS:
+            digest = self._choose(_blob(reference.path, digest), str(reference))
+        if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+            raise Failed(f"{reference.path} is not an OCI layout: {digest[:80]!r} is no digest")
+        tag = (row.get("annotations") or {}).get("org.opencontainers.image.ref.name", "")
+        self._make_cache()
+        return self.find(digest) or self._import(f"oci:{reference.path}:{tag}".rstrip(":"), digest, str(reference), "")
+
+    # ---- what there is
+
+    def find(self, digest: str) -> str:
+        """Path of a whole image of this digest, "" where there is none."""
+        own = self._path(digest)
+        if self.own and os.path.isfile(own):
+            return own
+        shared = os.path.join(self.shared, os.path.basename(own)) if self.shared else ""
+        return shared if shared and _roots(self.shared) and _roots(shared) else ""
+
+    def _path(self, digest: str) -> str:
+        return os.path.join(self.cache, f"{digest.replace(':', '-')}.sqsh")
+
+    def _make_cache(self) -> None:
+        try:
+            os.makedirs(self.cache, mode=0o700 if self.own else 0o755, exist_ok=True)
+            info = os.lstat(self.cache)
+            if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
+                raise Failed(f"{self.cache} is not a folder of yours", "move it away; it is made again")
+            os.chmod(self.cache, 0o700 if self.own else 0o755)
+        except OSError as error:
+            raise Failed(
+                f"the image cache {self.cache} can't be made: {error.strerror}", "is the shared storage full or gone?"
+            ) from None
+
+    # ---- the registry
+
+    def _digest(self, reference: Registry, auth: str) -> str:
+        """Of the image itself for this kind of machine. All nodes of a step get the answer that the first one got."""
+        if not self.step:
+            return self._ask(reference, auth)
+        key = hashlib.sha256(f"{self.step} {reference}".encode()).hexdigest()[:24]
+        with self._locked(os.path.join(self.cache, f".asked-{key}")) as file:
+            known = file.read()
+            if known:
+                answer = json.loads(known)
+                if "error" in answer:
+                    raise Failed(answer["error"], answer["hint"])
+                return str(answer["digest"])
+            try:
+                digest = self._ask(reference, auth)
+                file.write(json.dumps({"digest": digest}))
+                return digest
+            except Failed as error:
+                file.write(json.dumps({"error": error.message, "hint": error.hint}))
+                raise
+
+    def _ask(self, reference: Registry, auth: str) -> str:
+        raw = self._skopeo(["inspect", "--raw", *_auth(auth), reference.name], str(reference), auth)
+        manifest = _json(raw, f"the registry's answer about {reference} is no manifest")
+        if "manifests" in manifest:
+            return self._choose(raw, str(reference))
+        return reference.digest or f"sha256:{hashlib.sha256(raw).hexdigest()}"
+
+    def _choose(self, raw: bytes, name: str) -> str:
+        """The digest for this architecture out of a list of them."""
+        rows = _json(raw, f"{name}: not a list of images").get("manifests", [])
+        found = {
+            (row.get("platform") or {}).get("architecture", ""): str(row.get("digest", "")) for row in reversed(rows)
+        }
+        if architecture() not in found:
+            raise _other_architecture(name, ", ".join(sorted(filter(None, found))))
+        return found[architecture()]
+
+    def _skopeo(self, words: list[str], name: str, auth: str) -> bytes:
+        policy = [] if os.path.exists("/etc/containers/policy.json") else ["--insecure-policy"]
+        argv = ["skopeo", *policy, "--override-arch", architecture(), "--override-os", "linux", *words]
+        done = subprocess.run(argv, capture_output=True, timeout=SKOPEO_S, env=self._plain(), check=False)
+        if done.returncode != 0:
+            raise _registry_error(name, done.stderr.decode(errors="replace"), bool(auth), self.home)
+        return done.stdout
+
+    def _plain(self) -> dict[str, str]:
+        return {**self.environment, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR": tempfile.gettempdir()}
+
+    # ---- import
+
+    def _import(self, source: str, digest: str, name: str, auth: str) -> str:
+        lock = os.path.join(self.cache, f".lock-{digest[7:]}")
+        with self._locked(lock, f"waiting for another task's import of {name}"):
+            there = self.find(digest)
+            if there:
+                return there
+            self._sweep(digest)
+            began = time.monotonic()
+            say(f"importing {name}")
+            draft = os.path.join(self.cache, f".new-{digest[7:]}-{os.uname().nodename}-{os.getpid()}")
+            try:
+                with _work() as folder:
+                    self._build(folder, source, name, auth, draft)
+                os.replace(draft, self._path(digest))
+            except OSError as error:
+                raise _disk_error(name, str(error), error.strerror or "") from None
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(draft)
+            size_mib = os.path.getsize(self._path(digest)) >> 20
+            say(f"imported {name} in {time.monotonic() - began:.1f} s ({size_mib} MiB)")
+            return self._path(digest)
+
+    def _build(self, folder: str, source: str, name: str, auth: str, draft: str) -> None:
+        layout, bundle = os.path.join(folder, "oci"), os.path.join(folder, "bundle")
+        self._skopeo(["copy", "--quiet", *_auth(auth), source, f"oci:{layout}:image"], name, auth)
+        config = _image_config(layout, name)
+        with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        image = draft if self.own else os.path.join(folder, "image.sqsh")
+        if not self.own:
+            self._run(["chown", "-R", f"{NOBODY}:{NOBODY}", "--", folder], name, plain=False)
+        self._run(["umoci", "unpack", "--rootless", "--image", f"{layout}:image", bundle], name)
+        root = os.path.join(bundle, "rootfs")
+        self._run(["cp", "--remove-destination", "--", os.path.join(folder, CONFIG), os.path.join(root, CONFIG)], name)
+        squash = ["mksquashfs", root, image, "-noappend", "-no-progress", "-no-xattrs", "-mem", "256M"]
+        squash += ["-processors", str(len(os.sched_getaffinity(0)))]
+        self._run([*squash, "-comp", "zstd", "-Xcompression-level", "3"], name)
+        if not self.own:
+            with open(image, "rb") as made, open(draft, "xb") as final:
+                shutil.copyfileobj(made, final, 1 << 20)
+        os.chmod(draft, 0o600 if self.own else 0o644)
+
+    def _run(self, argv: list[str], name: str, *, plain: bool = True) -> None:
+        who: dict[str, Any] = {} if self.own or not plain else {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=UNPACK_S,
+            env=self._plain(), check=False, **who,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise _disk_error(name, done.stdout.decode(errors="replace"), argv[0], done.returncode)
+
+    def _sweep(self, digest: str) -> None:
+        """Under this image's lock: what killed imports of it left; and what is long forgotten of any."""
+        for entry in os.scandir(self.cache):
+            old = entry.name.startswith((".asked-", ".new-", ".lock-")) and _age_s(entry) > FORGET_S
+            if old or entry.name.startswith(f".new-{digest[7:]}-"):
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+
+    @contextlib.contextmanager
+    def _locked(self, path: str, waiting: str = "") -> Iterator[Any]:
+        """The file `path`, open and locked; POSIX locks, which shared file systems know too. They end with the process."""
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if waiting:
+                    say(waiting)
+                fcntl.lockf(file, fcntl.LOCK_EX)
+            yield file
+
+
+# ---- small things
+
+
+@contextlib.contextmanager
+def _work() -> Iterator[str]:
+    """A folder on this node's own disk: unpacking makes many small files. What is read-only in it is removed too."""
+    folder = tempfile.mkdtemp(prefix="headway-import-")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["chmod", "-R", "u+rwX", "--", folder], stderr=subprocess.DEVNULL, timeout=600, check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _auth(path: str) -> list[str]:
+    return ["--authfile", path] if path else []
+
+
+def _age_s(entry: os.DirEntry[str]) -> float:
+    try:
+        return time.time() - entry.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _roots(path: str) -> bool:
+    """Whether only root can have written this."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return info.st_uid == 0 and not info.st_mode & 0o022 and (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode))
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(16 << 20)
+    except OSError:
+        return b""
+
+
+def _blob(layout: str, digest: str) -> bytes:
+    return _read(os.path.join(layout, "blobs", *digest.split(":", 1))) if re.fullmatch(r"sha256:\w+", digest) else b""
+
+
+def _json(text: bytes, otherwise: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise Failed(otherwise)
+    return value
+
+
+def _image_config(layout: str, name: str) -> dict[str, Any]:
+    """Environment and working folder of the image that was copied. Raises Failed for another architecture's."""
+    wrong = f"{name} can't be read as an image"
+    index = _json(_read(os.path.join(layout, "index.json")), wrong)
+    manifest = _json(_blob(layout, index["manifests"][0]["digest"]), wrong)
+    config = _json(_blob(layout, manifest["config"]["digest"]), wrong)
+    has = str(config.get("architecture") or architecture())
+    if has != architecture():
+        raise _other_architecture(name, has)
+    inner = config.get("config") or {}
+    return {"Env": inner.get("Env") or [], "WorkingDir": inner.get("WorkingDir") or ""}
+
+
+# ---- errors in words
+
+
+def _where(path: str) -> str:
+    return f"is it on shared storage? `ls -l {path}` on the login may differ from what nodes see"
+
+
+def _other_architecture(name: str, has: str) -> Failed:
+    return Failed(
+        f"{name} is for {has or 'another architecture'}; this node is {architecture()}",
+        f"use an image that was built for linux/{architecture()}",
+    )
+
+
+def _no_room(text: str) -> bool:
+    return any(words in text.lower() for words in ("no space left", "disk quota", "out of space"))
+
+
+def _disk_error(name: str, text: str, program: str, code: int = 1) -> Failed:
+    if _no_room(text):
+        free = ", ".join(f"{place}: {_free_mib(place)} MiB free" for place in (tempfile.gettempdir(), "/scratch"))
+        return Failed(
+            f"the disk is full: importing {name} stopped ({free})",
+            "remove what you no longer need on scratch (`du -sh ~/ /scratch/$USER`), or ask for more room",
+        )
+    if code in (-9, 137):
+        return Failed(f"importing {name} was killed: the job's memory was not enough", "ask for more, e.g. --mem=4G")
+    return Failed(
+        f"{name} can't be unpacked: {program}: {_last(text)}", "is the image whole? pull it elsewhere and look"
+    )
+
+
+def _free_mib(place: str) -> int:
+    try:
+        return shutil.disk_usage(place).free >> 20
+    except OSError:
+        return 0
+
+
+def _last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][-300:] if lines else "no word of why"
+
+
+def _registry_error(name: str, text: str, known: bool, home: str) -> Failed:
+    low, host = text.lower(), name.split("/")[0]
+    login = f"skopeo login --authfile {home}/.config/containers/auth.json {host}"
+    if _no_room(low):
+        return _disk_error(name, text, "skopeo")
+    if any(word in low for word in ("unauthorized", "authentication required", "denied", "invalid username/password")):
+        if known:
+            return Failed(
+                f"the registry {host} refuses your user name and password for {name}", f"log in anew: {login}"
+            )
+        return Failed(
+            f"{name} is not there, or the registry {host} wants a password and you have none", f"log in: {login}"
+        )
+    if any(word in low for word in ("manifest unknown", "name unknown", "not found", "no such image", "404")):
+        return Failed(f"there is no image {name}", "look at its name and tag")
+    if "x509" in low or "certificate" in low:
+        return Failed(
+            f"the certificate of {host} is not trusted: {_last(text)[-160:]}",
+            f"put its authority's certificate into {home}/.config/containers/certs.d/{host}/ca.crt",
+        )
+    if "http response to https" in low:
+        return Failed(f"{host} does not speak TLS", "an administrator can allow it in /etc/containers/registries.conf")
+    if "no image found in" in low or "architecture" in low:
+        return _other_architecture(name, "")
+    if any(
+        word in low for word in ("no such host", "connection refused", "timeout", "unreachable", "no route", "dial ")
+    ):
+        return Failed(f"the registry {host} can't be reached from this node", "look at its name; is it up?")
+    return Failed(f"{name} can't be fetched: {_message(text)}", "`skopeo inspect` on the login tells more")
+
+
+def _message(text: str) -> str:
+    found = re.findall(r'msg="(.*?)"$', text, flags=re.MULTILINE)
+    return (found[-1] if found else _last(text))[-300:]

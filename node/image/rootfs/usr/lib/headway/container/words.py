@@ -1,0 +1,21 @@
+"""What the runtime says, and how it gives up."""
+
+from __future__ import annotations
+
+import sys
+
+
+class Failed(Exception):
+    """The container can't be started: what happened, and what to do about it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+def say(text: str) -> None:
+    """One line on the task's stderr."""
+    print(f"headway: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,461 @@
+/* --container-image and its companions for srun, sbatch and salloc: a step's tasks run inside a container image.
+ *
+ * Everything happens in the tasks themselves, as the user and inside the step's cgroup, so that a limit, a time limit or
+ * scancel reaches it like any other process of the step, and no mistake of a user can fail what would drain the node.
+ * A node's first task starts the runtime (/usr/lib/headway/container), which fetches the image if need be, builds the
+ * root file system in namespaces of its own and leaves one process there that holds them open. All tasks of the node
+ * then enter these namespaces and start the user's program.
+ *
+ * Compiled into the node image against the headers of the Slurm that is there.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+SPANK_PLUGIN(headway_container, 1);
+
+#define RUNTIME "/usr/lib/headway/container"
+#define ON_DISK "/var/lib/headway/containers"
+#define IN_MEMORY "/run/headway/containers"
+#define OVERLAY_MAGIC 0x794c7630 /* an overlay can't be the writable layer of another one */
+#define MOST_STATE (1 << 20)
+
+/* What the command line asked for; mount_home: -1 not said. */
+static struct {
+    char *image, *mounts, *workdir, *name;
+    int mount_home;
+} asked = {.mount_home = -1};
+
+static char *cache = "", *shared = "";
+
+/* Seen by all tasks of the step on this node: the first one tells the others how it went. */
+enum { WAITING, READY, FAILED };
+static struct told {
+    atomic_int state;
+    pid_t holder;
+} *told;
+
+static char folder[PATH_MAX]; /* the job's, on this node */
+static uint32_t step_id;
+static uid_t uid = (uid_t)-1;
+static gid_t gid = (gid_t)-1;
+
+static int wanted(void)
+{
+    return asked.image != NULL || asked.name != NULL;
+}
+
+/* ---- options */
+
+static int keep(char **where, const char *option, const char *value)
+{
+    if (value == NULL || *value == '\0') {
+        slurm_error("headway: %s needs a value", option);
+        return -1;
+    }
+    free(*where);
+    *where = strdup(value); /* said twice: the later one counts, as for sbatch's own options */
+    return *where == NULL ? -1 : 0;
+}
+
+static int on_image(int val, const char *value, int remote)
+{
+    (void)val, (void)remote;
+    return keep(&asked.image, "--container-image", value);
+}
+
+static int on_mounts(int val, const char *value, int remote)
+{
+    (void)val, (void)remote;
+    return keep(&asked.mounts, "--container-mounts", value);
+}
+
+static int on_workdir(int val, const char *value, int remote)
+{
+    (void)val, (void)remote;
+    return keep(&asked.workdir, "--container-workdir", value);
+}
+
+static int on_name(int val, const char *value, int remote)
+{
+    const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+
+    (void)val, (void)remote;
+    if (value != NULL && (strlen(value) > 64 || strspn(value, letters) != strlen(value) || *value == '.')) {
+        slurm_error("headway: --container-name: use up to 64 letters, digits, _, - and . (not first)");
+        return -1;
+    }
+    return keep(&asked.name, "--container-name", value);
+}
+
+static int on_home(int val, const char *value, int remote)
+{
+    (void)value, (void)remote;
+    asked.mount_home = val;
+    return 0;
+}
+
+static struct spank_option options[] = {
+    {"container-image", "IMAGE", "[headway] run in this image: REPO:TAG, REGISTRY#REPO:TAG, docker://..., a .sqsh file or"
+     " an OCI layout folder", 1, 0, on_image},
+    {"container-mounts", "SRC:DST[:ro|rw],...", "[headway] show these files and folders of the node in the container", 1, 0,
+     on_mounts},
+    {"container-workdir", "PATH", "[headway] start in this folder of the container", 1, 0, on_workdir},
+    {"container-name", "NAME", "[headway] keep the container's files under this name for later steps of the job", 1, 0,
+     on_name},
+    {"container-mount-home", NULL, "[headway] show the home folder in the container", 0, 1, on_home},
+    {"no-container-mount-home", NULL, "[headway] don't show the home folder in the container (default)", 0, 0, on_home},
+};
+
+int slurm_spank_init(spank_t spank, int argc, char **argv)
+{
+    spank_context_t context = spank_context();
+
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], "cache=", 6) == 0)
+            cache = strdup(argv[i] + 6);
+        else if (strncmp(argv[i], "shared=", 7) == 0)
+            shared = strdup(argv[i] + 7);
+    }
+    if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR && context != S_CTX_REMOTE)
+        return 0;
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        if (spank_option_register(spank, &options[i]) != ESPANK_SUCCESS) {
+            slurm_error("headway: option --%s can't be registered", options[i].name);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- the step, as root, before any task: a folder for its files. A failure here is said by the tasks. */
+
+static void make_folder(uint32_t job)
+{
+    const char *base = ON_DISK;
+    struct statfs kind;
+    struct stat info;
+
+    (void)mkdir("/var/lib/headway", 0755);
+    if (statfs("/var/lib/headway", &kind) == 0 && (unsigned long)kind.f_type == OVERLAY_MAGIC) {
+        base = IN_MEMORY;
+        (void)mkdir("/run/headway", 0755);
+    }
+    (void)mkdir(base, 0755);
+    snprintf(folder, sizeof(folder), "%s/%u", base, job);
+    if (mkdir(folder, 0700) == 0 && (chmod(folder, 0700) != 0 || lchown(folder, uid, gid) != 0))
+        slurm_error("headway: %s: %s", folder, strerror(errno));
+    if (lstat(folder, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != uid)
+        folder[0] = '\0';
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
+{
+    uint32_t job = 0;
+    struct told *both;
+
+    (void)argc, (void)argv;
+    if (!wanted()) {
+        if (spank_context() != S_CTX_REMOTE && (asked.mounts || asked.workdir || asked.mount_home != -1))
+            slurm_error("headway: --container-* options mean nothing without --container-image or --container-name");
+        return 0;
+    }
+    if (spank_context() != S_CTX_REMOTE)
+        return 0;
+    spank_get_item(spank, S_JOB_STEPID, &step_id);
+    if (step_id == SLURM_EXTERN_CONT)
+        return 0;
+    both = mmap(NULL, sizeof(*both), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (both != MAP_FAILED)
+        told = both;
+    if (spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS && spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS
+        && spank_get_item(spank, S_JOB_GID, &gid) == ESPANK_SUCCESS)
+        make_folder(job);
+    return 0;
+}
+
+/* ---- a task, as the user */
+
+/* On the task's own stderr, where its user looks. */
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = vsnprintf(text, sizeof(text) - 1, format, args);
+    va_end(args);
+    if (length < 0)
+        return;
+    if ((size_t)length > sizeof(text) - 2)
+        length = sizeof(text) - 2;
+    text[length++] = '\n';
+    if (write(STDERR_FILENO, text, length) < 0)
+        return;
+}
+
+/* The job's environment without what would change how the runtime itself is loaded. */
+static char **plain(char **environment)
+{
+    size_t count = 0, kept = 0;
+    char **result;
+
+    while (environment[count] != NULL)
+        count++;
+    result = calloc(count + 1, sizeof(*result));
+    for (size_t i = 0; result != NULL && i < count; i++)
+        if (strncmp(environment[i], "LD_", 3) != 0 && strncmp(environment[i], "PYTHON", 6) != 0)
+            result[kept++] = environment[i];
+    return result;
+}
+
+static void run_runtime(spank_t spank, int report)
+{
+    char *argv[32], **environment = NULL, step[16], fd[16];
+    int count = 0;
+
+    snprintf(step, sizeof(step), "%u", step_id);
+    snprintf(fd, sizeof(fd), "%d", report);
+    argv[count++] = "python3";
+    argv[count++] = "-IS";
+    argv[count++] = RUNTIME;
+    argv[count++] = "step";
+#define WITH(word, value) (argv[count++] = (word), argv[count++] = (value))
+    WITH("--folder", folder);
+    WITH("--step", step);
+    WITH("--report", fd);
+    WITH("--cache", cache);
+    WITH("--shared", shared);
+    if (asked.image)
+        WITH("--image", asked.image);
+    if (asked.mounts)
+        WITH("--mounts", asked.mounts);
+    if (asked.name)
+        WITH("--name", asked.name);
+    if (asked.mount_home == 1)
+        argv[count++] = "--home";
+    if (step_id == SLURM_BATCH_SCRIPT) { /* the batch script lies in slurmd's own folder */
+        int words = 0;
+        char **job = NULL;
+        if (spank_get_item(spank, S_JOB_ARGV, &words, &job) == ESPANK_SUCCESS && words > 0 && job[0][0] == '/')
+            WITH("--script", job[0]);
+    }
+    argv[count] = NULL;
+    if (spank_get_item(spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS || (environment = plain(environment)) == NULL)
+        _exit(1);
+    execve("/usr/bin/python3", argv, environment);
+    say("headway: /usr/bin/python3: %s", strerror(errno));
+    _exit(1);
+}
+
+/* Starts the runtime and waits for its one line, "ready PID". Returns the pid, or 0; what went wrong has been said. */
+static pid_t start(spank_t spank)
+{
+    char line[64] = "";
+    size_t length = 0;
+    int ends[2], null;
+    pid_t child;
+
+    if (pipe2(ends, O_CLOEXEC) != 0 || (child = fork()) < 0) {
+        say("headway: no container: %s", strerror(errno));
+        return 0;
+    }
+    if (child == 0) {
+        setsid(); /* what is sent to the task's process group is not meant for its file system */
+        for (int number = 1; number < NSIG; number++)
+            if (number != SIGCHLD)
+                signal(number, SIG_IGN);
+        if ((null = open("/dev/null", O_RDWR)) >= 0)
+            dup2(null, STDIN_FILENO);
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+        if (dup2(ends[1], 3) < 0 || fcntl(3, F_SETFD, 0) != 0)
+            _exit(1);
+        close_range(4, ~0U, 0);
+        run_runtime(spank, 3);
+    }
+    close(ends[1]);
+    while (length < sizeof(line) - 1) {
+        ssize_t got = read(ends[0], line + length, sizeof(line) - 1 - length);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        length += got;
+        line[length] = '\0';
+        if (strchr(line, '\n') != NULL)
+            break;
+    }
+    close(ends[0]);
+    return strncmp(line, "ready ", 6) == 0 ? (pid_t)atol(line + 6) : 0;
+}
+
+static int enter(pid_t holder)
+{
+    const char *kinds[] = {"user", "mnt"};
+    int types[] = {CLONE_NEWUSER, CLONE_NEWNS}, handles[2];
+    char path[64];
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)holder, kinds[i]);
+        if ((handles[i] = open(path, O_RDONLY | O_CLOEXEC)) < 0) {
+            say("headway: the container is gone: %s: %s", path, strerror(errno));
+            return -1;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        if (setns(handles[i], types[i]) != 0) {
+            say("headway: the container can't be entered: %s", strerror(errno));
+            return -1;
+        }
+        close(handles[i]);
+    }
+    return 0;
+}
+
+/* The runtime's word about the container: working folder, then NAME=VALUE of the image; each ends with a NUL. */
+static char *read_state(const char *name, size_t *size)
+{
+    char path[PATH_MAX + 160], *text = malloc(MOST_STATE + 1);
+    ssize_t got = 0, all = 0;
+    int handle;
+
+    snprintf(path, sizeof(path), "%s/%s/state", folder, name);
+    handle = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    while (text != NULL && handle >= 0 && all < MOST_STATE && (got = read(handle, text + all, MOST_STATE - all)) > 0)
+        all += got;
+    if (handle >= 0)
+        close(handle);
+    if (text == NULL || handle < 0 || got < 0 || all == 0) {
+        say("headway: %s can't be read: %s", path, strerror(errno));
+        free(text);
+        return NULL;
+    }
+    text[all] = '\0';
+    *size = all;
+    return text;
+}
+
+/* srun looks a program up on the machine it is typed on ("ls" becomes /usr/bin/ls). Where the image has it elsewhere,
+ * the plain name is looked up again, in the container's own PATH. */
+static void find_program(spank_t spank)
+{
+    int words = 0;
+    char **argv = NULL, path[4096], candidate[PATH_MAX], *rest = path, *place;
+    const char *name;
+
+    if (spank_get_item(spank, S_JOB_ARGV, &words, &argv) != ESPANK_SUCCESS || words < 1 || argv[0][0] != '/')
+        return;
+    if (access(argv[0], F_OK) == 0 || spank_getenv(spank, "PATH", path, sizeof(path)) != ESPANK_SUCCESS)
+        return;
+    name = strrchr(argv[0], '/') + 1;
+    while ((place = strsep(&rest, ":")) != NULL) {
+        snprintf(candidate, sizeof(candidate), "%s/%s", place, name);
+        if (place[0] == '/' && access(candidate, X_OK) == 0) {
+            argv[0] = strdup(candidate);
+            return;
+        }
+    }
+}
+
+static void set_environment(spank_t spank, char *text, size_t size)
+{
+    for (char *entry = text; entry < text + size; entry += strlen(entry) + 1) {
+        char *value = strchr(entry, '=');
+        if (value == NULL || value == entry)
+            continue;
+        *value = '\0';
+        spank_setenv(spank, entry, value + 1, 1);
+        *value = '=';
+    }
+}
+
+int slurm_spank_task_init(spank_t spank, int argc, char **argv)
+{
+    char name[160], *state, *rest;
+    size_t size = 0;
+    int task = 0;
+
+    (void)argc, (void)argv;
+    if (!wanted() || step_id == SLURM_EXTERN_CONT)
+        return 0;
+    if (told == NULL || folder[0] == '\0') {
+        say("headway: no room for a container on this node: " ON_DISK " can't be written");
+        _exit(1);
+    }
+    spank_get_item(spank, S_TASK_ID, &task);
+    if (task == 0) {
+        told->holder = start(spank);
+        atomic_store(&told->state, told->holder > 0 ? READY : FAILED);
+    }
+    while (atomic_load(&told->state) == WAITING)
+        usleep(2000);
+    if (atomic_load(&told->state) == FAILED)
+        _exit(1); /* the first task said why; an error of ours to Slurm would only say that a plugin failed */
+    if (asked.name)
+        snprintf(name, sizeof(name), "name-%s", asked.name);
+    else
+        snprintf(name, sizeof(name), "step-%u", step_id);
+    state = read_state(name, &size);
+    if (state == NULL || enter(told->holder) != 0)
+        _exit(1);
+    rest = state + strlen(state) + 1;
+    set_environment(spank, rest, state + size > rest ? (size_t)(state + size - rest) : 0);
+    if (chdir(asked.workdir ? asked.workdir : state) != 0) {
+        if (asked.workdir) {
+            say("headway: --container-workdir: %s: %s; name a folder that is in the image or mounted", asked.workdir,
+                strerror(errno));
+            _exit(1);
+        }
+        if (chdir("/") != 0)
+            _exit(1);
+    }
+    find_program(spank);
+    free(state);
+    return 0;
+}
+
+/* ---- the end of a step, as root: an unnamed container's files go, as the user who owns them */
+
+int slurm_spank_exit(spank_t spank, int argc, char **argv)
+{
+    char path[PATH_MAX + 32];
+    struct stat info;
+    pid_t child;
+
+    (void)spank, (void)argc, (void)argv;
+    if (spank_context() != S_CTX_REMOTE || !wanted() || folder[0] == '\0')
+        return 0;
+    snprintf(path, sizeof(path), "%s/step-%u", folder, step_id);
+    if (lstat(path, &info) != 0 || (child = fork()) < 0)
+        return 0;
+    if (child == 0) {
+        int null = open("/dev/null", O_RDWR);
+        dup2(null, STDIN_FILENO);
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+        close_range(3, ~0U, 0);
+        if (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0)
+            _exit(1);
+        execl("/bin/rm", "rm", "-rf", "--one-file-system", "--", path, (char *)NULL);
+        _exit(1);
+    }
+    waitpid(child, NULL, 0);
+    return 0;
+}
