@@ -1,0 +1,182 @@
+"""Checkpoints of a training that may be killed at any moment, on any of its machines."""
+
+from __future__ import annotations
+
+import signal as signals
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headway_train import files, state
+from headway_train.files import CheckpointError, Manifest
+from headway_train.ranks import Flag, Ranks
+
+
+class Checkpointer:
+    """Saves and loads a training's state in one folder on shared storage.
+
+    All ranks make one, after init_process_group, and all call its methods at the same steps. `directory` is
+    $HEADWAY_CHECKPOINT_DIR unless given: the same again when the job is requeued. The newest `keep` are kept. `signal`
+    is the one the job asked for as a warning (`#SBATCH --signal=USR1@120`); see `warned`.
+    """
+
+    def __init__(self, directory: str | Path | None = None, *, keep: int = 3, signal: str = "USR1") -> None:
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1, not {keep}")
+        self._ranks = Ranks()
+        self._beside = Ranks()  # what is written in the background must not mix with what `_ranks` says meanwhile
+        # The environment of rank 0 decides: a path that differs by a symbolic link on one machine would tear it apart.
+        self.directory = self._ranks.chosen(Path(directory) if directory is not None else files.default_folder())
+        self._keep = keep
+        self._swept = False
+        self._writing: threading.Thread | None = None
+        self._failed: CheckpointError | None = None
+        self._warned = Flag(self._ranks)
+        _listen(signal, self._warned.raise_)
+
+    def save(self, step: int, training: dict[str, Any], *, background: bool = False) -> None:
+        """Writes the state after `step`: models, optimizers, anything with a state_dict, and plain values.
+
+        Returns when it is published; with `background` as soon as it is copied to main memory (one more copy of this
+        rank's part), and the next `save`, `load` or `wait` waits for its end. Raises CheckpointError, on all ranks, when
+        it could not be written, here or at that next call; the checkpoints before it stay as they are.
+        """
+        self.wait()
+        self._agree(step)
+        held = state.capture(training)
+        part = self._begin(step)
+        if not background:
+            self._finish(self._ranks, lambda: state.write(held, part, self._ranks), step, part)
+            return
+        finish: list[Callable[[], object]] = []
+        self._ranks.together(lambda: finish.append(state.write_beside(held, part, self._beside)))
+        self._writing = threading.Thread(target=self._in_background, args=(finish[0], step, part), name="checkpoint")
+        self._writing.start()
+
+    def wait(self) -> None:
+        """Until the background write, if there is one, is published. Raises CheckpointError when it failed; call it
+        before the training ends."""
+        if self._writing is not None:
+            self._writing.join()
+            self._writing = None
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+
+    def latest(self) -> Path | None:
+        """The newest checkpoint whose every file is as it was written; None when there is none. A damaged one is passed
+        over, and said on standard error."""
+        found = self._newest()
+        return found[0] if found else None
+
+    def load(self, training: dict[str, Any]) -> int:
+        """Reads the newest whole checkpoint into the same kind of dict that `save` was given, and returns its step: 0
+        when there is none. Raises CheckpointError when it does not fit, as after a change of the model."""
+        self.wait()
+        found = self._newest()
+        if found is None:
+            return 0
+        place, manifest = found
+        try:
+            self._ranks.together(lambda: state.read(training, place, self._ranks, manifest.format))
+        except CheckpointError as error:
+            raise CheckpointError(f"{place} can't be loaded into this training: {error}") from None
+        return manifest.step
+
+    def warned(self) -> bool:
+        """True, at the same step on all ranks, once after any of them got the warning that the job is about to be
+        preempted or to reach its time limit. Call it at every step: it costs a message that nobody waits for."""
+        return self._warned.seen()
+
+    # --- the parts of a save
+
+    def _agree(self, step: int) -> None:
+        steps = self._ranks.gather(step)
+        if len(set(steps)) > 1:
+            raise CheckpointError(
+                f"the ranks are at different steps ({sorted(set(steps))}); all must save the same one"
+            )
+
+    def _begin(self, step: int) -> Path:
+        def begin() -> Path:
+            if not self._swept:  # not when it is made: somebody who only reads leaves a running training's parts alone
+                files.sweep(self.directory)
+                self._swept = True
+            return files.begin(self.directory, step)
+
+        part = self._ranks.together(begin, only=0)[0]
+        assert part is not None
+        return part
+
+    def _in_background(self, finish: Callable[[], object], step: int, part: Path) -> None:
+        try:
+            self._finish(self._beside, finish, step, part)
+        except CheckpointError as error:
+            self._failed = error
+        except Exception as error:  # told by the next save or wait
+            self._failed = CheckpointError(f"{type(error).__name__}: {error}")
+
+    def _finish(self, ranks: Ranks, write: Callable[[], object], step: int, part: Path) -> None:
+        """Writes, verifies what came to lie there, publishes, and removes the oldest."""
+
+        def describe() -> dict[str, files.Entry]:
+            return {path.name: files.describe(path) for path in part.iterdir() if _writer(path.name) == ranks.rank}
+
+        def publish() -> Path:
+            names = {name: entry for told in described for name, entry in (told or {}).items()}
+            manifest = Manifest(step, files.now(), ranks.size, state.FORMAT, names)
+            place = files.publish(part, manifest)
+            files.prune(self.directory, self._keep, step)
+            return place
+
+        try:
+            ranks.together(write)
+            described = ranks.together(describe)
+            ranks.together(publish, only=0)
+        except CheckpointError as error:
+            if ranks.rank == 0:
+                files.sweep(self.directory)
+            raise CheckpointError(f"the checkpoint of step {step} could not be written: {error}") from None
+
+    def _newest(self) -> tuple[Path, Manifest] | None:
+        ranks = self._ranks
+        for _, place in ranks.chosen(files.published(self.directory) if ranks.rank == 0 else []):
+            manifest, wrong = ranks.chosen(_manifest(place) if ranks.rank == 0 else (None, ""))
+            if manifest is not None:
+                told = ranks.gather(files.faults(place, manifest, share=ranks.rank, of=ranks.size))
+                wrong = "; ".join(words for said in told for words in said[:2])
+                if not wrong:
+                    return place, manifest
+            if ranks.rank == 0:
+                print(f"checkpoint {place} is damaged, trying the one before it: {wrong}", file=sys.stderr, flush=True)
+        return None
+
+
+def _manifest(place: Path) -> tuple[Manifest | None, str]:
+    try:
+        return files.read_manifest(place), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def _writer(name: str) -> int:
+    """The rank that wrote a file: torch names them __RANK_NUMBER.distcp; what is common is rank 0's."""
+    first = name.removeprefix("__").partition("_")[0]
+    return int(first) if name.startswith("__") and first.isdigit() else 0
+
+
+def _listen(name: str, heard: Callable[..., None]) -> None:
+    """Calls `heard` at the signal, and what listened before. Outside of the main thread nobody can listen."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    number = signals.Signals["SIG" + name.removeprefix("SIG")]
+    before = signals.getsignal(number)
+
+    def on_signal(got: int, frame: Any) -> None:
+        heard()
+        if callable(before):
+            before(got, frame)
+
+    signals.signal(number, on_signal)

@@ -1,0 +1,200 @@
+"""How a checkpoint lies on disk, without torch.
+
+    step-00000120/                 published: whole, with manifest.json
+    .step-00000120.x7f3a9c1.part/  being written, or left by a run that was killed
+    .step-00000100.b81c04d2.gone/  being deleted
+
+A checkpoint gets its name by one rename, after everything in it has reached the disk and the manifest names each file
+with its size and hash. So at whatever moment the run is killed, a name that is there stands for a whole checkpoint; and
+if the disk loses something later, reading it again against the manifest shows that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+MANIFEST = "manifest.json"
+_PUBLISHED = re.compile(r"step-(\d{8,})")
+_CHUNK = 4 * 1024 * 1024
+
+
+class CheckpointError(Exception):
+    """A checkpoint could not be written or read; says which, and what was wrong with it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file: its size in bytes and its hash."""
+
+    size: int
+    blake2b: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint consists of. `time` is unix seconds; `format` says how `files` are to be read."""
+
+    step: int
+    time: float
+    world_size: int
+    format: str
+    files: dict[str, Entry]
+
+    @staticmethod
+    def parse(text: str) -> Manifest:
+        """Raises ValueError for anything else than a manifest."""
+        try:
+            told = json.loads(text)
+            files = {str(name): Entry(int(one["size"]), str(one["blake2b"])) for name, one in told["files"].items()}
+            return Manifest(int(told["step"]), float(told["time"]), int(told["world_size"]), str(told["format"]), files)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"is no manifest: {error!r}") from None
+
+
+def default_folder() -> Path:
+    """$HEADWAY_CHECKPOINT_DIR; else on shared scratch, where a requeued job finds it again: its id stays the same;
+    outside of a job ./checkpoints."""
+    if given := os.environ.get("HEADWAY_CHECKPOINT_DIR"):
+        return Path(given)
+    if job := os.environ.get("SLURM_JOB_ID"):
+        user = os.environ.get("USER") or str(os.getuid())
+        return Path("/scratch") / user / f"{os.environ.get('SLURM_JOB_NAME') or 'job'}-{job}"
+    return Path("checkpoints")
+
+
+def name_of(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def published(folder: Path) -> list[tuple[int, Path]]:
+    """(step, place) of every checkpoint that has its name, the newest first."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    found = [(int(match[1]), folder / name) for name in names if (match := _PUBLISHED.fullmatch(name))]
+    return sorted(found, reverse=True)
+
+
+def begin(folder: Path, step: int) -> Path:
+    """A new folder to write this step into."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{name_of(step)}.{os.urandom(4).hex()}.part"
+    part.mkdir()
+    return part
+
+
+def describe(path: Path) -> Entry:
+    """Brings a written file to the disk and reads it back. Raises OSError."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return _entry(file)
+
+
+def _entry(file: object) -> Entry:
+    digest, size = hashlib.blake2b(digest_size=32), 0
+    while chunk := file.read(_CHUNK):  # type: ignore[attr-defined]
+        digest.update(chunk)
+        size += len(chunk)
+    return Entry(size, digest.hexdigest())
+
+
+def publish(part: Path, manifest: Manifest) -> Path:
+    """Gives a written folder its name. Raises CheckpointError when a file is there that the manifest does not name,
+    or the reverse: then not all ranks wrote into the same folder."""
+    there = {name for name in os.listdir(part) if name != MANIFEST}
+    if there != manifest.files.keys():
+        odd = ", ".join(sorted(there ^ manifest.files.keys())[:4])
+        raise CheckpointError(f"{part.parent}: {odd} is not seen by all ranks; is this folder on shared storage?")
+    target = part.parent / name_of(manifest.step)
+    with (part / MANIFEST).open("w", encoding="utf-8") as file:
+        json.dump(asdict(manifest), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync(part)
+    if target.exists():  # of an earlier run of this job, which went back further than this step
+        _discard(target)
+    part.rename(target)
+    _sync(part.parent)
+    return target
+
+
+def read_manifest(place: Path) -> Manifest:
+    """Raises ValueError saying what is wrong with it."""
+    try:
+        manifest = Manifest.parse((place / MANIFEST).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{MANIFEST}: {error.strerror}") from None
+    if place.name != name_of(manifest.step):
+        raise ValueError(f"{MANIFEST} is of step {manifest.step}")
+    return manifest
+
+
+def faults(place: Path, manifest: Manifest, *, share: int = 0, of: int = 1) -> list[str]:
+    """What is wrong with the files, in words; [] when they are as they were written. Of `of` readers, each reads its
+    share. Sizes first: a file that was cut short is told without reading any."""
+    mine = sorted(manifest.files)[share::of]
+    said = [words for name in mine if (words := _size_fault(place / name, manifest.files[name]))]
+    if said:
+        return said
+    return [words for name in mine if (words := _content_fault(place / name, manifest.files[name]))]
+
+
+def _size_fault(path: Path, entry: Entry) -> str:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        return f"{path.name}: {error.strerror}"
+    return f"{path.name} has {size} bytes of {entry.size}" if size != entry.size else ""
+
+
+def _content_fault(path: Path, entry: Entry) -> str:
+    try:
+        with path.open("rb") as file:
+            found = _entry(file)
+    except OSError as error:
+        return f"{path.name}: {error.strerror}"
+    return f"{path.name} is not what was written" if found != entry else ""
+
+
+def prune(folder: Path, keep: int, newest: int) -> None:
+    """Deletes all but the `keep` newest up to step `newest`, which was just written. Later ones are left: a run that is
+    behind them found them damaged, and they must not push the good ones out."""
+    old = [place for step, place in published(folder) if step <= newest][keep:]
+    for place in old:
+        _discard(place)
+
+
+def sweep(folder: Path, mine: Iterable[Path] = ()) -> None:
+    """Deletes what runs that were killed left half-written or half-deleted."""
+    kept = {path.name for path in mine}
+    for name in os.listdir(folder) if folder.is_dir() else ():
+        if re.fullmatch(r"\.step-\d{8,}\.[0-9a-f]{8}\.(part|gone)", name) and name not in kept:
+            shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _discard(place: Path) -> None:
+    """Takes the name away first: a deletion that is cut short leaves nothing that looks like a checkpoint."""
+    gone = place.with_name(f".{place.name}.{os.urandom(4).hex()}.gone")
+    place.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def now() -> float:
+    return round(time.time(), 3)
