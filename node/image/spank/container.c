@@ -48,8 +48,12 @@ static char *cache = "", *shared = "";
 enum { WAITING, READY, FAILED };
 static struct told {
     atomic_int state;
-    pid_t holder;
+    pid_t holder;    /* has the namespaces that tasks enter */
+    pid_t helper;    /* all that this step started for its container ends with it: */
+    pid_t others[2]; /* squashfuse and bubblewrap */
 } *told;
+
+static uint32_t tasks_ended;
 
 static char folder[PATH_MAX]; /* the job's, on this node */
 static uint32_t step_id;
@@ -265,7 +269,7 @@ static void run_runtime(spank_t spank, int report)
     _exit(1);
 }
 
-/* Starts the runtime and waits for its one line, "ready PID". Returns the pid, or 0; what went wrong has been said. */
+/* Starts the runtime and waits for its one line, "ready HOLDER [OTHERS]". Returns the pid, or 0; what went wrong has been said. */
 static pid_t start(spank_t spank)
 {
     char line[64] = "";
@@ -290,6 +294,7 @@ static pid_t start(spank_t spank)
         close_range(4, ~0U, 0);
         run_runtime(spank, 3);
     }
+    told->helper = child;
     close(ends[1]);
     while (length < sizeof(line) - 1) {
         ssize_t got = read(ends[0], line + length, sizeof(line) - 1 - length);
@@ -303,7 +308,9 @@ static pid_t start(spank_t spank)
             break;
     }
     close(ends[0]);
-    return strncmp(line, "ready ", 6) == 0 ? (pid_t)atol(line + 6) : 0;
+    if (sscanf(line, "ready %d %d %d", &child, &told->others[0], &told->others[1]) < 1)
+        return 0;
+    return child;
 }
 
 static int enter(pid_t holder)
@@ -431,8 +438,62 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
     return 0;
 }
 
-/* ---- the end of a step, as root: an unnamed container's files go, as the user who owns them */
+/* ---- the end of a step, as root; what is done to the user's processes and files is done as the user */
 
+/* A child that is the user; 0 in it. */
+static pid_t fork_as_user(void)
+{
+    pid_t child = fork();
+
+    if (child == 0 && (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0))
+        _exit(1);
+    return child;
+}
+
+/* Whether a process is still in its cgroup: until it is a zombie. */
+static int runs(pid_t pid)
+{
+    char text[512], *end;
+    ssize_t length;
+    int handle;
+
+    snprintf(text, sizeof(text), "/proc/%d/stat", (int)pid);
+    if (pid <= 0 || (handle = open(text, O_RDONLY | O_CLOEXEC)) < 0)
+        return 0;
+    length = read(handle, text, sizeof(text) - 1);
+    close(handle);
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    end = strrchr(text, ')');
+    return end != NULL && strncmp(end, ") Z", 3) != 0 && strncmp(end, ") X", 3) != 0;
+}
+
+/* Slurm ends what is left in a step's cgroup, but looks only each second whether it is gone. */
+int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
+{
+    uint32_t tasks = 0;
+    pid_t child;
+
+    (void)argc, (void)argv;
+    if (!wanted() || told == NULL || told->helper <= 0)
+        return 0;
+    if (spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS || ++tasks_ended < tasks)
+        return 0;
+    if ((child = fork_as_user()) == 0) {
+        kill(told->helper, SIGKILL);
+        for (int i = 0; i < 500 && (runs(told->helper) || runs(told->others[0]) || runs(told->others[1])); i++)
+            usleep(1000);
+        for (int i = 0; i < 50 && runs(told->holder); i++) /* of another step, where this one only entered it */
+            usleep(1000);
+        _exit(0);
+    }
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    return 0;
+}
+
+/* An unnamed container's files go. */
 int slurm_spank_exit(spank_t spank, int argc, char **argv)
 {
     char path[PATH_MAX + 32];
@@ -443,7 +504,7 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
     if (spank_context() != S_CTX_REMOTE || !wanted() || folder[0] == '\0')
         return 0;
     snprintf(path, sizeof(path), "%s/step-%u", folder, step_id);
-    if (lstat(path, &info) != 0 || (child = fork()) < 0)
+    if (lstat(path, &info) != 0 || (child = fork_as_user()) < 0)
         return 0;
     if (child == 0) {
         int null = open("/dev/null", O_RDWR);
@@ -451,8 +512,6 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
         dup2(null, STDOUT_FILENO);
         dup2(null, STDERR_FILENO);
         close_range(3, ~0U, 0);
-        if (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0)
-            _exit(1);
         execl("/bin/rm", "rm", "-rf", "--one-file-system", "--", path, (char *)NULL);
         _exit(1);
     }

@@ -21,7 +21,7 @@ from words import Failed, say
 
 
 def step(asked: argparse.Namespace) -> None:
-    """Builds or finds the step's container and becomes the process that keeps it: reports `ready PID`. Raises Failed."""
+    """Builds or finds the step's container and becomes the process that keeps it: reports `ready HOLDER [OTHERS]`, pids. Raises Failed."""
     environment = dict(os.environ)
     groups = ",".join(str(number) for number in (os.getgid(), *os.getgroups()))
     environment |= {"HEADWAY_UID": str(os.getuid()), "HEADWAY_GROUPS": groups}
@@ -75,7 +75,19 @@ def _hold(made: box.Box, words: list[str], report: int, lock: int, *, named: boo
         os.set_inheritable(handle, True)
     log = os.path.join(made.folder, "bwrap.log")
     uid, gid = made.environment["HEADWAY_UID"], made.environment["HEADWAY_GROUPS"].split(",")[0]
-    argv = ["bwrap", "--unshare-user", "--uid", uid, "--gid", gid, *words, "--", f"/proc/self/fd/{hold}", str(theirs)]
+    argv = [
+        "bwrap",
+        "--die-with-parent",
+        "--unshare-user",
+        "--uid",
+        uid,
+        "--gid",
+        gid,
+        *words,
+        "--",
+        f"/proc/self/fd/{hold}",
+        str(theirs),
+    ]
     child = os.fork()
     if child == 0:
         said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -94,7 +106,7 @@ def _hold(made: box.Box, words: list[str], report: int, lock: int, *, named: boo
     if named:
         pid = int(line.split()[1])
         _write(os.path.join(made.folder, "holder"), json.dumps([pid, _started(pid)]).encode())
-    os.write(report, line)
+    os.write(report, b"%s %d %d\n" % (line.strip(), made.server, child))
     os.close(report)
     os.close(lock)  # from now on other steps enter this container
     null = os.open("/dev/null", os.O_RDWR)

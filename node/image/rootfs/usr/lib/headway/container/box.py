@@ -47,6 +47,7 @@ class Box:
     def __init__(self, folder: str, environment: dict[str, str]) -> None:
         self.folder = folder
         self.environment = environment
+        self.server = 0  # squashfuse's pid
         self.lower, self.upper, self.work, self.root = (
             os.path.join(folder, name) for name in ("lower", "upper", "work", "root")
         )
@@ -65,6 +66,7 @@ class Box:
             server = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, preexec_fn=kernel.die_with_parent, cwd="/"
             )
+        self.server = server.pid
         outside, ends = os.stat(self.folder).st_dev, time.monotonic() + MOUNTED_S
         while os.stat(self.lower).st_dev == outside:
             if server.poll() is not None or time.monotonic() > ends:
