@@ -11,7 +11,8 @@ touches anything of the person's. Only the standard library, Python 3.9 or newer
                     folder named by its content, unless it is there; prints {"present": bool}, asks only when it is empty
   {"do": "follow", "user": ..., "path": ..., "offset": 0}           frames on standard output until it is ended:
                     "D <n>\n" + n bytes, "T\n" when the file was cut short or replaced, "W\n" while there is none
-  {"do": "read",   "files": [{"user", "path", "offset", "limit"}]}  one JSON line a file: {"size", "b64"} or {"error"}
+  {"do": "read",   "files": [{"user", "path", "offset", "limit"}], "reports": [{"job", "offset", "limit"}]}
+                    one JSON line a file, then one a report: {"size", "b64"} or {"error"}; reports are ours, see agent.py
 Ends with 97 and one sentence on standard error when the person or the folder can't be used.
 """
 
@@ -30,6 +31,7 @@ import time
 from functools import partial
 
 REFUSED = 97
+REPORTS = "/var/lib/headway/reports"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 POLL_S = 0.1
 CHUNK = 256 * 1024
@@ -399,6 +401,8 @@ def read(ask):
     for one in ask["files"]:
         if in_child(partial(answer, one)):
             print(json.dumps({"error": f"no user {one['user']}"}), flush=True)
+    for one in ask.get("reports", ()):
+        print(json.dumps(read_part({**one, "path": f"{REPORTS}/{int(one['job'])}.jsonl"})), flush=True)
 
 
 def answer(one):

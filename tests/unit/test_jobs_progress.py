@@ -77,8 +77,17 @@ def test_a_loss_that_is_no_number_is_the_news_but_not_in_the_series() -> None:
     assert found.series[0] == (1, 2.0)
 
 
+def test_reports_are_json_lines_and_what_is_none_is_passed_over() -> None:
+    found = Progress()
+    found.feed_reports(b'{"t": 1, "step": 1, "loss": 3.5}\n{"step": 2}\nnonsense\n[]\n{"step": 3, "loss": 2.5, "tok')
+    assert (found.step, found.tokens_per_s) == (1, None)
+    found.feed_reports(b'ens_per_s": 900.5}\n{"step": 4, "loss": "nan"}\n')
+    assert found.series[:2] == [(1, 3.5), (3, 2.5)]
+    assert (found.step, found.loss != found.loss) == (4, True)
+
+
 class Head:
-    """Files of the test, read as node/submit.py reads them."""
+    """Files of the test, read as node/submit.py reads them; reports under their job's number."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
@@ -88,9 +97,9 @@ class Head:
         ask = json.loads(argv[-1])
         assert ask["do"] == "read"
         lines = []
-        for one in ask["files"]:
+        for one in [*ask["files"], *ask["reports"]]:
             self.asked.append(one)
-            data = self.files.get(one["path"])
+            data = self.files.get(one["path"] if "path" in one else str(one["job"]))
             if data is None:
                 lines.append({"error": "", "missing": True})
                 continue
@@ -114,13 +123,14 @@ async def test_each_look_reads_on_and_a_log_cut_short_begins_again() -> None:
     await reader.look([one])
     head.files["/home/alice/a.out"] += b"step 2 loss 2\n"
     await reader.look([one])
-    assert [(a["offset"], a["limit"]) for a in head.asked] == [
+    asked = [a for a in head.asked if "path" in a]
+    assert [(a["offset"], a["limit"]) for a in asked] == [
         (-FIRST_LOOK, FIRST_LOOK),
         (-FIRST_LOOK, FIRST_LOOK),
         (14, EACH_LOOK),
         (14, EACH_LOOK),
     ]
-    assert {a["user"] for a in head.asked} == {"alice"}
+    assert {a["user"] for a in asked} == {"alice"}
     known = reader.known(7)
     assert known is not None
     assert known.series == [(1, 3.0), (2, 2.0)]
@@ -130,3 +140,26 @@ async def test_each_look_reads_on_and_a_log_cut_short_begins_again() -> None:
     assert known.series == [(1, 3.0), (2, 1.0)]
     await reader.look([])
     assert reader.known(7) is None, "jobs that are over are forgotten"
+
+
+async def test_a_job_that_reports_is_not_looked_for_in_its_log_any_more() -> None:
+    one = replace(job(7), user="alice", stdout="/home/alice/a.out", start_time=1)
+    quiet = replace(job(8), user="bob", stdout="/dev/null", start_time=1)
+    head = Head({"/home/alice/a.out": b"step 1 loss 9\n"})
+    reader = ProgressReader(head, machine("lab-head"))
+    await reader.look([one, quiet])
+    assert (reader.known(7) or Progress()).loss == 9
+    head.files["7"] = b'{"t": 1, "step": 5, "loss": 2.0, "tokens_per_s": 10}\n'
+    head.files["8"] = b'{"t": 1, "step": 1, "loss": 4.0}\n'
+    await reader.look([one, quiet])
+    known = reader.known(7)
+    assert known is not None
+    assert (known.step, known.loss, known.tokens_per_s) == (5, 2.0, 10)
+    assert (reader.known(8) or Progress()).loss == 4.0
+    head.asked.clear()
+    await reader.look([one, quiet])
+    assert [a.get("path") for a in head.asked if a.get("user") == "alice"] == []
+    head.files["7"] = b'{"t": 2, "step": 3, "loss": 2.5}\n'  # thinned: shorter than what was read
+    await reader.look([one, quiet])
+    await reader.look([one, quiet])
+    assert reader.known(7).step == 3  # type: ignore[union-attr]

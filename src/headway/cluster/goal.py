@@ -11,6 +11,7 @@ from headway.changes.cluster import Goal
 from headway.changes.machine import Wanted
 from headway.cluster import secrets as cluster_secrets
 from headway.cluster.env import Env
+from headway.cluster.shipped import shipped
 from headway.domain.cluster import Cluster, Site
 from headway.machines.base import Place
 from headway.render import render, units
@@ -46,7 +47,7 @@ async def goal_of(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> G
 
 def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
     """Pure: everything the cluster should be."""
-    rendered = render(cluster, site)
+    rendered = {role: {**files, **shipped()} for role, files in render(cluster, site).items()}
     role_units = units(cluster)
     digests = cluster_secrets.digests(secrets)
     head_dirs = [(CONTROLLER_STATE, "slurm", 0o755)]

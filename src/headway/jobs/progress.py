@@ -1,8 +1,12 @@
-"""A job's progress, from its own log: lines like `step 120 loss 1.873`, read on from where the last look ended."""
+"""A job's progress: what the training reported (node/agent.py), or else its own log's lines like `step 120 loss 1.873`.
+
+Both are files on the head, read on from where the last look ended, in the same remote call. A job that has reported is
+not looked for in its log any more."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
 import re
@@ -24,11 +28,12 @@ _LINE = re.compile(
 
 @dataclass
 class Progress:
-    """What a log has said so far. `series` has at most MOST_POINTS points, evenly thinned, the last one always in."""
+    """What a job has said so far. `series` has at most MOST_POINTS points, evenly thinned, the last one always in."""
 
     step: int = 0
     loss: float = math.nan
     seen: bool = False
+    tokens_per_s: float | None = None
     _points: list[tuple[int, float]] = field(default_factory=list)
     _stride: int = 1
     _skipped: int = 0
@@ -36,11 +41,23 @@ class Progress:
 
     def feed(self, data: bytes) -> None:
         """More of the log, in any pieces."""
-        *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[-_LONGEST_LINE:]
-        for line in lines:
+        for line in self._lines(data):
             for part in line.split(b"\r"):  # progress bars write over their own line
                 self._line(part)
+
+    def feed_reports(self, data: bytes) -> None:
+        """More of the reports, in any pieces: JSON objects, one a line. One without step and loss is passed over."""
+        for line in self._lines(data):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                told = json.loads(line)
+                self._point(int(told["step"]), float(told["loss"]))
+                rate = told.get("tokens_per_s")
+                self.tokens_per_s = float(rate) if rate is not None else None
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[-_LONGEST_LINE:]
+        return lines
 
     def cut(self) -> None:
         """The log begins anew (a requeued job): half a line is dropped; what was learned stays until passed again."""
@@ -56,7 +73,9 @@ class Progress:
         found = _LINE.search(line[:_LONGEST_LINE])
         if found is None:
             return
-        step, loss = int(found[1]), float(found[2])
+        self._point(int(found[1]), float(found[2]))
+
+    def _point(self, step: int, loss: float) -> None:
         if not math.isfinite(loss):
             loss = math.nan
         if self.seen and step <= self.step:  # went on from a checkpoint: the steps after it are done again
@@ -77,57 +96,62 @@ class Progress:
 
 @dataclass
 class _Followed:
-    path: str
+    """One file of a job: its log, or (no `path`) its reports."""
+
+    job: int
+    user: str = ""
+    path: str = ""
     offset: int = -FIRST_LOOK
-    restarts: int = 0
     progress: Progress = field(default_factory=Progress)
 
+    def ask(self) -> dict[str, object]:
+        place = {"user": self.user, "path": self.path} if self.path else {"job": self.job}
+        return {**place, "offset": self.offset, "limit": FIRST_LOOK if self.offset < 0 else EACH_LOOK}
 
-class ProgressReader:
-    """Keeps the progress of one cluster's running jobs: one remote call a look, however many jobs."""
-
-    def __init__(self, links: Links, head: Machine) -> None:
-        self._links = links
-        self._head = head
-        self._jobs: dict[int, _Followed] = {}
-
-    def known(self, job_id: int) -> Progress | None:
-        """What the last look saw; None when the log has no such line."""
-        followed = self._jobs.get(job_id)
-        return followed.progress if followed and followed.progress.seen else None
-
-    async def look(self, jobs: Iterable[JobState]) -> None:
-        """Reads what these jobs have written since; forgets those that are no longer among them."""
-        wanted = {job.id: job for job in jobs if job.stdout.startswith("/") and job.start_time}
-        self._jobs = {
-            job.id: self._jobs.get(job.id) or _Followed(job.stdout, restarts=job.restarts) for job in wanted.values()
-        }
-        if not wanted:
-            return
-        files = [
-            {
-                "user": wanted[i].user,
-                "path": f.path,
-                "offset": f.offset,
-                "limit": FIRST_LOOK if f.offset < 0 else EACH_LOOK,
-            }
-            for i, f in self._jobs.items()
-        ]
-        for start in range(0, len(files), 100):  # the question is one word of a command, and has a longest size
-            ran = await call(self._links, self._head, {"do": "read", "files": files[start : start + 100]}, timeout_s=30)
-            asked = list(self._jobs.values())[start : start + 100]
-            for followed, line in zip(asked, ran.stdout.splitlines(), strict=False):
-                self._take(followed, json.loads(line))
-
-    @staticmethod
-    def _take(followed: _Followed, answer: dict[str, object]) -> None:
+    def take(self, answer: dict[str, object]) -> None:
         if "size" not in answer:
             return
         size, offset = int(str(answer["size"])), int(str(answer["offset"]))
         if size < offset:  # cut short: begin again with the next look
-            followed.offset = 0
-            followed.progress.cut()
+            self.offset = 0
+            self.progress.cut()
             return
         data = base64.b64decode(str(answer["b64"]))
-        followed.offset = offset + len(data)
-        followed.progress.feed(data)
+        self.offset = offset + len(data)
+        (self.progress.feed if self.path else self.progress.feed_reports)(data)
+
+
+class ProgressReader:
+    """Keeps the progress of one cluster's running jobs: one remote call a look for each hundred jobs."""
+
+    def __init__(self, links: Links, head: Machine) -> None:
+        self._links = links
+        self._head = head
+        self._logs: dict[int, _Followed] = {}
+        self._reports: dict[int, _Followed] = {}
+
+    def known(self, job_id: int) -> Progress | None:
+        """What the last look saw; None when the job has said nothing."""
+        for source in (self._reports, self._logs):
+            followed = source.get(job_id)
+            if followed is not None and followed.progress.seen:
+                return followed.progress
+        return None
+
+    async def look(self, jobs: Iterable[JobState]) -> None:
+        """Reads what these jobs have said since; forgets those that are no longer among them."""
+        started = [job for job in jobs if job.start_time]
+        self._reports = {job.id: self._reports.get(job.id) or _Followed(job.id) for job in started}
+        self._logs = {
+            job.id: self._logs.get(job.id) or _Followed(job.id, job.user, job.stdout)
+            for job in started
+            if job.stdout.startswith("/") and not self._reports[job.id].progress.seen
+        }
+        for start in range(0, len(started), 100):  # the question is one word of a command, and has a longest size
+            ids = [job.id for job in started[start : start + 100]]
+            logs = [self._logs[i] for i in ids if i in self._logs]
+            reports = [self._reports[i] for i in ids]
+            ask = {"do": "read", "files": [f.ask() for f in logs], "reports": [f.ask() for f in reports]}
+            ran = await call(self._links, self._head, ask, timeout_s=30)
+            for followed, line in zip([*logs, *reports], ran.stdout.splitlines(), strict=False):
+                followed.take(json.loads(line))

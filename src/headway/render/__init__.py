@@ -57,6 +57,7 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
         ssh.PAM: File(ssh.pam_head()),
         sessions.PROGRAM: File(sessions.session_program(head_cpus), mode=0o755),
         **systemd.head_units(known),
+        **systemd.agent(cluster, site, head=True),
         **systemd.user_limits(head_cpus),
     }
     if node.gpus:
@@ -75,6 +76,7 @@ def _node(cluster: Cluster, site: Site) -> dict[str, File]:
         ssh.PAM: File(ssh.pam_node()),
         **scripts.scripts(known, cluster.containers),
         **systemd.node_units(cluster, known),
+        **systemd.agent(cluster, site, head=False),
     }
     if cluster.containers == "enroot":
         files["/etc/enroot/enroot.conf"] = File(slurm_small.enroot_conf(cluster))

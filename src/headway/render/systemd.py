@@ -15,6 +15,8 @@ from headway.render.version import Version
 UNITS = "/etc/systemd/system"
 REST_SOCKET = "/run/headway/slurmrestd.sock"
 _REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; REST_SOCKET leads there
+AGENT = "headway-agent.service"
+AGENT_PROGRAM = "/usr/lib/headway/agent.py"
 _PROTECT = "# The kernel ends users' programs before this daemon.\nOOMScoreAdjust=-900"
 _AGAIN = "# Started again after a crash.\nRestart=on-failure\nRestartSec=2"
 
@@ -74,6 +76,28 @@ ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {word(cluster.
 {_AGAIN}
 """
     return {drop_in("slurmd.service"): File(slurmd)}
+
+
+def agent(cluster: Cluster, site: Site, *, head: bool) -> dict[str, File]:
+    """The agent's unit; the program itself comes with the code that runs on machines, see node/agent.py."""
+    role = ("head", site.head_address) if head else ("node", cluster.head)
+    text = f"""\
+# {MARK}
+[Unit]
+Description=Headway agent
+After=munge.service
+[Service]
+ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} {role[0]} {word(role[1], "name")}
+# It must never take from a training: last in line for the processors, first to go.
+Nice=10
+OOMScoreAdjust=300
+NoNewPrivileges=yes
+Restart=always
+RestartSec=2
+[Install]
+WantedBy=multi-user.target
+"""
+    return {f"{UNITS}/{AGENT}": File(text)}
 
 
 def user_limits(cpus: int) -> dict[str, File]:

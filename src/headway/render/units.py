@@ -16,7 +16,10 @@ def units(cluster: Cluster) -> dict[str, tuple[Unit, ...]]:
     mounts = _mounts(cluster)
     head_munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd.drop_in("munge.service")))
     node_munge = Unit("munge.service", restart_on=(MUNGE_KEY,))
-    return {"head": (*mounts, head_munge, _ssh(), *_head()), "node": (*mounts, node_munge, _ssh(), _slurmd())}
+    return {
+        "head": (*mounts, head_munge, _ssh(), *_head(), _agent("controller")),
+        "node": (*mounts, node_munge, _ssh(), _slurmd(), _agent("node")),
+    }
 
 
 def _mounts(cluster: Cluster) -> tuple[Unit, ...]:
@@ -26,6 +29,11 @@ def _mounts(cluster: Cluster) -> tuple[Unit, ...]:
 
 def _ssh() -> Unit:
     return Unit("ssh.service", reload_on=(ssh.SSHD,), reload=("systemctl", "reload", "ssh.service"))
+
+
+def _agent(stage: str) -> Unit:
+    """Last, and with the daemons that people wait for: nothing waits for it."""
+    return Unit(systemd.AGENT, restart_on=(f"{systemd.UNITS}/{systemd.AGENT}", systemd.AGENT_PROGRAM), stage=stage)
 
 
 def _head() -> tuple[Unit, ...]:

@@ -169,10 +169,11 @@ class StatusOut(Wire):
 
 
 class ProgressOut(Wire):
-    """Read from the job's own log lines ("step 120 loss 1.873")."""
+    """What the training reported, or its log says in lines like "step 120 loss 1.873"."""
 
     step: int
     loss: float
+    tokens_per_s: float | None = None  # only trainings that report their tokens
     series: list[tuple[int, float]] = []
 
 
