@@ -122,7 +122,8 @@ class RealWork:
             known = progress.known(job.id)
             series = known.series if known else []
             if known and series:  # a loss that is no number is not drawn
-                found[job.id] = ProgressOut(step=known.step, loss=series[-1][1], series=series)
+                rate = known.tokens_per_s
+                found[job.id] = ProgressOut(step=known.step, loss=series[-1][1], tokens_per_s=rate, series=series)
         return found
 
     async def submit(self, cluster: Cluster, request: SubmitIn, user: str) -> SubmitOut:
