@@ -18,15 +18,11 @@ Ends with 97 and one sentence on standard error when the person or the folder ca
 
 import binascii
 import errno
-import hashlib
-import io
 import json
 import os
 import pwd
-import shutil
 import stat
 import sys
-import tarfile
 import time
 from functools import partial
 
@@ -210,6 +206,8 @@ def sbatch(ask):
 
 def stage(ask):
     """The job's own folder: a copy of the bundle that the job may write to. As the person."""
+    import shutil
+
     for path, text in ask["files"].items():
         if not os.path.exists(path):
             make_folder(os.path.dirname(path))
@@ -250,6 +248,8 @@ def under(folder):
 
 
 def bundle(ask):
+    import tarfile
+
     entry = person(ask["user"])
     must_be_current(entry)
     data = sys.stdin.buffer.read()
@@ -264,6 +264,10 @@ def bundle(ask):
 
 def keep_bundle(root, digest, data):
     """Whether the bundle is there now. Read before it gets its name, so a torn one never has it."""
+    import io
+    import shutil
+    import tarfile
+
     place = os.path.join(root, "bundles", digest)
     if os.path.isdir(place) or not data:
         return os.path.isdir(place)
@@ -295,6 +299,8 @@ def keep_bundle(root, digest, data):
 
 def unpack(archive, folder):
     """Plain files, folders and links with names of their own; nothing above the folder."""
+    import shutil
+
     links = []
     for member in archive:
         parts = member.name.split("/")
@@ -314,6 +320,8 @@ def unpack(archive, folder):
 
 def tree_digest(folder):
     """SHA-256 over every file's kind, content and name; headway.sdk.bundle counts the same way."""
+    import hashlib
+
     lines = []
     for path in under(folder):
         name = os.path.relpath(path, folder)

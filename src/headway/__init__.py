@@ -1,3 +1,26 @@
-"""Headway: one YAML file becomes a self-healing Slurm GPU cluster on machines you own."""
+"""Headway: one YAML file becomes a self-healing Slurm GPU cluster on machines you own.
+
+`from headway import Client` is the way in for programs; it is loaded when it is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+__all__ = ["AsyncClient", "Client", "__version__"]
+
+if TYPE_CHECKING:
+    from headway.sdk.aio import AsyncClient
+    from headway.sdk.client import Client
+
+
+def __getattr__(name: str) -> object:
+    if name == "Client":
+        from headway.sdk.client import Client
+
+        return Client
+    if name == "AsyncClient":
+        from headway.sdk.aio import AsyncClient
+
+        return AsyncClient
+    raise AttributeError(f"module 'headway' has no attribute {name!r}")

@@ -102,7 +102,7 @@ class Lab:
 
     def submit(self, script: str, *args: str, user: str = "", chdir: str = "") -> int:
         """`headway submit` by way of the API."""
-        return self.client.submit(self.name, SubmitIn(args=list(args), script=script, user=user, chdir=chdir)).job_id
+        return self.client.sbatch(self.name, SubmitIn(args=list(args), script=script, user=user, chdir=chdir)).job_id
 
     def field(self, job: int | str, name: str) -> str:
         """One field of scontrol's view of a job ("JobState", "NodeList", "Reason", "Restarts", ...)."""

@@ -93,8 +93,14 @@ class FakeWork:
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> Any:
         return await self._call("progress", cluster, jobs)
 
-    async def submit(self, cluster: Cluster, request: Any, user: str) -> Any:
-        return await self._call("submit", cluster, request, user)
+    async def submit(self, cluster: Cluster, request: Any, user: str, stage: Any = None) -> Any:
+        return await self._call("submit", cluster, request, user, *([stage] if stage else []))
+
+    async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> Any:
+        return await self._call("keep_bundle", cluster, user, root, digest, archive)
+
+    async def array(self, cluster: Cluster, job_id: int) -> Any:
+        return await self._call("array", cluster, job_id)
 
     async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> Any:
         return await self._call("cancel", cluster, job_id, user, as_operator)

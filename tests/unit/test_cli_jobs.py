@@ -26,11 +26,11 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def accepts(cli: Cli) -> None:
     cli.api.on("only_cluster", "lab").on("clusters", [cluster("lab")])
-    cli.api.on("submit", w.SubmitOut(job_id=12, cluster="lab", user="alice", workdir="/home/alice"))
+    cli.api.on("sbatch", w.SubmitOut(job_id=12, cluster="lab", user="alice", workdir="/home/alice"))
 
 
 def sent(cli: Cli) -> tuple[str, w.SubmitIn]:
-    (((name, request), _),) = cli.api.named("submit")
+    (((name, request), _),) = cli.api.named("sbatch")
     return name, request
 
 
@@ -105,7 +105,7 @@ def test_a_script_that_sbatch_would_refuse(cli: Cli, tmp_path: Path, content: by
     done = cli("submit", str(tmp_path / "x.sh"))
     assert done.code == 1
     assert said in done.err
-    assert not cli.api.named("submit")
+    assert not cli.api.named("sbatch")
 
 
 def test_a_script_that_is_not_here(cli: Cli) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from fastapi import APIRouter, FastAPI
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway import __version__
-from headway.api import clusters, docs, errors, jobs, people
+from headway.api import clusters, docs, errors, jobs, people, runs
 from headway.api.state import AppState
 from headway.wire.schemas import API_PREFIX, ErrorOut
 
@@ -21,6 +23,9 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 MAX_BODY = 16 * 1024 * 1024  # bytes; a script and its document are far below
+_BUNDLE = re.compile(
+    rf"{API_PREFIX}/clusters/[^/]+/bundles/[0-9a-f]{{64}}"
+)  # reads its body itself, with its own limit
 
 
 def create_app(state: AppState) -> FastAPI:
@@ -36,7 +41,7 @@ def create_app(state: AppState) -> FastAPI:
     )
     app.state.headway = state
     api = APIRouter(prefix=API_PREFIX)
-    for router in (clusters.router, jobs.router, people.router, docs.router):
+    for router in (clusters.router, jobs.router, runs.router, people.router, docs.router):
         api.include_router(router)
     app.include_router(api)
     app.include_router(people.pages)
@@ -67,18 +72,19 @@ class Guard:
                     headers["cache-control"] = "no-store"
             await send(message)
 
-        refusal = self._refusal(Headers(scope=scope))
+        most = runs.MAX_ARCHIVE if _BUNDLE.fullmatch(scope["path"]) else MAX_BODY
+        refusal = self._refusal(Headers(scope=scope), most)
         if refusal is not None:
             await errors.answer(400, refusal)(scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
 
-    def _refusal(self, headers: Headers) -> ErrorOut | None:
+    def _refusal(self, headers: Headers, most: int) -> ErrorOut | None:
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
         if self._hosts and name not in self._hosts:
             return ErrorOut(kind="refused", message="this server does not go by that name", hint="use its address")
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > MAX_BODY:
-            return ErrorOut(kind="refused", message=f"the request is larger than {MAX_BODY // 2**20} MiB")
+        if not length.isdigit() or int(length) > most:
+            return ErrorOut(kind="refused", message=f"the request is larger than {most // 2**20} MiB")
         return None

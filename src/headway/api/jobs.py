@@ -10,11 +10,13 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
 from headway.api.access import Anyone, Member, Principal, State, audit
+from headway.api.runs import new_mark, send
 from headway.api.shapes import PENDING, RUNNING, job_out
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
 from headway.errors import HeadwayError, NotAllowed, Unreachable
+from headway.jobs.run import prepare_submit
 from headway.wire.schemas import ExecIn, ExecOut, JobOut, SubmitIn, SubmitOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
@@ -59,10 +61,8 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
     """Runs the real sbatch on the cluster as the person's user."""
     user = who.acting(request.user)
     _, cluster = await state.cluster(name)
-    answer = await state.work.submit(cluster, request, user)
-    await audit(state, who, "submit", name, job=answer.job_id, user=user, script=request.script_name)
-    state.live.hub.publish("watchers")
-    return answer
+    prepared = prepare_submit(request, cluster, user, new_mark())
+    return await send(state, who, cluster, prepared, user, "submit")
 
 
 @router.get("/jobs/{job_id}")

@@ -13,6 +13,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.live import Check, JobState, NodeState
 from headway.errors import Fault
+from headway.jobs.words import why
 from headway.store import ClusterRow, Event, Operation
 from headway.wire.schemas import (
     ChangeOut,
@@ -163,6 +164,7 @@ def job_out(job: JobState, now: float, progress: ProgressOut | None = None) -> J
         array_job_id=job.array_job_id,
         array_task=job.array_task,
         progress=progress,
+        why=why(job),
     )
 
 

@@ -16,6 +16,7 @@ from headway.wire.schemas import Document, ExecIn, ExecOut, ProgressOut, SubmitI
 
 if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
     from headway.cluster.env import Say
+    from headway.jobs.submit import Stage
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,15 @@ class Work(Protocol):
         """Steps and loss of running jobs that write them in their logs."""
         ...
 
-    async def submit(self, cluster: Cluster, request: SubmitIn, user: str) -> SubmitOut: ...
+    async def submit(self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None) -> SubmitOut: ...
+
+    async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
+        """Whether the user's bundle is on the cluster now; an empty archive only asks."""
+        ...
+
+    async def array(self, cluster: Cluster, job_id: int) -> dict[str, str]:
+        """State of each task of an array, by its number; {} for a job that is none."""
+        ...
 
     async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> None:
         """`as_operator`: as Headway's own Slurm operator, for what an admin may and Slurm would refuse `user`."""

@@ -35,6 +35,13 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Jobs",
         (
             Entry(
+                "run",
+                "run:run",
+                "Run a command as a job, with this folder's files.",
+                "split",
+                "[CLUSTER] [OPTIONS] -- COMMAND...",
+            ),
+            Entry(
                 "submit",
                 "submit:submit",
                 "Submit a batch script, with sbatch's own flags.",

@@ -48,7 +48,7 @@ def submit(
         chdir=line.own.get("chdir", ""),
         user=line.own.get("as", ""),
     )
-    done = api.submit(name, request)
+    done = api.sbatch(name, request)
     if "json" in line.own:
         session.print_json(done)
     elif "parsable" in line.own:

@@ -35,11 +35,12 @@ class Links(Protocol):
 
 
 @cache
-def _program() -> str:
+def program(name: str = "submit.py") -> str:
+    """The text of a program of node/."""
     for folder in (Path(__file__).parents[3] / "node", Path(__file__).parents[1] / "_node"):
-        if (folder / "submit.py").is_file():
-            return (folder / "submit.py").read_text()
-    raise FileNotFoundError("node/submit.py is missing from this installation")
+        if (folder / name).is_file():
+            return (folder / name).read_text()
+    raise FileNotFoundError(f"node/{name} is missing from this installation")
 
 
 def command(ask: dict[str, Any]) -> list[str]:
@@ -47,7 +48,7 @@ def command(ask: dict[str, Any]) -> list[str]:
     text = json.dumps(ask)
     if len(text) > _MOST:
         raise Refused(f"the arguments have {len(text)} bytes, more than the {_MOST} a command may have")
-    return ["python3", "-I", "-S", "-c", _program(), text]
+    return ["python3", "-I", "-S", "-c", program(), text]
 
 
 async def call(

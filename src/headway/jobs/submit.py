@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, NotAllowed, NotFound, Refused
@@ -14,19 +17,31 @@ from headway.wire.schemas import SubmitIn, SubmitOut
 
 OPERATOR = "headway"  # acts where Slurm would refuse the person, and the server has checked that they may
 SUBMIT_S = 60.0
+BUNDLE_S = 300.0
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _PARSABLE = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
 _LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
 
 
-async def submit(links: Links, head: Machine, request: SubmitIn, user: str) -> SubmitOut:
-    """Runs sbatch as `user`, through a login shell, in the asked folder or their home.
+@dataclass(frozen=True)
+class Stage:
+    """What lies on the shared storage before sbatch runs: the job's copy of a bundle ("" = an empty folder), and small
+    files that are written once."""
+
+    root: str
+    bundle: str
+    work: str
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+async def submit(links: Links, head: Machine, request: SubmitIn, user: str, stage: Stage | None = None) -> SubmitOut:
+    """Runs sbatch as `user`, through a login shell, in the asked folder or their home, once `stage` is there.
 
     `job_id` is 0 when sbatch did what was asked without submitting (--test-only, --help). Raises Refused with sbatch's
     own words, NotFound for an unknown user, NotAllowed for one that has left.
     """
     _check(request)
-    ask = {
+    ask: dict[str, Any] = {
         "do": "sbatch",
         "user": user,
         "args": list(request.args),
@@ -35,6 +50,10 @@ async def submit(links: Links, head: Machine, request: SubmitIn, user: str) -> S
         "script_args": list(request.script_args),
         "has_script": request.script is not None,
     }
+    if request.env:
+        ask["env"] = dict(request.env)
+    if stage is not None:
+        ask["stage"] = {**asdict(stage), "files": dict(stage.files)}
     text = (request.script or "").encode()
     if len(text) > _LONGEST_SCRIPT:
         raise Refused(f"the script has {len(text)} bytes; Slurm takes at most {_LONGEST_SCRIPT}")
@@ -50,6 +69,15 @@ async def submit(links: Links, head: Machine, request: SubmitIn, user: str) -> S
         workdir=request.chdir or "~",
         message=said,
     )
+
+
+async def keep_bundle(links: Links, head: Machine, user: str, root: str, digest: str, archive: bytes) -> bool:
+    """Whether the user's bundle is on the cluster now; an empty archive only asks. Raises Refused when it can't be kept."""
+    ask = {"do": "bundle", "user": user, "root": root, "digest": digest}
+    ran = await call(links, head, ask, timeout_s=BUNDLE_S, stdin=archive)
+    if ran.code != 0:
+        raise CommandFailed(["bundle", digest], ran.code, ran.stderr, where=head.name)
+    return bool(json.loads(ran.stdout)["present"])
 
 
 async def cancel(
@@ -105,7 +133,7 @@ def script_name(name: str) -> str:
 
 
 def _check(request: SubmitIn) -> None:
-    words = [*request.args, *request.script_args, request.chdir]
+    words = [*request.args, *request.script_args, request.chdir, *request.env.values()]
     if any("\0" in word for word in words):
         raise Refused("an argument holds a NUL byte")
     if any(word in ("-W", "--wait") for word in request.args):
@@ -114,6 +142,13 @@ def _check(request: SubmitIn) -> None:
         )
     if request.script is not None and not request.script.startswith("#!"):
         raise Refused(f"{request.script_name}: the first line must name an interpreter", hint="begin with #!/bin/bash")
+    if request.script is not None and "\r\n" in request.script:
+        raise Refused(
+            f"{request.script_name}: has Windows line ends, which sbatch refuses",
+            hint="dos2unix, or set your editor to LF",
+        )
+    if any(not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in request.env):
+        raise Refused("the name of a variable holds what no name may hold")
     if request.script is None and not any(w.startswith("--wrap") or w in _ASKS for w in request.args):
         raise Refused("there is neither a script nor --wrap")
 

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headway import paths
 from headway.errors import HeadwayError, NotFound, Unreachable
 from headway.sdk.errors import to_error
+from headway.sdk.work import Work
 from headway.wire.schemas import (
     API_PREFIX,
     AccessOut,
     ApplyIn,
+    ArrayOut,
+    BundleOut,
     ChangeSetOut,
     ClusterOut,
     Document,
@@ -26,8 +29,12 @@ from headway.wire.schemas import (
     ExecIn,
     ExecOut,
     JobOut,
+    LineageOut,
     MeOut,
     OperationOut,
+    RetryIn,
+    RunIn,
+    RunOut,
     ServerOut,
     SignInLinkOut,
     StatusOut,
@@ -49,20 +56,24 @@ STOPPED_PATIENCE_S = 15.0  # a server that was stopped in good order may be abou
 SSE_SILENCE_S = 40.0  # the server pings open streams every 10 s
 
 
-class Client:
-    """A connection to one server. Use as a context manager, or call `close`.
+class Client(Work):
+    """A connection to one server: `Client()` finds the one in reach, as the commands do. Use as a context manager, or
+    call `close`.
 
-    `refresh` gives (url, token) again after the connection was lost: a restarted server may have another port."""
+    `refresh` gives (url, token) again after the connection was lost: a restarted server may have another port.
+    Raises Unreachable ("no server; headway server start") when there is none in reach."""
 
     def __init__(
         self,
-        url: str,
-        token: str,
+        url: str = "",
+        token: str = "",
         *,
         timeout_s: float = 60.0,
         refresh: Callable[[], tuple[str, str]] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        if not url:
+            url, token, refresh = in_reach()
         self.url = url.rstrip("/")
         self._token = token
         self._timeout_s = timeout_s
@@ -182,8 +193,39 @@ class Client:
 
     # --- jobs
 
-    def submit(self, cluster: str, request: SubmitIn) -> SubmitOut:
+    def sbatch(self, cluster: str, request: SubmitIn) -> SubmitOut:
+        """The real sbatch on the cluster, as this person's user."""
         return self._post(f"/clusters/{_part(cluster)}/jobs", SubmitOut, request, timeout_s=120)
+
+    def make_run(self, cluster: str, request: RunIn) -> RunOut:
+        """Makes the script of a command and submits it, unless it is a dry run."""
+        return self._post(f"/clusters/{_part(cluster)}/run", RunOut, request, timeout_s=120)
+
+    def has_bundle(self, cluster: str, digest: str, *, user: str = "") -> bool:
+        """Whether these files are on the cluster."""
+        path = f"/clusters/{_part(cluster)}/bundles/{_part(digest)}"
+        return BundleOut.model_validate(self._json("GET", path, params=_user(user))).present
+
+    def put_bundle(self, cluster: str, digest: str, archive: bytes, *, user: str = "") -> BundleOut:
+        """Sends a tar.gz of files, to be kept under their digest."""
+        path = f"/clusters/{_part(cluster)}/bundles/{_part(digest)}"
+        return BundleOut.model_validate(self._json("PUT", path, data=archive, params=_user(user), timeout_s=600))
+
+    def tasks(self, cluster: str, job_id: int) -> ArrayOut:
+        """How the tasks of an array stand."""
+        return self._get(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/tasks", ArrayOut)
+
+    def lineage(self, cluster: str, job_id: int) -> LineageOut:
+        """Where a job comes from. NotFound for one that was not submitted by way of Headway."""
+        return self._get(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/lineage", LineageOut)
+
+    def retry(self, cluster: str, job_id: int, request: RetryIn) -> SubmitOut:
+        """The failed tasks of an array once more."""
+        return self._post(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/retry", SubmitOut, request, timeout_s=120)
+
+    def rerun(self, cluster: str, job_id: int, request: RetryIn) -> SubmitOut:
+        """The same job once more."""
+        return self._post(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/rerun", SubmitOut, request, timeout_s=120)
 
     def jobs(self, cluster: str, *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
         """Queued and running jobs; with `all` those that ended lately too."""
@@ -196,9 +238,12 @@ class Client:
     def cancel(self, cluster: str, job_id: int) -> None:
         self._json("DELETE", f"/clusters/{_part(cluster)}/jobs/{int(job_id)}")
 
-    def log(self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False) -> Iterator[bytes]:
-        """The job's output (or with `err` its error output) in pieces; `follow` goes on until the job has ended."""
-        params = {"follow": "1" if follow else "", "err": "1" if err else ""}
+    def log(
+        self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False, task: str = ""
+    ) -> Iterator[bytes]:
+        """The job's output (or with `err` its error output) in pieces; `follow` goes on until the job has ended. Of an
+        array: every task's lines with its number before them, or only those of `task`."""
+        params = {"follow": "1" if follow else "", "err": "1" if err else "", "task": task}
         with self._stream(
             f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/log", {k: v for k, v in params.items() if v}, None
         ) as answer:
@@ -247,19 +292,20 @@ class Client:
         path: str,
         *,
         body: Any = None,
+        data: bytes | None = None,
         params: dict[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Any:
         import httpx
 
-        content = None if body is None else body.model_dump_json()
+        content = data if body is None else body.model_dump_json()
         try:
             answer = self._client().request(
                 method,
                 API_PREFIX + path,
                 content=content,
                 params=params,
-                headers={"content-type": "application/json"} if content else None,
+                headers=_content_type(body, data),
                 timeout=timeout_s or self._timeout_s,
             )
         except httpx.HTTPError as error:
@@ -336,18 +382,24 @@ class Client:
 
 
 def discover(state_dir: Path | str | None = None) -> Client:
-    """The client for the server in reach: HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else the
-    config folder's client.json. Unreachable ("no server; headway server start") when there is none."""
+    """The client for the server in reach (of this state folder, when one is named). Unreachable when there is none."""
+    url, token, refresh = in_reach(state_dir)
+    return Client(url, token, refresh=refresh)
+
+
+def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[], tuple[str, str]] | None]:
+    """(url, token, how to find it again): HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else the config
+    folder's client.json. Unreachable ("no server; headway server start") when there is none."""
     url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
     if url and state_dir is None:
-        return Client(url, token or _known(Path(state_dir or paths.state_dir()))[1])
+        return url, token or _known(paths.state_dir())[1], None
     folder = Path(state_dir) if state_dir is not None else paths.state_dir()
 
     def find() -> tuple[str, str]:
         return _local(folder) or _remote() or _none()
 
     found_url, found_token = find()
-    return Client(found_url, found_token, refresh=find)
+    return found_url, found_token, find
 
 
 def _local(folder: Path) -> tuple[str, str] | None:
@@ -379,6 +431,16 @@ def _known(folder: Path) -> tuple[str, str]:
         return str(known["url"]), str(known["token"])
     except (OSError, ValueError, KeyError, TypeError):
         return "", ""
+
+
+def _user(name: str) -> dict[str, str] | None:
+    return {"user": name} if name else None
+
+
+def _content_type(body: Any, data: bytes | None) -> dict[str, str] | None:
+    if body is not None:
+        return {"content-type": "application/json"}
+    return {"content-type": "application/gzip"} if data is not None else None
 
 
 def _part(value: str) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headway.cluster.env import Env, Say
     from headway.health.watch import Watch
     from headway.jobs.progress import ProgressReader
+    from headway.jobs.submit import Stage
     from headway.machines.ssh import Connections
     from headway.slurm.reader import SlurmReader
 
@@ -126,11 +127,25 @@ class RealWork:
                 found[job.id] = ProgressOut(step=known.step, loss=series[-1][1], tokens_per_s=rate, series=series)
         return found
 
-    async def submit(self, cluster: Cluster, request: SubmitIn, user: str) -> SubmitOut:
+    async def submit(self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None) -> SubmitOut:
         from headway.jobs.submit import submit
+        from headway.jobs.words import explained
 
         slurm = await self._slurm(cluster)
-        return await submit(slurm.links, slurm.head, request, user)
+        with explained(cluster, user):
+            return await submit(slurm.links, slurm.head, request, user, stage)
+
+    async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
+        from headway.jobs.submit import keep_bundle
+
+        slurm = await self._slurm(cluster)
+        return await keep_bundle(slurm.links, slurm.head, user, root, digest, archive)
+
+    async def array(self, cluster: Cluster, job_id: int) -> dict[str, str]:
+        from headway.slurm import history
+
+        slurm = await self._slurm(cluster)
+        return await history.array(slurm.links, slurm.head, job_id)
 
     async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> None:
         from headway.jobs.submit import cancel

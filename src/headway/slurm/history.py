@@ -127,6 +127,22 @@ async def recent(connections: Remote, head: Machine, version: str, *, days: int 
     return tuple({one.id: one for one in parse(ran.stdout, version)}.values())
 
 
+async def array(connections: Remote, head: Machine, job_id: int) -> dict[str, str]:
+    """State of each task of an array, by its number; {} for a job that is none. What the controller knows goes before
+    what accounting has been told so far."""
+    ended = ["sacct", "-n", "-X", "-P", "--array", f"--delimiter={_BREAK}", "--format=JobID,State", "-j", str(job_id)]
+    active = ["squeue", "-h", "-r", "-t", "all", "-o", f"%i{_BREAK}%T", "-j", str(job_id)]
+    known = await connections.remote(head, ended, timeout_s=60)
+    now = await connections.remote(head, active, timeout_s=60, check=False)
+    found: dict[str, str] = {}
+    for line in [*known.stdout.splitlines(), *(now.stdout.splitlines() if now.code == 0 else [])]:
+        shown, _, state = line.partition(_BREAK)
+        job, _, task = shown.partition("_")
+        if job == str(job_id) and task.isdigit():
+            found[task] = _state(state)
+    return found
+
+
 def _job(found: dict[str, Any]) -> JobState:
     shown = found.pop("_shown")
     found.pop("_submit_line")

@@ -63,6 +63,9 @@ class ClusterStore(Base):
                 await db.execute(delete(t.secrets).where(t.secrets.c.cluster == name))
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
                 await db.execute(delete(t.refills).where(t.refills.c.cluster == name))
+                # A new cluster of this name counts its jobs from 1 again.
+                await db.execute(delete(t.jobs).where(t.jobs.c.cluster == name))
+                await db.execute(delete(t.pipelines).where(t.pipelines.c.cluster == name))
 
     # --- secrets
 

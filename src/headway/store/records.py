@@ -83,3 +83,33 @@ class AuditRow:
     action: str
     target: str
     detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A job as it was submitted. `request` is the wire SubmitIn without secret values; `facts` what was known of it then
+    (git, launcher, container image, datasets, folder)."""
+
+    cluster: str
+    job_id: int
+    at: float
+    person: str
+    user: str
+    kind: str  # submit | run | retry | rerun
+    parent: int  # the job that a retry or rerun repeats, else 0
+    pipeline: str
+    step: str
+    request: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PipelineRow:
+    id: str
+    cluster: str
+    name: str
+    person: str
+    user: str
+    at: float
+    workdir: str
+    document: Mapping[str, Any]

@@ -17,7 +17,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0002"  # the newest migration; a test holds it against Alembic's own answer
+HEAD = "0003"  # the newest migration; a test holds it against Alembic's own answer
 
 metadata = MetaData(
     naming_convention={
@@ -148,6 +148,39 @@ events = Table(
     Column("level", String(16), nullable=False),
     Column("done", Boolean, nullable=False),
     Column("seconds", Float),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("cluster", String(64), nullable=False),
+    Column("job_id", Integer, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("user", String(64), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("parent", Integer, nullable=False),
+    Column("pipeline", String(32), nullable=False),
+    Column("step", String(64), nullable=False),
+    Column("request", JSON, nullable=False),
+    Column("facts", JSON, nullable=False),
+    Index("ix_jobs_cluster_job", "cluster", "job_id"),
+    Index("ix_jobs_pipeline", "pipeline"),
+)
+
+pipelines = Table(
+    "pipelines",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("cluster", String(64), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("user", String(64), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("workdir", Text, nullable=False),
+    Column("document", JSON, nullable=False),
+    Index("ix_pipelines_cluster", "cluster"),
 )
 
 audit = Table(

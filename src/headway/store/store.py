@@ -8,11 +8,12 @@ from pathlib import Path
 
 from headway.store.clusters import ClusterStore
 from headway.store.engine import database_url, open_engine
+from headway.store.jobs import JobStore
 from headway.store.operations import OperationStore
 from headway.store.people import PeopleStore
 
 
-class Store(PeopleStore, ClusterStore, OperationStore):
+class Store(PeopleStore, ClusterStore, OperationStore, JobStore):
     """Open it with `open_store`; `close` it at the end."""
 
     async def close(self) -> None:

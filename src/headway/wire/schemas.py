@@ -177,6 +177,17 @@ class ProgressOut(Wire):
     series: list[tuple[int, float]] = []
 
 
+class ArrayOut(Wire):
+    """How an array's tasks stand. `failed_tasks` are their numbers as --array takes them ("3,7-9")."""
+
+    total: int
+    done: int = 0
+    failed: int = 0
+    running: int = 0
+    pending: int = 0
+    failed_tasks: str = ""
+
+
 class JobOut(Wire):
     id: int
     name: str
@@ -204,6 +215,8 @@ class JobOut(Wire):
     array_job_id: int = 0
     array_task: str = ""
     progress: ProgressOut | None = None
+    why: str = ""  # why it waits or how it ended, in words
+    tasks: ArrayOut | None = None  # of an array, asked for by its first number
 
 
 # --- work
@@ -264,6 +277,46 @@ class RunIn(Ask):
     git: GitIn | None = None
     user: str = ""  # admins only
     dry_run: bool = False
+
+
+class RetryIn(Ask):
+    """Env: secrets that were not kept, given again."""
+
+    env: dict[str, str] = {}
+    user: str = ""  # admins only
+
+
+class LineageOut(Wire):
+    """Where a job comes from; values of secrets are masked."""
+
+    job_id: int
+    cluster: str
+    submitted_at: float
+    person: str
+    user: str
+    kind: str  # submit | run | retry | rerun
+    parent: int = 0
+    pipeline: str = ""
+    step: str = ""
+    script_name: str = ""
+    script: str = ""
+    script_args: list[str] = []
+    sbatch_args: list[str] = []
+    workdir: str = ""
+    env: dict[str, str] = {}
+    bundle: str = ""
+    git: GitIn | None = None
+    launcher: str = ""
+    container_image: str = ""
+    container_digest: str = ""
+    datasets: list[dict[str, str]] = []
+    checkpoint_dir: str = ""
+    checkpoints: list[str] = []  # in it now
+    nodes: str = ""  # what Slurm gave it
+    gpus: int = 0
+    partition: str = ""
+    account: str = ""
+    state: str = ""
 
 
 class ScriptLine(Wire):

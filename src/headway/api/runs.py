@@ -1,0 +1,225 @@
+"""Jobs made from a command and files, and what is kept of every job: run, bundles, lineage, retry, rerun."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets as random
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+
+from headway.api.access import Member, Principal, State, audit
+from headway.api.state import AppState
+from headway.domain.cluster import Cluster
+from headway.domain.hostlist import compress
+from headway.domain.live import JobState
+from headway.errors import NotAllowed, NotFound, Refused
+from headway.jobs import lineage
+from headway.jobs.array import array_out, failed_tasks, with_array
+from headway.jobs.place import place
+from headway.jobs.run import Prepared, again, prepare_run, run_out
+from headway.store import JobRecord
+from headway.wire.schemas import (
+    ArrayOut,
+    BundleOut,
+    ExecIn,
+    GitIn,
+    LineageOut,
+    RetryIn,
+    RunIn,
+    RunOut,
+    SubmitIn,
+    SubmitOut,
+)
+
+router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
+MAX_ARCHIVE = 64 * 1024 * 1024  # bytes of a bundle as it is sent
+Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
+
+
+def new_mark() -> str:
+    """Tells a job's folder from others of the same name, and sorts by time."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{random.token_hex(2)}"
+
+
+async def send(
+    state: AppState, who: Principal, cluster: Cluster, prepared: Prepared, user: str, kind: str, **links: Any
+) -> SubmitOut:
+    """Submits and keeps where it comes from. `links`: parent, pipeline, step."""
+    answer = await state.work.submit(cluster, prepared.request, user, prepared.stage)
+    if answer.job_id:
+        await state.store.note_job(
+            cluster.name,
+            answer.job_id,
+            person=who.person,
+            user=user,
+            kind=kind,
+            request=lineage.kept_request(prepared),
+            facts=lineage.facts(prepared, cluster),
+            **links,
+        )
+    name = prepared.request.script_name
+    await audit(state, who, kind, cluster.name, job=answer.job_id, user=user, script=name)
+    state.live.hub.publish("watchers")
+    return answer
+
+
+@router.post("/run", status_code=201)
+async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
+    """Makes the script of a command and submits it; `dry_run` only makes it."""
+    user = who.acting(request.user)
+    _, cluster = await state.cluster(name)
+    prepared = prepare_run(request, cluster, user, new_mark())
+    if request.dry_run:
+        return run_out(prepared, name, user)
+    done = await send(state, who, cluster, prepared, user, "run")
+    return run_out(prepared, name, user, done.job_id, done.message)
+
+
+@router.get("/bundles/{digest}")
+async def bundle(name: str, digest: Digest, state: State, who: Member, user: str = "") -> BundleOut:
+    """Whether these files are on the cluster already."""
+    return await _bundle(name, digest, state, who.acting(user), b"")
+
+
+@router.put("/bundles/{digest}")
+async def put_bundle(
+    name: str, digest: Digest, state: State, who: Member, request: Request, user: str = ""
+) -> BundleOut:
+    """A tar.gz of files, kept under their digest as the person's own, read-only."""
+    archive = bytearray()
+    async for chunk in request.stream():
+        archive += chunk
+        if len(archive) > MAX_ARCHIVE:
+            raise Refused(f"the files are larger than {MAX_ARCHIVE // 2**20} MiB")
+    return await _bundle(name, digest, state, who.acting(user), bytes(archive))
+
+
+async def _bundle(name: str, digest: str, state: AppState, user: str, archive: bytes) -> BundleOut:
+    _, cluster = await state.cluster(name)
+    present = await state.work.keep_bundle(cluster, user, place(cluster, user).root, digest, archive)
+    return BundleOut(digest=digest, present=present)
+
+
+@router.get("/jobs/{job_id}/tasks")
+async def tasks(name: str, job_id: int, state: State, _who: Member) -> ArrayOut:
+    """How the tasks of an array stand; total 0 for a job that is none."""
+    _, cluster = await state.cluster(name)
+    return array_out(await state.work.array(cluster, job_id))
+
+
+@router.get("/jobs/{job_id}/lineage")
+async def show_lineage(name: str, job_id: int, state: State, who: Member) -> LineageOut:
+    """Where a job comes from: what was sent, by whom, from which commit, and what Slurm gave it."""
+    _, cluster = await state.cluster(name)
+    record = await _record(state, who, name, job_id)
+    request = SubmitIn.model_validate(record.request)
+    job = await _job(state, cluster, job_id)
+    folder = str(record.facts.get("checkpoints", ""))
+    return LineageOut(
+        job_id=job_id,
+        cluster=name,
+        submitted_at=record.at,
+        person=record.person,
+        user=record.user,
+        kind=record.kind,
+        parent=record.parent,
+        pipeline=record.pipeline,
+        step=record.step,
+        script_name=request.script_name,
+        script=lineage.masked_text(request.script or ""),
+        script_args=lineage.masked_words(request.script_args),
+        sbatch_args=lineage.masked_words(request.args),
+        workdir=request.chdir,
+        env=request.env,
+        bundle=request.bundle,
+        git=GitIn.model_validate(request.git) if request.git else None,
+        launcher=str(record.facts.get("launcher", "")),
+        container_image=str(record.facts.get("container_image", "")),
+        container_digest=_digest_of(str(record.facts.get("container_image", ""))),
+        datasets=list(record.facts.get("datasets", [])),
+        checkpoint_dir=folder,
+        checkpoints=await _listed(state, cluster, record.user, folder) if folder else [],
+        nodes=compress(job.nodes) if job else "",
+        gpus=job.gpus if job else 0,
+        partition=job.partition if job else "",
+        account=job.account if job else "",
+        state=job.state if job else "",
+    )
+
+
+@router.post("/jobs/{job_id}/retry", status_code=201)
+async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Member) -> SubmitOut:
+    """The failed tasks of an array once more, with the same script in the same folder."""
+    _, cluster = await state.cluster(name)
+    record = await _record(state, who, name, job_id)
+    failed = failed_tasks(await state.work.array(cluster, job_id))
+    if not failed:
+        raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
+    sent = _with_secrets(record, request)
+    prepared = Prepared(with_array(sent, failed), None)
+    return await send(state, who, cluster, prepared, record.user, "retry", parent=job_id)
+
+
+@router.post("/jobs/{job_id}/rerun", status_code=201)
+async def rerun(name: str, job_id: int, request: RetryIn, state: State, who: Member) -> SubmitOut:
+    """The same script, words, environment and files once more, in a folder of its own."""
+    _, cluster = await state.cluster(name)
+    record = await _record(state, who, name, job_id)
+    prepared = again(_without_dependency(_with_secrets(record, request)), cluster, record.user, new_mark())
+    return await send(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
+
+
+def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
+    """The request with the values that were not kept. Raises Refused when one is missing."""
+    sent = SubmitIn.model_validate(record.request)
+    env = {**sent.env, **request.env}
+    lost = lineage.lost_secrets(env)
+    if lost:
+        raise Refused(
+            f"the value of {', '.join(lost)} was not kept, as it is a secret",
+            hint=" ".join(f"--env {name}" for name in lost) + " takes it from your environment again",
+        )
+    return sent.model_copy(update={"env": env})
+
+
+def _without_dependency(request: SubmitIn) -> SubmitIn:
+    """What it once waited for has long ended."""
+    if request.script is None:
+        return request
+    lines = [line for line in request.script.splitlines(keepends=True) if not line.startswith("#SBATCH --dependency=")]
+    return request.model_copy(update={"script": "".join(lines)})
+
+
+async def _record(state: AppState, who: Principal, cluster: str, job_id: int) -> JobRecord:
+    record = await state.store.job_record(cluster, job_id)
+    if record is None:
+        raise NotFound(
+            f"job {job_id} of {cluster} was not submitted by way of Headway, so nothing is kept of it",
+            hint="headway submit and headway run keep script, files and settings",
+        )
+    if record.user != who.user and not who.has("admin"):
+        raise NotAllowed(f"{who.person} may not look into job {job_id}: it belongs to {record.user}")
+    return record
+
+
+async def _job(state: AppState, cluster: Cluster, job_id: int) -> JobState | None:
+    try:
+        return await state.work.job(cluster, job_id)
+    except NotFound:
+        return None
+
+
+async def _listed(state: AppState, cluster: Cluster, user: str, folder: str) -> list[str]:
+    """Names in the folder, as its owner sees them."""
+    program = "import json, os, sys; print(json.dumps(sorted(os.listdir(sys.argv[1]))))"
+    request = ExecIn(argv=["python3", "-I", "-S", "-c", program, folder], user=user)
+    done = await state.work.run_command(cluster, request, user)
+    return list(json.loads(base64.b64decode(done.stdout_b64))) if done.code == 0 else []
+
+
+def _digest_of(image: str) -> str:
+    """The digest that an image reference pins."""
+    return image.partition("@")[2] if "@sha256:" in image else ""

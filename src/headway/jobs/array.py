@@ -1,0 +1,57 @@
+"""Arrays: how their tasks stand, and the request for just the failed ones. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from headway.wire.schemas import ArrayOut, SubmitIn
+
+_RUNNING = {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT"}
+_WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESIZING"}
+_ARRAY_FLAG = re.compile(r"--arr(a(y)?)?=.*")
+
+
+def array_out(states: Mapping[str, str]) -> ArrayOut:
+    """`states`: of each task, by its number."""
+    words = list(states.values())
+    done = words.count("COMPLETED")
+    running = sum(word in _RUNNING for word in words)
+    pending = sum(word in _WAITING for word in words)
+    return ArrayOut(
+        total=len(words),
+        done=done,
+        running=running,
+        pending=pending,
+        failed=len(words) - done - running - pending,
+        failed_tasks=failed_tasks(states),
+    )
+
+
+def failed_tasks(states: Mapping[str, str]) -> str:
+    """Those that ended without success, as --array takes them: "3,7-9"."""
+    return ranges(int(task) for task, word in states.items() if word not in {"COMPLETED", *_RUNNING, *_WAITING})
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """[3, 7, 8, 9] -> "3,7-9"."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def with_array(request: SubmitIn, tasks: str) -> SubmitIn:
+    """The same request for these tasks only: a flag goes before the script's own #SBATCH line."""
+    args: list[str] = []
+    left = list(request.args)
+    while left:
+        word = left.pop(0)
+        if word in ("-a", "--array"):
+            left = left[1:]
+        elif not _ARRAY_FLAG.fullmatch(word) and not re.fullmatch(r"-a\d.*", word):
+            args.append(word)
+    return request.model_copy(update={"args": [*args, f"--array={tasks}"]})

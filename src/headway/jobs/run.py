@@ -1,0 +1,93 @@
+"""From a request to what sbatch is given: the script of `headway run`, the folder that files are sent to. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from headway.domain.cluster import Cluster
+from headway.jobs.place import place
+from headway.jobs.remote import program
+from headway.jobs.script import Script, run_script
+from headway.jobs.submit import Stage
+from headway.wire.schemas import RunIn, RunOut, ScriptLine, SubmitIn
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """`script` is None for a script of the user's own."""
+
+    request: SubmitIn
+    stage: Stage | None
+    script: Script | None = None
+
+    @property
+    def work(self) -> str:
+        return self.stage.work if self.stage else ""
+
+
+def prepare_run(run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str = "") -> Prepared:
+    """`mark` makes the job's folder its own; `work` is a folder that other steps share. Raises Refused with every
+    fault."""
+    from headway.jobs.script import job_name
+
+    there = place(cluster, user)
+    text = program("launch.py")
+    helper = there.helper(hashlib.sha256(text.encode()).hexdigest())
+    folder = work or there.work(job_name(run), mark)
+    script = run_script(run, cluster, there, folder, helper)
+    request = SubmitIn(
+        args=run.sbatch,
+        script=script.text(),
+        script_name=script.name,
+        script_args=list(script.args),
+        chdir=folder,
+        bundle=run.bundle,
+        env=run.env,
+        git=run.git,
+    )
+    return Prepared(request, Stage(there.root, run.bundle, folder, {helper: text}), script)
+
+
+def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> Prepared:
+    """A script as it is; with a bundle it works in a copy of those files (`chdir` counts from there)."""
+    if not request.bundle:
+        return Prepared(request, None)
+    there = place(cluster, user)
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", PurePosixPath(request.script_name).stem).lstrip("._-") or "job"
+    work = there.work(name[:64], mark)
+    inside = PurePosixPath(work) / request.chdir
+    return Prepared(request.model_copy(update={"chdir": str(inside)}), Stage(there.root, request.bundle, work))
+
+
+def again(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> Prepared:
+    """The same request in a fresh copy of the same files. The helper of that day is still where the script names it."""
+    if not request.bundle:
+        return Prepared(request, None)
+    there = place(cluster, user)
+    old = request.chdir
+    runs = PurePosixPath(there.runs)
+    inside = PurePosixPath(old)
+    if runs not in inside.parents:
+        return Prepared(request, None)
+    first, *rest = inside.relative_to(runs).parts
+    name = re.sub(r"-\d{8}-\d{6}-[0-9a-f]{4}$", "", first)
+    work = there.work(name, mark)
+    script = request.script.replace(str(runs / first), work) if request.script else request.script
+    fresh = request.model_copy(update={"chdir": str(PurePosixPath(work).joinpath(*rest)), "script": script})
+    return Prepared(fresh, Stage(there.root, request.bundle, work))
+
+
+def run_out(prepared: Prepared, cluster: str, user: str, job_id: int = 0, message: str = "") -> RunOut:
+    lines = prepared.script.lines if prepared.script else ()
+    return RunOut(
+        job_id=job_id,
+        cluster=cluster,
+        user=user,
+        workdir=prepared.request.chdir,
+        script=[ScriptLine(text=line.text, origin=line.origin) for line in lines],
+        script_args=list(prepared.request.script_args),
+        message=message,
+    )

@@ -1,0 +1,92 @@
+"""What was submitted through Headway, and the pipelines it belongs to."""
+
+from __future__ import annotations
+
+import secrets as random
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Row, insert, select
+
+from headway.errors import NotFound
+from headway.store import schema as t
+from headway.store.base import Base
+from headway.store.records import JobRecord, PipelineRow
+
+
+class JobStore(Base):
+    async def note_job(
+        self,
+        cluster: str,
+        job_id: int,
+        *,
+        person: str,
+        user: str,
+        kind: str,
+        request: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        parent: int = 0,
+        pipeline: str = "",
+        step: str = "",
+    ) -> None:
+        async with self._write() as db:
+            await db.execute(
+                insert(t.jobs).values(
+                    cluster=cluster,
+                    job_id=job_id,
+                    at=self._now(),
+                    person=person,
+                    user=user,
+                    kind=kind,
+                    parent=parent,
+                    pipeline=pipeline,
+                    step=step,
+                    request=dict(request),
+                    facts=dict(facts),
+                )
+            )
+
+    async def job_record(self, cluster: str, job_id: int) -> JobRecord | None:
+        """The latest of this number; None for a job that did not come through Headway."""
+        j = t.jobs
+        query = select(j).where(j.c.cluster == cluster, j.c.job_id == job_id).order_by(j.c.number.desc()).limit(1)
+        async with self._read() as db:
+            row = (await db.execute(query)).first()
+        return _record(row) if row else None
+
+    async def jobs_of_pipeline(self, pipeline: str) -> tuple[JobRecord, ...]:
+        """In the order they were submitted: of a step that was run again, the last one counts."""
+        query = select(t.jobs).where(t.jobs.c.pipeline == pipeline).order_by(t.jobs.c.number)
+        async with self._read() as db:
+            return tuple(_record(row) for row in await db.execute(query))
+
+    async def save_pipeline(
+        self, cluster: str, name: str, *, person: str, user: str, workdir: str, document: Mapping[str, Any]
+    ) -> PipelineRow:
+        row = PipelineRow(f"p-{random.token_hex(4)}", cluster, name, person, user, self._now(), workdir, dict(document))
+        async with self._write() as db:
+            await db.execute(insert(t.pipelines).values(**vars(row)))
+        return row
+
+    async def pipeline(self, cluster: str, pipeline: str) -> PipelineRow:
+        """By its id, or the latest of its name. NotFound when there is none."""
+        p = t.pipelines
+        mine = select(p).where(p.c.cluster == cluster, (p.c.id == pipeline) | (p.c.name == pipeline))
+        async with self._read() as db:
+            row = (await db.execute(mine.order_by(p.c.at.desc()).limit(1))).first()
+        if row is None:
+            raise NotFound(f"{cluster} has no pipeline {pipeline!r}", hint="headway pipeline ls")
+        return PipelineRow(**row._mapping)
+
+    async def pipelines(self, cluster: str, *, limit: int = 50) -> tuple[PipelineRow, ...]:
+        """The latest first."""
+        p = t.pipelines
+        query = select(p).where(p.c.cluster == cluster).order_by(p.c.at.desc()).limit(limit)
+        async with self._read() as db:
+            return tuple(PipelineRow(**row._mapping) for row in await db.execute(query))
+
+
+def _record(row: Row[Any]) -> JobRecord:
+    fields = dict(row._mapping)
+    fields.pop("number")
+    return JobRecord(**fields)
