@@ -24,6 +24,7 @@ from words import Failed
 HOLD = "/usr/lib/headway/spank/hold"
 SIMULATED_SMI = "/usr/lib/headway/spank/nvidia-smi"
 SIMULATED = "/etc/headway/gpus.json"
+REPORT = "/run/headway/report"
 MOUNTED_S = 60.0
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DRIVER_LIBRARIES = re.compile(r"lib(cuda|cudadebugger|nvidia-[a-z0-9_-]+|nvcuvid|nvoptix)\.so\.\S+")
@@ -114,6 +115,8 @@ class Box:
         for path in ("/etc/hosts", "/etc/resolv.conf"):
             words += self._file(path, path)
         words += self._people()
+        if os.path.isdir(REPORT):  # where programs tell how far they are
+            words += ["--ro-bind", REPORT, REPORT]
         server = self.environment.get("PMIX_SERVER_TMPDIR", "")
         if server and os.path.isdir(server):  # MPI programs meet their step's PMIx server there
             words += ["--bind", server, self.inside(server)]

@@ -1,0 +1,111 @@
+"""A real container registry for tests: Debian's docker-registry with TLS and a password, on the lab's own network."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CACHE = ROOT / ".cache" / "docker-registry"
+USER = "reader"
+_CONFIG = """\
+version: 0.1
+log: {{level: info, accesslog: {{disabled: false}}}}
+storage: {{filesystem: {{rootdirectory: {folder}/data}}}}
+http: {{addr: "{host}", secret: {secret}, tls: {{certificate: {folder}/cert.pem, key: {folder}/key.pem}}}}
+auth: {{htpasswd: {{realm: tests, path: {folder}/htpasswd}}}}
+"""
+
+
+@dataclass
+class Registry:
+    """`host` is ADDRESS:PORT as nodes know it."""
+
+    host: str
+    password: str
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def authority(self) -> str:
+        """The certificate that makes this registry trusted."""
+        return (self.folder / "cert.pem").read_text()
+
+    def asked(self, *words: str) -> int:
+        """How many requests had all these words in their line of the access log."""
+        return sum(all(word in line for word in words) for line in (self.folder / "log").read_text().splitlines())
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """It takes connections and answers none."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+
+def program() -> str:
+    """docker-registry, unpacked beside the checkout's other downloads: installed it would start as a service."""
+    found = shutil.which("docker-registry") or CACHE / "usr/bin/docker-registry"
+    if not Path(found).exists():
+        with tempfile.TemporaryDirectory() as folder:
+            for argv in (["apt-get", "download", "docker-registry"], ["dpkg-deb", "-x", "*.deb", str(CACHE)]):
+                words = [str(next(Path(folder).glob("*.deb"))) if word == "*.deb" else word for word in argv]
+                subprocess.run(words, cwd=folder, check=True, timeout=300, capture_output=True)
+    return str(found)
+
+
+@contextmanager
+def serve(address: str, folder: Path) -> Iterator[Registry]:
+    """A registry on this address of the host, ended with the context."""
+    with socket.socket() as free:
+        free.bind((address, 0))
+        host = f"{address}:{free.getsockname()[1]}"
+    password = secrets.token_urlsafe(12)
+    salt = "$2b$05$" + secrets.token_hex(11)
+    hashed = subprocess.run(
+        ["perl", "-e", "chomp(@l = <STDIN>); print crypt($l[0], $l[1])"],
+        input=f"{password}\n{salt}\n", capture_output=True, text=True, check=True, timeout=30,
+    ).stdout  # fmt: skip
+    (folder / "htpasswd").write_text(f"{USER}:{hashed}\n")
+    (folder / "config.yml").write_text(_CONFIG.format(folder=folder, host=host, secret=secrets.token_hex(8)))
+    subject = ["-subj", "/CN=registry", "-addext", f"subjectAltName=IP:{address}"]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-keyout", "key.pem", "-out", "cert.pem", *subject],
+        cwd=folder, check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [program(), "serve", str(folder / "config.yml")], stdout=log, stderr=log, env={"PATH": os.environ["PATH"]}
+        )
+    try:
+        _wait(process, host, folder)
+        yield Registry(host, password, folder, process)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], host: str, folder: Path) -> None:
+    address, _, port = host.rpartition(":")
+    ends = time.monotonic() + 60
+    while True:
+        assert process.poll() is None, (folder / "log").read_text()[-600:]
+        try:
+            socket.create_connection((address, int(port)), timeout=5).close()
+            return
+        except OSError:
+            assert time.monotonic() < ends, "the registry does not listen"
+            time.sleep(0.05)

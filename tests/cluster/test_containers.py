@@ -1,0 +1,404 @@
+"""The flags of containers, as people who know Pyxis use them, on a real cluster and against a real registry."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from tests.cluster import registry as registries
+from tests.cluster.lab import Done, Lab
+from tests.cluster.registry import Registry
+
+# A root file system out of a few of the login's own programs, as an image for this kind of machine and for another.
+MAKE_IMAGES = r"""
+set -eu
+cd /scratch/vito
+mkdir -p root/usr/bin root/etc root/opt/app root/root root/data
+for name in bash cat ls id pwd env touch test findmnt grep head stat true sleep mkdir sha256sum; do
+    program=$(readlink -f /usr/bin/$name)
+    cp "$program" root/usr/bin/$name
+    for library in $(ldd "$program" | grep -o '/[^ ]*'); do
+        mkdir -p "root${library%/*}"; [ -e "root$library" ] || cp "$(readlink -f "$library")" "root$library"
+    done
+done
+ln -s usr/bin root/bin; ln -s bash root/usr/bin/sh; ln -s /data root/etc/leads-away
+echo 'PRETTY_NAME="Tiny 1"' > root/etc/os-release
+printf 'root:x:0:0::/root:/bin/sh\nimage:x:77:77::/:/bin/sh\n' > root/etc/passwd
+umoci init --layout oci
+for tag in tiny arm; do
+    umoci new --image oci:$tag
+    umoci insert --rootless --image oci:$tag root /
+    umoci config --image oci:$tag --config.workingdir /opt/app --config.env GREETING=hello --config.env HOME=/nowhere \
+        --config.env PATH=/usr/bin:/bin
+done
+umoci config --image oci:arm --architecture arm64
+umoci unpack --rootless --image oci:tiny bundle
+mksquashfs bundle/rootfs tiny.sqsh -quiet -no-progress -all-root
+# An image of nothing but links: with the node's /usr mounted it is the node's own system.
+mkdir -p links/etc links/usr; for name in bin lib lib64 sbin; do ln -s usr/$name links/$name; done
+umoci init --layout links.oci; umoci new --image links.oci:links
+umoci insert --rootless --image links.oci:links links /
+chmod -R go+rX /scratch/vito; chmod 755 /scratch/vito
+"""
+PUSH = r"""
+set -eu
+export REGISTRY_AUTH_FILE=$HOME/.config/containers/auth.json
+for tag in tiny arm; do
+    skopeo --insecure-policy copy -q oci:/scratch/vito/oci:$tag docker://$1/team/$tag:1
+done
+"""
+
+
+@pytest.fixture(scope="module")
+def images(lab: Lab) -> None:
+    """/scratch/vito/oci (a layout with two images), tiny.sqsh with root's files, links.oci."""
+    lab.head(
+        "rm", "-rf", *(f"/scratch/vito/{name}" for name in ("root", "oci", "bundle", "links", "links.oci", "tiny.sqsh"))
+    )
+    lab.head("bash", "-s", user="vito", stdin=MAKE_IMAGES)
+
+
+@pytest.fixture(scope="module")
+def registry(lab: Lab, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A registry with team/tiny:1 and team/arm:1 in it, which alice and vito may read."""
+    route = lab.head("ip", "-4", "route", "show", "default").out
+    gateway = re.search(r"default via (\S+)", route)
+    assert gateway, route
+    with registries.serve(gateway[1], tmp_path_factory.mktemp("registry")) as served:
+        for user in ("vito", "alice", "vera", "viola"):
+            trust(lab, served, user)
+        for user in ("vito", "alice"):
+            log_in(lab, served, user, served.password)
+        lab.head("bash", "-s", served.host, user="vito", stdin=PUSH)
+        yield served
+
+
+def put(lab: Lab, user: str, path: str, text: str) -> None:
+    """A file of a user's, with the folders it is in."""
+    lab.head("bash", "-c", 'umask 077; mkdir -p "${0%/*}"; cat > "$0"', path, user=user, stdin=text)
+
+
+def trust(lab: Lab, served: Registry, user: str) -> None:
+    put(lab, user, f"/home/{user}/.config/containers/certs.d/{served.host}/ca.crt", served.authority)
+
+
+def log_in(lab: Lab, served: Registry, user: str, password: str) -> None:
+    auth = base64.b64encode(f"{registries.USER}:{password}".encode()).decode()
+    text = json.dumps({"auths": {served.host: {"auth": auth}}})
+    put(lab, user, f"/home/{user}/.config/containers/auth.json", text)
+
+
+def srun(lab: Lab, *words: str, user: str = "alice", check: bool = True) -> Done:
+    return lab.head("srun", *words, user=user, check=check)
+
+
+OCI = "--container-image=oci:/scratch/vito/oci:tiny"
+
+
+@pytest.fixture(autouse=True)
+def no_node_is_drained(lab: Lab) -> Iterator[None]:
+    """Whatever a test does wrong in a container, nodes stay in service."""
+    yield
+    assert lab.head("sinfo", "-h", "-R").out == ""
+    assert "lab-1-1" in lab.head("sinfo", "-h", "-N", "-o", "%N %t").out
+
+
+# ---- images
+
+
+def test_an_image_comes_once_however_many_tasks_ask_and_stays(lab: Lab, registry: Registry) -> None:
+    lab.head("rm", "-rf", "/scratch/alice/.containers")
+    image = f"--container-image={registry.host}#team/tiny:1"
+    first = srun(lab, "-N4", "-n8", image, "cat", "/etc/os-release")
+    assert first.out.count("Tiny 1") == 8
+    assert first.err.count("imported") == 1
+    again = srun(lab, "-N2", image, "cat", "/etc/os-release")
+    assert again.out.count("Tiny 1") == 2
+    assert "import" not in again.err
+    assert registry.asked("GET /v2/team/tiny/blobs/", "skopeo") == 2  # the image's configuration and its one layer
+
+
+@pytest.mark.parametrize("form", ["docker://{0}/team/tiny:1", "docker://{0}#team/tiny:1", "reader@{0}#team/tiny:1"])
+def test_forms_of_one_image_share_one_import(lab: Lab, registry: Registry, form: str) -> None:
+    srun(lab, f"--container-image={registry.host}#team/tiny:1", "true")
+    if form.startswith("reader@"):
+        put(
+            lab, "alice", "/home/alice/.config/enroot/.credentials",
+            f"machine other.example login x password y\nmachine {registry.host} login reader password $SECRET\n",
+        )  # fmt: skip
+    done = lab.head(
+        "env", f"SECRET={registry.password}", "srun", f"--container-image={form.format(registry.host)}",
+        "cat", "/etc/os-release", user="alice",
+    )  # fmt: skip
+    lab.head("rm", "-f", "/home/alice/.config/enroot/.credentials")
+    assert "Tiny 1" in done.out
+    assert "import" not in done.err
+
+
+@pytest.mark.parametrize("image", ["oci:/scratch/vito/oci:tiny", "/scratch/vito/tiny.sqsh", "/scratch/vito/links.oci"])
+def test_images_from_files(lab: Lab, images: None, image: str) -> None:
+    """Also one whose files are root's: in the container they are the user's, so that they can be written."""
+    mounts = ["--container-mounts=/usr:/usr:ro"] if "links" in image else []
+    done = srun(
+        lab, f"--container-image={image}", *mounts, "bash", "-c",
+        "ls -ld /etc/passwd >/dev/null; echo changed > /etc/new && cat /etc/new; grep alice /etc/passwd",
+    )  # fmt: skip
+    assert done.out.splitlines()[0] == "changed"
+    assert "/home/alice" in done.out
+
+
+def test_the_cache_is_the_user_s_alone(lab: Lab, images: None) -> None:
+    srun(lab, OCI, "true")
+    assert lab.head("stat", "-c", "%a %U", "/scratch/alice/.containers").out.split() == ["700", "alice"]
+    digest = lab.head("bash", "-c", "cd /scratch/alice/.containers; ls -t *.sqsh | head -1").out.strip()
+    # Somebody else's folder in the place of the administrators' one: not used, though the digest in its names is right.
+    lab.head("bash", "-c", f"mkdir -p /scratch/.containers && echo hsqs > /scratch/.containers/{digest}", user="vera")
+    try:
+        done = srun(lab, OCI, "cat", "/etc/os-release", user="sam", check=False)
+        assert "Tiny 1" in done.out, done.err
+    finally:
+        lab.head("rm", "-rf", "/scratch/.containers")
+
+
+def test_an_administrator_s_image_serves_everybody(lab: Lab, images: None) -> None:
+    lab.head("bash", "-c", "rm -rf /scratch/.containers /scratch/victor/.containers")
+    runtime = ["python3", "-IS", "/usr/lib/headway/container"]
+    said = lab.head(*runtime, "import", "--shared", "/scratch/.containers", "oci:/scratch/vito/oci:tiny")
+    path = json.loads(said.out)["path"]
+    assert lab.head("stat", "-c", "%U %a", path).out.split() == ["root", "644"]
+    done = srun(lab, OCI, "bash", "-c", "cat /etc/os-release; touch /etc/os-release && echo writable", user="victor")
+    assert "Tiny 1" in done.out
+    assert "writable" in done.out
+    assert "import" not in done.err
+    lab.head("rm", "-rf", "/scratch/.containers")
+
+
+# ---- flags
+
+
+def test_mounts(lab: Lab, images: None) -> None:
+    lab.head("bash", "-c", "mkdir -p /scratch/alice/m && echo there > /scratch/alice/m/file", user="alice")
+    mounts = (
+        "/scratch/alice/m:/read:ro,/scratch/alice/m:/write,/scratch/alice/m/file:/etc/one,/dev/null:/nothing,"
+        "/scratch/alice/m:/etc/leads-away/deep,./m:/relative,/scratch/alice/m:../up,/scratch/alice"
+    )
+    done = srun(
+        lab, "--chdir=/scratch/alice", OCI, f"--container-mounts={mounts}", "bash", "-c",
+        "cat /read/file /etc/one /data/deep/file /relative/file /up/file /scratch/alice/m/file; touch /read/no;"
+        "touch /write/yes; test -c /nothing && echo device",
+    )  # fmt: skip
+    assert done.out.split() == ["there"] * 6 + ["device"]
+    assert "Read-only file system" in done.err
+    lab.head("test", "-e", "/scratch/alice/m/yes")
+
+
+def test_home_only_when_asked(lab: Lab, images: None) -> None:
+    lab.head("touch", "/home/alice/mine", user="alice")
+    look = ["bash", "-c", "echo $HOME; ls $HOME"]
+    assert srun(lab, OCI, "--container-mount-home", *look).out.split()[0] == "/home/alice"
+    assert "mine" in srun(lab, OCI, "--container-mount-home", *look).out
+    assert srun(lab, OCI, *look).out == srun(lab, OCI, "--no-container-mount-home", *look).out == "/home/alice\n"
+
+
+def test_working_folder_environment_and_programs_are_the_image_s(lab: Lab, images: None) -> None:
+    done = lab.head(
+        "env", "MINE=kept", "GREETING=host", "srun", OCI, "bash", "-c",
+        "pwd; echo $GREETING $MINE $SLURM_NTASKS $HOME $PATH; id -un", user="alice",
+    ).out.split("\n")  # fmt: skip
+    assert done[:3] == ["/opt/app", "hello kept 1 /home/alice /usr/bin:/bin", "alice"]
+    assert srun(lab, OCI, "--container-workdir=/etc", "pwd").out == "/etc\n"
+    lost = srun(lab, OCI, "--container-workdir=/lost", "pwd", check=False)
+    assert lost.code != 0
+    assert "/lost" in lost.err
+
+
+def test_a_named_container_keeps_what_was_written_for_its_job(lab: Lab, images: None) -> None:
+    script = f"""#!/bin/bash
+#SBATCH -N2 -o /scratch/viola/named.out
+srun {OCI} --container-name=kept bash -c 'echo $SLURM_NODEID > /written'
+srun --container-name=kept cat /written
+srun {OCI} bash -c 'test -e /written || echo clean'
+srun --container-name=kept --overlap sleep 3600 &
+until srun --overlap --container-name=kept -N1 -w $SLURMD_NODENAME test -e /written; do sleep 0.1; done
+srun --overlap --container-name=kept -N1 bash -c 'echo into; cat /written'
+kill %1; wait
+"""
+    job = lab.sbatch("viola", script=script)
+    assert lab.wait_job(job) == "COMPLETED"
+    assert sorted(lab.output("/scratch/viola/named.out").split()[:4]) == ["0", "1", "clean", "clean"]
+    assert lab.output("/scratch/viola/named.out").split()[4:6] == ["into", "0"]
+    other = srun(lab, "--container-name=kept", "true", user="viola", check=False)
+    assert other.code != 0
+    assert "--container-image" in other.err
+    for node in ("lab-1-1", "lab-1-2"):  # nothing of a job stays on its nodes
+        left = lab.podman(
+            "exec", lab.container(node), "sh", "-c", f"ls -d /*/*/*/{job} /*/*/*/*/{job} 2>/dev/null || true"
+        )
+        assert left == ""
+
+
+def test_a_batch_script_runs_in_its_container(lab: Lab, images: None) -> None:
+    script = f"""#!/bin/bash
+#SBATCH {OCI}
+#SBATCH --container-workdir=/etc
+#SBATCH -o /scratch/vera/batch.out
+pwd
+cat os-release
+echo "$@"
+"""
+    job = lab.sbatch("vera", "--container-mounts=/scratch/vera:/work", script=script)
+    assert lab.wait_job(job) == "COMPLETED"
+    assert lab.output("/scratch/vera/batch.out").split("\n")[:2] == ["/etc", 'PRETTY_NAME="Tiny 1"']
+    wrong = lab.sbatch(
+        "vera", "--container-image=/scratch/vito/lost.sqsh", "-o", "/scratch/vera/lost.out", script=script
+    )
+    assert lab.wait_job(wrong) == "FAILED"
+    assert "there is no image /scratch/vito/lost.sqsh" in lab.output("/scratch/vera/lost.out")
+
+
+def test_salloc_s_steps_are_in_its_container(lab: Lab, images: None) -> None:
+    done = lab.head("salloc", "-N2", OCI, "srun", "cat", "/etc/os-release", user="vera")
+    assert done.out.count("Tiny 1") == 2
+
+
+# ---- inside
+
+
+def test_a_job_s_gpus_are_there_and_no_others(lab: Lab, images: None) -> None:
+    done = srun(
+        lab, "--gpus=2", OCI, "bash", "-c", "nvidia-smi -L; cat /dev/nvidia?; echo $CUDA_VISIBLE_DEVICES", check=False
+    )
+    assert [line.split(":")[0] for line in done.out.splitlines() if line.startswith("GPU ")] == ["GPU 0", "GPU 1"]
+    assert done.err.count("Operation not permitted") == 6
+    assert "0,1" in done.out
+    assert "SIMULATED" in srun(lab, "--gpus=1", OCI, "nvidia-smi").out
+    assert srun(lab, OCI, "nvidia-smi", check=False).code != 0
+
+
+def test_a_container_has_the_job_s_limits_memory_and_network(lab: Lab, images: None) -> None:
+    look = "test -w /dev/shm && test -w /tmp && grep -c lab- /etc/hosts; findmnt -n -o FSTYPE /sys/fs/cgroup | head -1"
+    assert srun(lab, OCI, "bash", "-c", look).out.split()[0] == "5"
+    eat = "x=; while :; do x=$x$(head -c 20000000 /dev/zero | sha256sum)$x; done"
+    done = srun(lab, "--mem=120", OCI, "bash", "-c", eat, check=False)
+    assert done.code != 0
+    assert re.search("oom|Out Of Memory|Killed", done.err, re.IGNORECASE), done.err
+
+
+def test_mpi_and_torch_over_two_nodes(lab: Lab, images: None) -> None:
+    system = [
+        "--container-image=/scratch/vito/links.oci",
+        "--container-mounts=/usr:/usr:ro,/etc/alternatives:/etc/alternatives",
+    ]
+    source = """#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) { int rank, sum; MPI_Init(&argc, &argv); MPI_Comm_rank(MPI_COMM_WORLD, &rank); rank++;
+MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); printf("sum %d\\n", sum); MPI_Finalize(); }
+"""
+    put(lab, "alice", "/scratch/alice/mpi/sum.c", source)
+    lab.head("mpicc", "-o", "/scratch/alice/mpi/sum", "/scratch/alice/mpi/sum.c", user="alice")
+    system[1] += ",/scratch/alice"
+    done = srun(lab, "--mpi=pmix", "-N2", "-n4", *system, "/scratch/alice/mpi/sum")
+    assert done.out.split("\n").count("sum 10") == 4
+    ddp = """import os, torch, torch.distributed as dist
+dist.init_process_group("gloo", init_method=f"tcp://{os.environ['FIRST']}:29411", rank=int(os.environ["SLURM_PROCID"]),
+    world_size=2)
+x = torch.ones(1); dist.all_reduce(x); print("all", int(x))
+"""
+    put(lab, "alice", "/scratch/alice/mpi/ddp.py", ddp)
+    run = f"FIRST=$(scontrol show hostnames | head -1) srun {' '.join(system)} python3 /scratch/alice/mpi/ddp.py"
+    done = lab.head(
+        "salloc", "-N2", "bash", "-c", f"export {run.split(' srun')[0]}; srun{run.split(' srun')[1]}", user="alice"
+    )
+    assert done.out.split("\n").count("all 2") == 2
+
+
+# ---- mistakes and bad days
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--container-image={host}#team/lost:1"], "there is no image {host}/team/lost:1"),
+        (["--container-image={host}#team/arm:1"], "is for arm64; this node is amd64"),
+        (["--container-image=oci:/scratch/vito/oci:arm"], "is for arm64; this node is amd64"),
+        (["--container-image=Not/An/Image"], "lower case"),
+        (["--container-image=/etc/hostname"], "is not a squashfs image"),
+        (["--container-image=/etc"], "is not an OCI layout"),
+        (["--container-image=127.0.0.1:9#a/b"], "the registry 127.0.0.1:9 can't be reached"),
+        ([OCI, "--container-mounts=/root:/x"], "you may not read /root"),
+        ([OCI, "--container-mounts=/lost:/x"], "/lost can't be mounted"),
+        ([OCI, "--container-mounts=/tmp:/x:odd"], "odd is no flag"),
+    ],
+)
+def test_mistakes_are_said_in_the_job_s_words(lab: Lab, registry: Registry, flags: list[str], words: str) -> None:
+    done = srun(lab, *(flag.format(host=registry.host) for flag in flags), "true", check=False)
+    assert done.code != 0
+    assert words.format(host=registry.host) in done.err
+    assert "Traceback" not in done.err
+
+
+def test_wrong_and_missing_passwords(lab: Lab, registry: Registry) -> None:
+    image = f"--container-image={registry.host}#team/tiny:1"
+    none = srun(lab, image, "true", user="vera", check=False)
+    assert "wants a password" in none.err
+    assert "skopeo login" in none.err
+    log_in(lab, registry, "viola", "wrong-" + registry.password)
+    wrong = srun(lab, image, "true", user="viola", check=False)
+    assert "refuses your user name and password" in wrong.err
+    assert registry.password not in none.err + wrong.err
+    assert none.code != 0
+    assert wrong.code != 0
+
+
+def test_a_full_disk_at_import(lab: Lab, images: None) -> None:
+    lab.podman(
+        "exec",
+        lab.container("lab-2-1"),
+        "sh",
+        "-c",
+        "mkdir -p /mnt/full && mount -t tmpfs -o size=64k,mode=1777 none /mnt/full",
+    )
+    try:
+        done = lab.head(
+            "env", "TMPDIR=/mnt/full", "srun", "-w", "lab-2-1", OCI, "true", user="sonia", check=False
+        )  # fmt: skip
+    finally:
+        lab.podman("exec", lab.container("lab-2-1"), "umount", "-l", "/mnt/full")
+    assert done.code != 0
+    assert "the disk is full" in done.err
+    assert lab.head("bash", "-c", "ls -A /scratch/sonia/.containers | grep -v lock || true").out == ""
+    assert "Tiny 1" in srun(lab, OCI, "cat", "/etc/os-release", user="sonia").out
+
+
+def test_an_import_can_be_cancelled_and_tells_no_password(lab: Lab, registry: Registry) -> None:
+    lab.head("rm", "-rf", "/scratch/vito/.containers")
+    image = f"{registry.host}#team/tiny:1"
+    with registry.asleep():
+        job = lab.sbatch(
+            "vito", "-w", "lab-1-2", f"--container-image={image}", "-o", "/scratch/vito/c.out", wrap="true"
+        )
+        node = lab.container("lab-1-2")
+        lab.wait(lambda: "skopeo" in lab.podman("exec", node, "ps", "-eo", "args"), "skopeo to run")
+        seen = lab.podman("exec", node, "sh", "-c", "ps -eo args; cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' '")
+        assert registry.password not in seen
+        assert base64.b64encode(f"{registries.USER}:{registry.password}".encode()).decode() not in seen
+        lab.head("scancel", str(job), user="vito")
+        assert lab.wait_job(job) == "CANCELLED"
+        lab.wait(lambda: "skopeo" not in lab.podman("exec", node, "ps", "-eo", "args"), "skopeo to be gone")
+        lab.wait(lambda: "idle" in lab.head("sinfo", "-h", "-n", "lab-1-2", "-o", "%t").out, "the node to be free")
+    assert "Tiny 1" in srun(lab, f"--container-image={image}", "cat", "/etc/os-release", user="vito").out
+
+
+def test_signals_reach_the_program_and_not_its_file_system(lab: Lab, images: None) -> None:
+    script = f"""#!/bin/bash
+#SBATCH -o /scratch/stan/signals.out
+srun {OCI} bash -c 'trap "cat /etc/os-release; exit 0" TERM; echo up; while :; do sleep 0.1; done'
+"""
+    job = lab.sbatch("stan", script=script)
+    lab.wait(lambda: "up" in lab.head("cat", "/scratch/stan/signals.out", check=False).out, "the program to be up")
+    lab.head("scancel", "--signal=TERM", f"{job}.0", user="stan")
+    lab.wait_job(job)
+    assert "Tiny 1" in lab.output("/scratch/stan/signals.out")
