@@ -112,6 +112,13 @@ class FakeWork:
         for piece in await self._call("tail_log", cluster, job, follow, err):
             yield piece
 
+    async def task(self, cluster: Cluster, job_id: int, task: str) -> Any:
+        return await self._call("task", cluster, job_id, task)
+
+    async def tail_array(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
+        for piece in await self._call("tail_array", cluster, job_id, follow, err):
+            yield piece
+
     async def forget(self, cluster: str) -> None:
         self.calls.append(("forget", (cluster,)))
 

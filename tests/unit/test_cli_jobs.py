@@ -95,7 +95,7 @@ def test_submit_from_standard_input(cli: Cli) -> None:
         (b"", "empty"),
         (b"echo hi\n", "interpreter"),
         (b"\x7fELF\xff\xfe", "not a text file"),
-        (b"#!/bin/sh\r\ntrue\r\n", "DOS line ends"),
+        (b"#!/bin/sh\r\ntrue\r\n", "Windows line ends"),
         (b"#!/bin/sh\n" + b"#" * (4 << 20), "larger than Slurm takes"),
     ],
 )
@@ -215,14 +215,14 @@ def test_job_in_full(cli: Cli) -> None:
 def test_logs_are_bytes_untouched(cli: Cli) -> None:
     cli.api.on("only_cluster", "lab").on("log", lambda *_, **__: iter([b"a\xff", b"\r\nb"]))
     assert cli("logs", "-f", "12").raw == b"a\xff\r\nb"
-    assert cli.api.named("log") == [(("lab", 12), {"follow": True, "err": False})]
+    assert cli.api.named("log") == [(("lab", 12), {"follow": True, "err": False, "task": ""})]
 
 
 @pytest.mark.parametrize("words", [("lab", "-f", "12"), ("-f", "lab", "12"), ("lab", "12", "-f")])
 def test_the_cluster_may_come_first(cli: Cli, words: tuple[str, ...]) -> None:
     cli.api.on("log", lambda *_, **__: iter(()))
     cli("logs", *words)
-    assert cli.api.named("log") == [(("lab", 12), {"follow": True, "err": False})]
+    assert cli.api.named("log") == [(("lab", 12), {"follow": True, "err": False, "task": ""})]
 
 
 def test_interrupting_a_log_leaves_the_job(cli: Cli) -> None:

@@ -84,13 +84,25 @@ async def cancel(name: str, job_id: int, state: State, who: Member) -> Response:
 
 @router.get("/jobs/{job_id}/log")
 async def log(
-    name: str, job_id: int, state: State, who: Member, follow: bool = False, err: bool = False
+    name: str,
+    job_id: int,
+    state: State,
+    who: Member,
+    follow: bool = False,
+    err: bool = False,
+    task: Annotated[str, Query(pattern=r"^\d{0,9}$", description="of an array: only this task")] = "",
 ) -> StreamingResponse:
-    """The job's output as it is written; `follow` goes on until the job has ended."""
+    """The job's output as it is written; `follow` goes on until the job has ended. An array asked for by its first
+    number: all its tasks' lines, each with its number before it."""
     _, cluster = await state.cluster(name)
     found = await _job(state, cluster, job_id)
     _may(who, found, "read the log of")
-    stream = state.work.tail_log(cluster, found, follow=follow, err=err)
+    if found.array_job_id == job_id and not task:
+        stream = state.work.tail_array(cluster, job_id, follow=follow, err=err)
+    else:
+        if task:
+            found = await state.work.task(cluster, job_id, task)
+        stream = state.work.tail_log(cluster, found, follow=follow, err=err)
     # The first piece is awaited here a moment, so that a missing log is an answer of its own, not a stream
     # that breaks.
     first = asyncio.ensure_future(_next(stream))

@@ -84,6 +84,14 @@ class Work(Protocol):
         """`as_operator`: as Headway's own Slurm operator, for what an admin may and Slurm would refuse `user`."""
         ...
 
+    async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
+        """One task of an array. Raises NotFound."""
+        ...
+
+    def tail_array(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
+        """The logs of an array's tasks, each line with its task's number."""
+        ...
+
     def tail_log(self, cluster: Cluster, job: JobState, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
         """Read as the job's own user."""
         ...

@@ -49,7 +49,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "[CLUSTER] [SBATCH FLAGS] SCRIPT [ARGS]",
             ),
             Entry("queue", "queue:queue", "The queue; -w keeps it on screen."),
-            Entry("job", "jobs:job", "All about one job.", usage="[OPTIONS] [CLUSTER] JOB"),
+            Entry("job", "jobs:job", "All about one job; retry or rerun it."),
             Entry("logs", "jobs:logs", "A job's output; -f follows it.", usage="[OPTIONS] [CLUSTER] JOB"),
             Entry("cancel", "jobs:cancel", "Cancel jobs.", usage="[CLUSTER] JOB..."),
         ),

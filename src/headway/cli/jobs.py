@@ -1,11 +1,12 @@
-"""job, logs, cancel: one job at a time."""
+"""job show|retry|rerun, logs, cancel: one job at a time."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from headway.cli import session, show
 from headway.cli.queue import job_label
@@ -13,7 +14,7 @@ from headway.cli.session import Format, Output
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import JobOut
+    from headway.wire.schemas import JobOut, LineageOut
 
 _HELP = "The cluster may be left out when there is one."
 Words = Annotated[
@@ -24,12 +25,23 @@ ManyWords = Annotated[
 ]
 
 
-def job(words: Words, output: Output = Format.table) -> None:
-    """All about one job."""
+def show_job(
+    words: Words,
+    lineage: Annotated[bool, typer.Option("--lineage", help="Where it comes from.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """All about one job; of an array how many of its tasks are done.
+
+    headway job show 12 --lineage"""
     cluster, word = _one_job(words)
     api = session.connect()
     name = session.pick(api, cluster)
+    if lineage:
+        _show_lineage(api.lineage(name, session.job_id(api, name, word)), output)
+        return
     found = api.job(name, session.job_id(api, name, word))
+    if found.array_job_id and word == str(found.array_job_id):
+        found.tasks = api.tasks(name, found.array_job_id)
     if output is Format.json:
         session.print_json(found)
         return
@@ -37,6 +49,80 @@ def job(words: Words, output: Output = Format.table) -> None:
     on = show.screen()
     for line in show.facts(_facts(found, name, simulated, on), on):
         session.say(line)
+
+
+def retry(
+    words: Words,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only the tasks that failed (all there is to retry).")
+    ] = True,
+    env: Annotated[list[str] | None, typer.Option("-e", "--env", help="A secret again, which is not kept.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """The failed tasks of an array once more, with the same script, in the same folder.
+
+    headway job retry 12 --failed"""
+    if not failed:
+        raise typer.BadParameter("to run all of it again: headway job rerun")
+    _once_more(words, env, output, "retry")
+
+
+def rerun(
+    words: Words,
+    env: Annotated[list[str] | None, typer.Option("-e", "--env", help="A secret again, which is not kept.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """The same job once more: its script, arguments, environment and files of that day, in a folder of its own.
+
+    headway job rerun 12"""
+    _once_more(words, env, output, "rerun")
+
+
+def _once_more(words: list[str], env: list[str] | None, output: Format, how: str) -> None:
+    from headway.cli.run import environment
+    from headway.wire.schemas import RetryIn
+
+    cluster, word = _one_job(words)
+    api = session.connect()
+    name = session.pick(api, cluster)
+    request = RetryIn(env=environment(env or []))
+    number = session.job_id(api, name, word)
+    done = api.retry(name, number, request) if how == "retry" else api.rerun(name, number, request)
+    if output is Format.json:
+        session.print_json(done)
+    else:
+        session.say(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
+
+
+def _show_lineage(found: LineageOut, output: Format) -> None:
+    if output is Format.json:
+        session.print_json(found)
+        return
+    git = found.git
+    commit = f"{git.commit[:12]} ({git.branch}){', with changes of its own' if git.dirty else ''}" if git else ""
+    on = show.screen()
+    rows: list[tuple[str, show.Cell]] = [
+        ("job", f"{found.job_id} on {found.cluster}, a {found.kind}{f' of {found.parent}' if found.parent else ''}"),
+        ("submitted", f"{show.moment(int(found.submitted_at))} by {found.person} as {found.user}"),
+        ("pipeline", f"{found.pipeline}, step {found.step}" if found.pipeline else ""),
+        ("commit", commit),
+        ("files", found.bundle),
+        ("folder", found.workdir),
+        ("launcher", found.launcher),
+        ("container", " ".join(part for part in (found.container_image, found.container_digest) if part)),
+        ("datasets", ", ".join(f"{one.get('name')} ({one.get('version')})" for one in found.datasets)),
+        ("sbatch", " ".join(found.sbatch_args)),
+        ("arguments", " ".join(found.script_args)),
+        ("environment", " ".join(f"{name}={value}" for name, value in sorted(found.env.items()))),
+        ("allocation", f"{found.nodes} ({found.gpus} GPUs), {found.partition}, {found.account}" if found.nodes else ""),
+        ("state", found.state),
+        ("checkpoints", f"{found.checkpoint_dir}: {', '.join(found.checkpoints) or 'none'}" if found.checkpoint_dir else ""),
+    ]  # fmt: skip
+    for line in show.facts(rows, on):
+        session.say(line)
+    session.say(f"script {found.script_name}:")
+    for line in found.script.rstrip("\n").split("\n"):
+        session.say(f"  {show.clean(line)}")
 
 
 def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tuple[str, show.Cell]]:
@@ -48,6 +134,8 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tu
     return [
         ("job", f"{job_label(j)} {j.name}"),
         ("state", [(j.state, show.job_style(j.state)), (f" {why}" if why else "", "")]),
+        ("why", j.why),
+        ("tasks", _tasks(j)),
         ("restarts", str(j.restarts or "")),
         ("cluster", cluster),
         ("user", f"{j.user} ({j.account})" if j.account else j.user),
@@ -69,20 +157,32 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tu
     ]  # fmt: skip
 
 
+def _tasks(j: JobOut) -> str:
+    told = j.tasks
+    if told is None:
+        return ""
+    text = f"{told.done} of {told.total} done, {told.failed} failed, {told.running} running, {told.pending} waiting"
+    return f"{text}; failed: {told.failed_tasks}" if told.failed_tasks else text
+
+
 def logs(
     words: Words,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends.")] = False,
     err: Annotated[bool, typer.Option("--err", help="Its error output, where the job keeps it apart.")] = False,
+    task: Annotated[str, typer.Option("--task", help="Of an array: only this task.")] = "",
 ) -> None:
-    """A job's output.
+    """A job's output; of an array every task's, with its number before each line.
 
     headway logs -f 12"""
     cluster, word = _one_job(words)
     api = session.connect()
     name = session.pick(api, cluster)
-    number = session.job_id(api, name, word)
+    job, _, of_array = word.partition("_")
+    if task and not task.isdigit():
+        raise typer.BadParameter(f"--task {task!r} is no number of a task")
+    number, one = int(job), task or of_array
     try:
-        for piece in api.log(name, number, follow=follow, err=err):
+        for piece in api.log(name, number, follow=follow, err=err, task=one):
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
     except KeyboardInterrupt:
@@ -120,3 +220,21 @@ def _one_job(words: list[str]) -> tuple[str, str]:
         raise typer.BadParameter("one job id is needed" if not rest else f"one job id, not {len(rest)}")
     session.check_job_ids(rest)
     return cluster, rest[0]
+
+
+class _ShowsByDefault(TyperGroup):
+    """`headway job 12` is `headway job show 12`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, "-h", "--help"):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+job = typer.Typer(
+    cls=_ShowsByDefault, help="All about one job; retry or rerun it.", rich_markup_mode=None,
+    add_completion=False,
+)  # fmt: skip
+job.command("show")(show_job)
+job.command("retry")(retry)
+job.command("rerun")(rerun)

@@ -29,8 +29,8 @@ priority profile qos reservation resv segment signal sockets-per-node switches t
 time-min tmp tres-bind tres-per-task uid wckey wrap
 """
 LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
-OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait"})
-OWN_WITH_VALUE = frozenset({"as", "chdir"})
+OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait", "with-files"})
+OWN_WITH_VALUE = frozenset({"as", "chdir", "env"})
 
 _KNOWN = LONG_WITHOUT_VALUE | LONG_WITH_OPTIONAL_VALUE | LONG_WITH_VALUE | OWN_WITHOUT_VALUE | OWN_WITH_VALUE
 
@@ -42,6 +42,7 @@ class Line:
 
     args: list[str] = field(default_factory=list)
     own: dict[str, str] = field(default_factory=dict)
+    env: list[str] = field(default_factory=list)  # of --env, each NAME or NAME=VALUE
     script: str | None = None
     script_args: list[str] = field(default_factory=list)
     wrap: bool = False
@@ -81,7 +82,11 @@ def _long(line: Line, word: str, left: list[str]) -> None:
     if name in OWN_WITHOUT_VALUE:
         line.own[name] = "1"
     elif name in OWN_WITH_VALUE:
-        line.own[name] = value if equals else _value(word, left)
+        value = value if equals else _value(word, left)
+        if name == "env":
+            line.env.append(value)
+        else:
+            line.own[name] = value
     elif name in LONG_WITH_VALUE:
         line.wrap = line.wrap or name == "wrap"
         line.args += [word] if equals else [word, _value(word, left)]

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from headway.cli.session import Api
 
 WAIT_S = 2.0
-MAX_SCRIPT_BYTES = 4 * 1024 * 1024  # Slurm's own limit for a batch script
 _OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
 
 
@@ -28,7 +27,8 @@ def submit(
 
     Every flag of sbatch may stand before the script (-N 2, --gpus-per-node=8, --wrap "..."), so headway's own
     -o json is called --json here. --as USER submits as somebody else (admins), --parsable prints the job id only,
-    --wait waits for the job and exits with its code.
+    --wait waits for the job and exits with its code. --with-files sends this folder along (by its .gitignore): the job
+    works in a copy that later edits do not change. --env NAME[=VALUE] sets a variable for the job.
 
     headway submit -N 2 --gpus-per-node=8 train.sbatch --epochs 3"""
     words = words or []
@@ -36,11 +36,20 @@ def submit(
     if "help" in line.own:
         session.say(ctx.get_help())
         return
+    from headway.cli.run import environment
     from headway.wire.schemas import SubmitIn
 
     api = session.connect()
     name, line = _which(api, words) if cluster is None else (session.pick(api, cluster), line)
+    digest, git = "", None
+    if "with-files" in line.own:
+        from headway.sdk.work import send_files
+
+        digest, git = send_files(api, name, Path.cwd(), user=line.own.get("as", ""))
     request = SubmitIn(
+        bundle=digest,
+        git=git,
+        env=environment(line.env),
         args=line.args,
         script=None if line.wrap else _script(line.script, name),
         script_name=Path(line.script).name if line.script else ("wrap" if line.wrap else "stdin"),
@@ -82,33 +91,19 @@ def _which(api: Api, words: list[str]) -> tuple[str, sbatch.Line]:
 
 
 def _script(name: str | None, cluster: str) -> str:
+    from headway.sdk.work import MAX_SCRIPT_BYTES, script_text
+
     if name is None or name == "-":
         if sys.stdin.isatty():
             raise Refused("which script?", hint="headway submit SCRIPT, or --wrap 'COMMAND'")
-        return _text(sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1), "standard input")
+        return script_text(sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1), "standard input")
     path = Path(name).expanduser()
     if not path.is_file():
         raise NotFound(
             f"{name}: no such script on this machine",
             hint=f"a script that lies on the cluster: headway exec {cluster} -u USER -- sbatch {name}",
         )
-    return _text(path.read_bytes(), name)
-
-
-def _text(data: bytes, name: str) -> str:
-    if len(data) > MAX_SCRIPT_BYTES:
-        raise Refused(f"{name}: larger than Slurm takes ({MAX_SCRIPT_BYTES // 1024 // 1024} MiB)")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise Refused(f"{name}: not a text file", hint="submit a script that starts the program") from None
-    if not text.strip():
-        raise Refused(f"{name}: empty")
-    if not text.startswith("#!"):
-        raise Refused(f"{name}: the first line must name an interpreter", hint="begin it with #!/bin/bash")
-    if "\r\n" in text:
-        raise Refused(f"{name}: has DOS line ends, which sbatch refuses", hint="dos2unix, or set your editor to LF")
-    return text
+    return script_text(path.read_bytes(), name)
 
 
 def _wait(api: Api, cluster: str, job_id: int) -> int:

@@ -15,7 +15,7 @@ from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.live import Check, JobState, NodeState
 from headway.domain.machine import Machine
-from headway.errors import InvalidSpec, Refused, Unreachable
+from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
 from headway.store import Store
 from headway.wire.schemas import Document, ExecIn, ExecOut, ProgressOut, SubmitIn, SubmitOut
 
@@ -163,6 +163,34 @@ class RealWork:
         async with contextlib.aclosing(tail_log(slurm.links, slurm.head, now, follow=follow, err=err)) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
                 yield piece
+
+    async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
+        from headway.jobs.tail_array import tasks_of
+
+        for jobs in (await self._tasks(cluster, job_id), await self.history(cluster)):
+            found = tasks_of(jobs, job_id, task)
+            if found:
+                return found[0]
+        raise NotFound(
+            f"job {job_id} on {cluster.name} has no task {task}", hint=f"headway job {cluster.name} {job_id}"
+        )
+
+    async def tail_array(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
+        from headway.jobs.tail_array import tail_array, tasks_of
+
+        before = {job.id: job for job in tasks_of(await self.history(cluster), job_id)}
+
+        async def now() -> list[JobState]:
+            return list((before | {job.id: job for job in await self._tasks(cluster, job_id)}).values())
+
+        slurm = await self._slurm(cluster)
+        async with contextlib.aclosing(tail_array(slurm.links, slurm.head, now, follow=follow, err=err)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                yield piece
+
+    async def _tasks(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
+        """An array's tasks that the controller knows."""
+        return await (await self._slurm(cluster)).reader.tasks(job_id)
 
     async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut:
         from headway.jobs.submit import run_command

@@ -78,6 +78,14 @@ class SlurmReader:
             raise NotFound(f"{self._head.cluster} has no job {job_id}", hint="headway queue lists the active ones")
         return ended
 
+    async def tasks(self, array: int) -> tuple[JobState, ...]:
+        """The tasks of an array that the controller knows; () when it has forgotten them."""
+        try:
+            rows = await self._rows(self._adapter.job.format(id=array), "jobs", self._adapter.detailed)
+        except NotFound:
+            return ()
+        return tuple(self._adapter.job_state(row) for row in rows)
+
     async def reservations(self) -> tuple[Reservation, ...]:
         rows = await self._rows(self._adapter.reservations, "reservations")
         return tuple(self._adapter.reservation(row) for row in rows)

@@ -1,0 +1,135 @@
+"""The logs of an array: every task's lines with its number before them, as they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from headway.domain.live import JobState
+from headway.domain.machine import Machine
+from headway.errors import NotFound
+from headway.jobs.remote import Links, call
+from headway.jobs.tail import ENDED
+
+TasksNow = Callable[[], Awaitable[Sequence[JobState]]]
+_AT_ONCE = 50  # files of one question
+_PIECE = 128 * 1024  # bytes of one file in one answer: with _AT_ONCE the most that is held
+_LONGEST_LINE = 64 * 1024
+
+
+@dataclass
+class _File:
+    """One log and how far it has been read. Tasks that write into one file share it, and its lines bear no number."""
+
+    user: str
+    path: str
+    label: str
+    offset: int = 0
+    rest: bytes = b""
+    ended: bool = False
+
+    def lines(self, data: bytes, *, last: bool) -> bytes:
+        """Whole lines with the label before each."""
+        self.offset += len(data)
+        *whole, self.rest = (self.rest + data).split(b"\n")
+        if (last or len(self.rest) > _LONGEST_LINE) and self.rest:
+            whole, self.rest = [*whole, self.rest], b""
+        mark = self.label.encode()
+        return b"".join(b"%s%s\n" % (mark, line) for line in whole)
+
+
+async def tail_array(
+    links: Links, head: Machine, tasks_now: TasksNow, *, follow: bool, err: bool = False, poll_s: float = 0.5
+) -> AsyncIterator[bytes]:
+    """What all tasks have written; with `follow` until the last has ended. Raises NotFound when none wrote a log."""
+    files: dict[str, _File] = {}
+    said, anything = "", False
+    while True:
+        tasks = await tasks_now()
+        _learn(files, tasks, err=err)
+        going = follow and any(task.state not in ENDED for task in tasks)
+        reading = [file for file in files.values() if not file.ended]
+        async for piece in _read(links, head, reading, last=not going):
+            anything = True
+            yield piece
+        for file in reading:  # what ended before this look has been read to its end
+            file.ended = _all_ended(tasks, file.path, err=err)
+        if not going:
+            break
+        words = _waiting(tasks)
+        if words and words != said and not any(task.state in ("RUNNING", "COMPLETING") for task in tasks):
+            yield f"--- {words} ---\n".encode()
+        said = words
+        await asyncio.sleep(poll_s)
+    if not anything and not any(file.offset for file in files.values()):
+        raise NotFound("no task of this array has written a log")
+
+
+def _learn(files: dict[str, _File], tasks: Sequence[JobState], *, err: bool) -> None:
+    for task in tasks:
+        path = task.stderr if err else task.stdout
+        if not task.array_task.isdigit() or not path.startswith("/") or path.startswith("/dev/"):
+            continue
+        if path not in files:
+            files[path] = _File(task.user, path, f"[{task.array_task}] ")
+        elif files[path].label not in ("", f"[{task.array_task}] "):
+            files[path].label = ""
+
+
+def _all_ended(tasks: Sequence[JobState], path: str, *, err: bool) -> bool:
+    return all(task.state in ENDED for task in tasks if (task.stderr if err else task.stdout) == path)
+
+
+def _waiting(tasks: Sequence[JobState]) -> str:
+    reason = next((task.reason for task in tasks if task.state == "PENDING"), "")
+    return f"pending: {reason or 'waits for its turn'}" if any(task.state == "PENDING" for task in tasks) else ""
+
+
+async def _read(links: Links, head: Machine, files: list[_File], *, last: bool) -> AsyncIterator[bytes]:
+    """New lines of these files, to their present ends."""
+    for start in range(0, len(files), _AT_ONCE):
+        some = files[start : start + _AT_ONCE]
+        while some:
+            ask = [{"user": f.user, "path": f.path, "offset": f.offset, "limit": _PIECE} for f in some]
+            ran = await call(links, head, {"do": "read", "files": ask}, timeout_s=60)
+            more = []
+            for file, line in zip(some, ran.stdout.splitlines(), strict=False):
+                answer = json.loads(line)
+                if "b64" not in answer:
+                    continue
+                data = base64.b64decode(answer["b64"])
+                full = len(data) == _PIECE
+                if answer["size"] < file.offset:  # started again: the file begins anew
+                    file.offset, file.rest = 0, b""
+                    more.append(file)
+                    continue
+                text = file.lines(data, last=last and not full)
+                if text:
+                    yield text
+                if full:
+                    more.append(file)
+            some = more
+
+
+def tasks_of(jobs: Sequence[JobState], array: int, task: str = "") -> list[JobState]:
+    """The tasks of an array among jobs; only the named one with `task`. A record that stands for many tasks stays."""
+    mine = [job for job in jobs if job.array_job_id == array]
+    if not task:
+        return mine
+    return [job for job in mine if job.array_task == task] or [
+        replace(job, array_task=task)
+        for job in mine
+        if _stands_for(job.array_task, int(task)) and job.state == "PENDING"
+    ]
+
+
+def _stands_for(word: str, task: int) -> bool:
+    """Whether "3,7-9%2" holds the number."""
+    for part in word.partition("%")[0].strip("[]").split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and int(first) <= task <= int(last.partition(":")[0] or first):
+            return True
+    return False
