@@ -9,7 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway import __version__
-from headway.api import clusters, docs, errors, jobs, people, runs
+from headway.api import clusters, docs, errors, jobs, people, pipelines, runs
 from headway.api.state import AppState
 from headway.wire.schemas import API_PREFIX, ErrorOut
 
@@ -41,7 +41,7 @@ def create_app(state: AppState) -> FastAPI:
     )
     app.state.headway = state
     api = APIRouter(prefix=API_PREFIX)
-    for router in (clusters.router, jobs.router, runs.router, people.router, docs.router):
+    for router in (clusters.router, jobs.router, runs.router, pipelines.router, people.router, docs.router):
         api.include_router(router)
     app.include_router(api)
     app.include_router(people.pages)

@@ -114,7 +114,7 @@ async def tasks(name: str, job_id: int, state: State, _who: Member) -> ArrayOut:
 async def show_lineage(name: str, job_id: int, state: State, who: Member) -> LineageOut:
     """Where a job comes from: what was sent, by whom, from which commit, and what Slurm gave it."""
     _, cluster = await state.cluster(name)
-    record = await _record(state, who, name, job_id)
+    record = await _record(state, who, cluster, job_id)
     request = SubmitIn.model_validate(record.request)
     job = await _job(state, cluster, job_id)
     folder = str(record.facts.get("checkpoints", ""))
@@ -154,7 +154,7 @@ async def show_lineage(name: str, job_id: int, state: State, who: Member) -> Lin
 async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Member) -> SubmitOut:
     """The failed tasks of an array once more, with the same script in the same folder."""
     _, cluster = await state.cluster(name)
-    record = await _record(state, who, name, job_id)
+    record = await _record(state, who, cluster, job_id)
     failed = failed_tasks(await state.work.array(cluster, job_id))
     if not failed:
         raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
@@ -167,7 +167,7 @@ async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Mem
 async def rerun(name: str, job_id: int, request: RetryIn, state: State, who: Member) -> SubmitOut:
     """The same script, words, environment and files once more, in a folder of its own."""
     _, cluster = await state.cluster(name)
-    record = await _record(state, who, name, job_id)
+    record = await _record(state, who, cluster, job_id)
     prepared = again(_without_dependency(_with_secrets(record, request)), cluster, record.user, new_mark())
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
 
@@ -193,11 +193,16 @@ def _without_dependency(request: SubmitIn) -> SubmitIn:
     return request.model_copy(update={"script": "".join(lines)})
 
 
-async def _record(state: AppState, who: Principal, cluster: str, job_id: int) -> JobRecord:
-    record = await state.store.job_record(cluster, job_id)
+async def _record(state: AppState, who: Principal, cluster: Cluster, job_id: int) -> JobRecord:
+    """What was kept of the job, or of the array that it is a task of."""
+    record = await state.store.job_record(cluster.name, job_id)
+    if record is None:
+        job = await _job(state, cluster, job_id)
+        array = job.array_job_id if job else 0
+        record = await state.store.job_record(cluster.name, array) if array else None
     if record is None:
         raise NotFound(
-            f"job {job_id} of {cluster} was not submitted by way of Headway, so nothing is kept of it",
+            f"job {job_id} of {cluster.name} was not submitted by way of Headway, so nothing is kept of it",
             hint="headway submit and headway run keep script, files and settings",
         )
     if record.user != who.user and not who.has("admin"):

@@ -40,7 +40,7 @@ def ssh(
     if node and node not in {access.head, *access.machines}:
         raise NotFound(f"{cluster} has no machine {node}", hint=f"headway nodes {cluster}")
     config = sshfiles.write(access)
-    _become(["ssh", "-F", str(config), target, *(ctx.meta.get(REST) or [])])
+    become(["ssh", "-F", str(config), target, *(ctx.meta.get(REST) or [])])
 
 
 def _place(api: Api, words: list[str]) -> tuple[str, str]:
@@ -120,7 +120,7 @@ def cp(
         config = sshfiles.write(api.access(cluster))
     if config is None:
         raise typer.BadParameter("no cluster is named: write it before a colon, as in lab:path")
-    _become(["scp", "-F", str(config), *words])
+    become(["scp", "-F", str(config), *words])
 
 
 def _clusters_in(words: list[str], names: list[str]) -> list[str]:
@@ -165,7 +165,7 @@ def ssh_config(
             session.note(f"  ssh {access.cluster}")
 
 
-def _become(argv: list[str]) -> None:
+def become(argv: list[str]) -> None:
     """This process turns into `argv`: its terminal, signals and exit code are the program's."""
     sys.stdout.flush()
     sys.stderr.flush()

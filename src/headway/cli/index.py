@@ -48,6 +48,10 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "raw",
                 "[CLUSTER] [SBATCH FLAGS] SCRIPT [ARGS]",
             ),
+            Entry("pipeline", "pipeline:app", "Steps as jobs that follow each other."),
+            Entry(
+                "shell", "shell:shell", "A shell on a node, with GPUs.", "split", "[CLUSTER] [OPTIONS] [-- COMMAND...]"
+            ),
             Entry("queue", "queue:queue", "The queue; -w keeps it on screen."),
             Entry("job", "jobs:job", "All about one job; retry or rerun it."),
             Entry("logs", "jobs:logs", "A job's output; -f follows it.", usage="[OPTIONS] [CLUSTER] JOB"),

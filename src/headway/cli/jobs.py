@@ -56,7 +56,7 @@ def retry(
     failed: Annotated[
         bool, typer.Option("--failed", help="Only the tasks that failed (all there is to retry).")
     ] = True,
-    env: Annotated[list[str] | None, typer.Option("-e", "--env", help="A secret again, which is not kept.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
     output: Output = Format.table,
 ) -> None:
     """The failed tasks of an array once more, with the same script, in the same folder.
@@ -69,7 +69,7 @@ def retry(
 
 def rerun(
     words: Words,
-    env: Annotated[list[str] | None, typer.Option("-e", "--env", help="A secret again, which is not kept.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
     output: Output = Format.table,
 ) -> None:
     """The same job once more: its script, arguments, environment and files of that day, in a folder of its own.

@@ -29,7 +29,7 @@ def run(
     partition: Annotated[str, typer.Option("-p", "--partition")] = "",
     team: Annotated[str, typer.Option("--team", help="Who pays, where you are in several.")] = "",
     after: Annotated[list[str] | None, typer.Option("--after", help="ok:123, notok:123, any:123, start:123.")] = None,
-    env: Annotated[list[str] | None, typer.Option("-e", "--env", help="NAME=VALUE, or NAME as it is here.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE, or NAME as it is here.")] = None,
     folder: Annotated[Path, typer.Option("--folder", help="Files that are sent, by .gitignore.")] = Path(),
     no_files: Annotated[bool, typer.Option("--no-files", help="Send none: all is on the cluster.")] = False,
     image: Annotated[str, typer.Option("--container-image")] = "",

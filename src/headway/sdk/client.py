@@ -32,6 +32,9 @@ from headway.wire.schemas import (
     LineageOut,
     MeOut,
     OperationOut,
+    PipelineIn,
+    PipelineOut,
+    PipelineRetryIn,
     RetryIn,
     RunIn,
     RunOut,
@@ -226,6 +229,23 @@ class Client(Work):
     def rerun(self, cluster: str, job_id: int, request: RetryIn) -> SubmitOut:
         """The same job once more."""
         return self._post(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/rerun", SubmitOut, request, timeout_s=120)
+
+    def start_pipeline(self, cluster: str, request: PipelineIn) -> PipelineOut:
+        """Submits every step. Raises Refused, naming all faults, before the first."""
+        return self._post(f"/clusters/{_part(cluster)}/pipelines", PipelineOut, request, timeout_s=300)
+
+    def pipelines(self, cluster: str) -> list[PipelineOut]:
+        """The latest first."""
+        return self._list(f"/clusters/{_part(cluster)}/pipelines", PipelineOut)
+
+    def pipeline(self, cluster: str, pipeline: str) -> PipelineOut:
+        """By its id, or the latest of its name."""
+        return self._get(f"/clusters/{_part(cluster)}/pipelines/{_part(pipeline)}", PipelineOut)
+
+    def retry_pipeline(self, cluster: str, pipeline: str, request: PipelineRetryIn) -> PipelineOut:
+        """Failed steps once more, and all that follow them."""
+        path = f"/clusters/{_part(cluster)}/pipelines/{_part(pipeline)}/retry"
+        return self._post(path, PipelineOut, request, timeout_s=300)
 
     def jobs(self, cluster: str, *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
         """Queued and running jobs; with `all` those that ended lately too."""

@@ -336,6 +336,43 @@ class RunOut(Wire):
     message: str = ""
 
 
+class PipelineIn(Ask):
+    """`document` is the pipeline's file, loaded."""
+
+    document: dict[str, Any]
+    bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    git: GitIn | None = None
+    user: str = ""  # admins only
+
+
+class PipelineRetryIn(Ask):
+    """`steps`: from these on; none: from those that failed."""
+
+    steps: list[str] = []
+    env: dict[str, str] = {}
+
+
+class StepOut(Wire):
+    name: str
+    needs: list[str] = []
+    job_id: int = 0
+    state: str = ""
+    why: str = ""
+    runs: int = 1  # how often it was submitted
+
+
+class PipelineOut(Wire):
+    id: str
+    cluster: str
+    name: str
+    person: str
+    user: str
+    created_at: float
+    workdir: str
+    state: str  # running | done | failed
+    steps: list[StepOut]
+
+
 class BundleOut(Wire):
     """A folder's files, by content."""
 

@@ -1,0 +1,177 @@
+"""Pipelines: steps as jobs with real dependencies, so that they go on whatever becomes of this server."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import APIRouter
+
+from headway.api.access import Anyone, Member, Principal, State, audit
+from headway.api.runs import new_mark, send
+from headway.api.state import AppState
+from headway.domain.cluster import Cluster
+from headway.domain.live import JobState
+from headway.errors import HeadwayError, NotAllowed, NotFound, Refused
+from headway.jobs import lineage
+from headway.jobs.pipeline import latest, pipeline_out, step_run, to_repeat
+from headway.jobs.place import place
+from headway.jobs.run import prepare_run
+from headway.spec.pipeline import Pipeline, read_pipeline
+from headway.store import JobRecord, PipelineRow
+from headway.wire.schemas import GitIn, PipelineIn, PipelineOut, PipelineRetryIn
+
+router = APIRouter(prefix="/clusters/{name}/pipelines", tags=["jobs"])
+_OVER = {
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "PREEMPTED",
+}
+
+
+@router.post("", status_code=201)
+async def start(name: str, request: PipelineIn, state: State, who: Member) -> PipelineOut:
+    """Submits every step. When one is refused, those before it are cancelled: all or nothing."""
+    user = who.acting(request.user)
+    _, cluster = await state.cluster(name)
+    pipeline = read_pipeline(request.document)
+    work = place(cluster, user).work(pipeline.name, new_mark())
+    _check(pipeline, cluster, user, work)
+    kept = {
+        "document": _masked(pipeline),
+        "bundle": request.bundle,
+        "git": request.git.model_dump() if request.git else None,
+    }
+    row = await state.store.save_pipeline(
+        name, pipeline.name, person=who.person, user=user, workdir=work, document=kept
+    )
+    await audit(state, who, "pipeline", name, pipeline=row.id, user=user)
+    await _submit(state, who, cluster, row, pipeline, pipeline.order(), {})
+    return await _shown(state, cluster, row)
+
+
+@router.get("")
+async def pipelines(name: str, state: State, _who: Anyone) -> list[PipelineOut]:
+    """The latest first."""
+    _, cluster = await state.cluster(name)
+    return [await _shown(state, cluster, row) for row in await state.store.pipelines(name, limit=20)]
+
+
+@router.get("/{pipeline}")
+async def show(name: str, pipeline: str, state: State, _who: Anyone) -> PipelineOut:
+    """By its id, or the latest of its name."""
+    _, cluster = await state.cluster(name)
+    return await _shown(state, cluster, await state.store.pipeline(name, pipeline))
+
+
+@router.post("/{pipeline}/retry", status_code=201)
+async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State, who: Member) -> PipelineOut:
+    """The failed steps (or those named) once more, and all that follow them, in the same folder."""
+    _, cluster = await state.cluster(name)
+    row = await state.store.pipeline(name, pipeline)
+    if row.user != who.user and not who.has("admin"):
+        raise NotAllowed(f"{who.person} may not retry {row.name}: it belongs to {row.user}")
+    plan = _with_env(read_pipeline(row.document["document"]), request.env)
+    unknown = [step for step in request.steps if step not in plan.steps]
+    if unknown:
+        raise NotFound(f"{row.name} has no step {', '.join(unknown)}", hint=f"it has {', '.join(plan.steps)}")
+    now = latest(await state.store.jobs_of_pipeline(row.id))
+    jobs = await _jobs(state, cluster, now.values())
+    states = {step: jobs[number].state if number in jobs else "UNKNOWN" for step, number in now.items()}
+    again = to_repeat(plan, states, request.steps)
+    if not again:
+        raise Refused(f"no step of {row.name} has failed", hint=f"headway pipeline show {row.name}, or --step NAME")
+    for step in again:
+        if states.get(step, "COMPLETED") not in _OVER:
+            with contextlib.suppress(HeadwayError):  # it ended just now
+                await state.work.cancel(cluster, now[step], row.user, as_operator=row.user != who.user)
+    await audit(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
+    waits = {step: number for step, number in now.items() if step not in again and states[step] not in _OVER}
+    await _submit(state, who, cluster, row, plan, again, waits)
+    return await _shown(state, cluster, row)
+
+
+async def _submit(
+    state: AppState,
+    who: Principal,
+    cluster: Cluster,
+    row: PipelineRow,
+    pipeline: Pipeline,
+    steps: Sequence[str],
+    jobs: Mapping[str, int],
+) -> None:
+    """`jobs`: steps that run already, by name."""
+    known = dict(jobs)
+    git = row.document.get("git")
+    made: list[int] = []
+    for step in steps:
+        bundle, commit = str(row.document["bundle"]), GitIn.model_validate(git) if git else None
+        try:
+            run = step_run(pipeline, step, known, bundle=bundle, git=commit)
+            prepared = prepare_run(run, cluster, row.user, "", work=row.workdir)
+            links: dict[str, Any] = {"pipeline": row.id, "step": step}
+            done = await send(state, who, cluster, prepared, row.user, "run", **links)
+        except HeadwayError as error:
+            for number in made:
+                with contextlib.suppress(HeadwayError):
+                    await state.work.cancel(cluster, number, row.user, as_operator=row.user != who.user)
+            error.message = f"step {step}: {error.message}"
+            raise
+        made.append(done.job_id)
+        known[step] = done.job_id
+
+
+def _check(pipeline: Pipeline, cluster: Cluster, user: str, work: str) -> None:
+    """What can be known of every step before the first is submitted. Raises Refused with all of it."""
+    faults = []
+    for name in pipeline.order():
+        try:
+            prepare_run(step_run(pipeline, name, {}, bundle="", git=None), cluster, user, "", work=work)
+        except HeadwayError as error:
+            faults.append(f"step {name}: {error.message}")
+    if faults:
+        raise Refused("\n".join(faults))
+
+
+def _masked(pipeline: Pipeline) -> dict[str, Any]:
+    document = pipeline.model_dump(mode="json", exclude={"defaults"})
+    for step in document["steps"].values():
+        step["env"] = lineage.masked(step["env"])
+    return document
+
+
+def _with_env(pipeline: Pipeline, env: Mapping[str, str]) -> Pipeline:
+    """With the secrets that were not kept. Raises Refused when one is missing."""
+    lost: set[str] = set()
+    for step in pipeline.steps.values():
+        step.env = {name: env.get(name, value) for name, value in step.env.items()}
+        lost.update(lineage.lost_secrets(step.env))
+    if lost:
+        raise Refused(
+            f"the value of {', '.join(sorted(lost))} was not kept, as it is a secret",
+            hint=" ".join(f"--env {name}" for name in sorted(lost)) + " takes it from your environment again",
+        )
+    return pipeline
+
+
+async def _shown(state: AppState, cluster: Cluster, row: PipelineRow) -> PipelineOut:
+    records: Sequence[JobRecord] = await state.store.jobs_of_pipeline(row.id)
+    jobs = await _jobs(state, cluster, latest(records).values())
+    return pipeline_out(row, read_pipeline(row.document["document"]), records, jobs)
+
+
+async def _jobs(state: AppState, cluster: Cluster, numbers: Any) -> dict[int, JobState]:
+    """These jobs, from the snapshot or, when it has forgotten them, one by one from accounting."""
+    found = {job.id: job for job in (await state.read(cluster)).jobs}
+    for number in numbers:
+        if number not in found:
+            with contextlib.suppress(HeadwayError):
+                found[number] = await state.work.job(cluster, number)
+    return {number: found[number] for number in numbers if number in found}

@@ -1,0 +1,84 @@
+"""A pipeline as jobs: each step a run that depends on the jobs of those it needs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headway.domain.live import JobState
+from headway.jobs.words import why
+from headway.spec.pipeline import Pipeline
+from headway.store.records import JobRecord, PipelineRow
+from headway.wire.schemas import ContainerIn, GitIn, PipelineOut, RunIn, StepOut
+
+_BAD = {"FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED"}
+
+
+def step_run(pipeline: Pipeline, name: str, jobs: Mapping[str, int], *, bundle: str, git: GitIn | None) -> RunIn:
+    """`jobs`: of the steps that have to end well first, by name."""
+    step = pipeline.steps[name]
+    container = step.container
+    return RunIn(
+        argv=step.run,
+        launcher=step.launcher,
+        nodes=step.nodes,
+        gpus=step.gpus,
+        tasks=step.tasks,
+        name=name,
+        time=step.time,
+        partition=step.partition,
+        team=step.team,
+        after=[f"ok:{jobs[need]}" for need in step.needs if need in jobs],
+        container=ContainerIn(**container.model_dump()) if container else None,
+        env={"HEADWAY_PIPELINE": pipeline.name, **step.env},
+        sbatch=step.sbatch,
+        bundle=bundle,
+        git=git,
+    )
+
+
+def latest(records: Sequence[JobRecord]) -> dict[str, int]:
+    """The job that counts for each step: the last that was submitted."""
+    return {record.step: record.job_id for record in records}
+
+
+def to_repeat(pipeline: Pipeline, states: Mapping[str, str], asked: Sequence[str]) -> list[str]:
+    """Steps to run again, in order: those asked for, or those that failed, and all that need them."""
+    first = set(asked) or {name for name, state in states.items() if state in _BAD}
+    again = pipeline.following(first)
+    return [name for name in pipeline.order() if name in again]
+
+
+def pipeline_out(
+    row: PipelineRow, pipeline: Pipeline, records: Sequence[JobRecord], jobs: Mapping[int, JobState]
+) -> PipelineOut:
+    now = latest(records)
+    steps = []
+    for name in pipeline.order():
+        job = jobs.get(now.get(name, 0))
+        steps.append(
+            StepOut(
+                name=name,
+                needs=pipeline.steps[name].needs,
+                job_id=now.get(name, 0),
+                state=job.state if job else "UNKNOWN",
+                why=why(job) if job else "",
+                runs=sum(record.step == name for record in records),
+            )
+        )
+    return PipelineOut(
+        id=row.id,
+        cluster=row.cluster,
+        name=row.name,
+        person=row.person,
+        user=row.user,
+        created_at=row.at,
+        workdir=row.workdir,
+        state=_state([step.state for step in steps]),
+        steps=steps,
+    )
+
+
+def _state(states: Sequence[str]) -> str:
+    if any(state in _BAD for state in states):
+        return "failed"
+    return "done" if all(state == "COMPLETED" for state in states) else "running"

@@ -1,0 +1,146 @@
+"""A pipeline's file: steps, what each needs, and what each asks for. Every fault at once. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from headway.errors import Fault, Refused
+from headway.spec.faults import pydantic_faults
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
+MOST_STEPS = 200
+
+
+def _words(value: object) -> object:
+    """`torchrun train.py --name "a b"`, or a list of words. No shell reads them."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"can't be split into words: {str(error).lower()}") from None
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Container(Strict):
+    image: str = Field(min_length=1, max_length=500)
+    mounts: list[str] = []
+    workdir: str = ""
+    mount_home: bool | None = None
+
+
+class Ask(Strict):
+    """What a step asks for; under `defaults` for every step that does not say. `gpus` and `tasks` are for each node."""
+
+    launcher: Literal["torchrun", "srun", "mpi", "python"] | None = None
+    nodes: int = Field(default=1, ge=1)
+    gpus: int = Field(default=0, ge=0)
+    tasks: int = Field(default=0, ge=0)
+    time: Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)] = ""
+    partition: str = ""
+    team: str = ""
+    container: Container | None = None
+    env: dict[str, str] = {}
+    sbatch: list[str] = []
+
+
+class Step(Ask):
+    run: Annotated[list[str], BeforeValidator(_words)] = Field(min_length=1)
+    needs: list[str] = []
+
+
+class Pipeline(Strict):
+    name: str = Field(pattern=_NAME)
+    defaults: Ask = Ask()
+    steps: dict[Annotated[str, Field(pattern=_NAME)], Step] = Field(min_length=1, max_length=MOST_STEPS)
+
+    def order(self) -> list[str]:
+        """Each step after those it needs, otherwise as in the file."""
+        found: list[str] = []
+        left = list(self.steps)
+        while left:
+            ready = [name for name in left if all(need in found for need in self.steps[name].needs)]
+            found.append(ready[0])
+            left.remove(ready[0])
+        return found
+
+    def following(self, names: set[str]) -> set[str]:
+        """These steps and all that need them, directly or not."""
+        found = set(names)
+        for name in self.order():
+            if found.intersection(self.steps[name].needs):
+                found.add(name)
+        return found
+
+
+def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
+    """Raises Refused with every fault."""
+    faults: list[Fault] = []
+    pipeline = None
+    merged = _with_defaults(document)
+    try:
+        pipeline = Pipeline.model_validate(merged)
+    except ValidationError as error:
+        faults += [fault for _, fault in pydantic_faults(error, Pipeline)]
+    faults += _graph_faults(document)
+    if faults or pipeline is None:
+        count = len(faults)
+        lines = [f"the pipeline file has {count} fault{'s' * (count != 1)}:", *(f"  {fault}" for fault in faults)]
+        raise Refused("\n".join(lines))
+    return pipeline
+
+
+def _with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
+    defaults, steps = document.get("defaults"), document.get("steps")
+    if not isinstance(defaults, dict) or not isinstance(steps, dict):
+        return dict(document)
+    given = defaults.get("env")
+    env: dict[Any, Any] = given if isinstance(given, dict) else {}
+
+    def one(step: Any) -> Any:
+        if not isinstance(step, dict):
+            return step
+        known = {key: value for key, value in defaults.items() if key in Ask.model_fields}
+        own_env = step.get("env")
+        both = {**env, **own_env} if isinstance(own_env, dict) else own_env if "env" in step else env
+        return {**known, **step, "env": both}
+
+    return {**document, "steps": {name: one(step) for name, step in steps.items()}}
+
+
+def _graph_faults(document: Mapping[str, Any]) -> Iterator[Fault]:
+    """Needs that name no step, and steps that wait for each other."""
+    steps = document.get("steps")
+    if not isinstance(steps, dict):
+        return
+    needs = {
+        name: [need for need in step.get("needs", []) if isinstance(need, str)]
+        for name, step in steps.items()
+        if isinstance(step, dict) and isinstance(step.get("needs", []), list)
+    }
+    for name, wanted in needs.items():
+        for need in wanted:
+            if need not in steps:
+                yield Fault(
+                    f"steps.{_shown(name)}.needs",
+                    f"there is no step {need[:60]!r}",
+                    f"there is {', '.join(map(_shown, steps))}",
+                )
+    left = {name: [need for need in wanted if need in needs] for name, wanted in needs.items()}
+    while ready := [name for name, wanted in left.items() if not any(need in left for need in wanted)]:
+        for name in ready:
+            del left[name]
+    if left:
+        yield Fault("steps", f"{', '.join(map(_shown, left))} wait for each other, so none could start")
+
+
+def _shown(name: object) -> str:
+    return re.sub(r"[^ -~]", "?", str(name))[:60]

@@ -1,0 +1,74 @@
+"""A pipeline's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import Refused
+from headway.spec.pipeline import read_pipeline
+from headway.spec.yamltext import parse_yaml
+
+
+def steps(**wanted: list[str]) -> dict[str, Any]:
+    return {"name": "p", "steps": {name: {"run": "true", "needs": needs} for name, needs in wanted.items()}}
+
+
+def test_the_example_is_a_good_one() -> None:
+    text = (Path(__file__).parents[2] / "examples" / "rlhf.yaml").read_text()
+    found = read_pipeline(parse_yaml(text))
+    assert found.order()[-1] == "report"
+    assert found.following({"reward"}) == {"reward", "ppo", "report"}
+
+
+def test_steps_come_after_what_they_need() -> None:
+    found = read_pipeline(steps(c=["a", "b"], a=[], b=["a"]))
+    assert found.order() == ["a", "b", "c"]
+    assert found.following({"b"}) == {"b", "c"}
+
+
+def test_defaults_are_for_steps_that_do_not_say() -> None:
+    document = {
+        "name": "p", "defaults": {"gpus": 2, "env": {"A": "1", "B": "1"}},
+        "steps": {"a": {"run": "x"}, "b": {"run": ["y", "z"], "gpus": 0, "env": {"B": "2"}}},
+    }  # fmt: skip
+    found = read_pipeline(document).steps
+    assert (found["a"].gpus, found["a"].env) == (2, {"A": "1", "B": "1"})
+    assert (found["b"].gpus, found["b"].env, found["b"].run) == (0, {"A": "1", "B": "2"}, ["y", "z"])
+
+
+def test_words_are_split_as_a_shell_would_and_never_run_by_one() -> None:
+    found = read_pipeline({"name": "p", "steps": {"a": {"run": "x 'a b' $HOME ; rm"}}})
+    assert found.steps["a"].run == ["x", "a b", "$HOME", ";", "rm"]
+
+
+def test_every_fault_is_said_at_once() -> None:
+    document = {
+        "name": "a b",
+        "steps": {
+            "x": {"run": "true", "gpuss": 1, "needs": ["nobody"]},
+            "y": {"run": "'", "needs": ["z"]},
+            "z": {"needs": ["y"], "nodes": 0},
+        },
+    }
+    with pytest.raises(Refused) as caught:
+        read_pipeline(document)
+    for part in (
+        "name:",
+        "steps.x.gpuss",
+        "gpus?",
+        "no step 'nobody'",
+        "steps.y.run",
+        "steps.z.run",
+        "steps.z.nodes",
+        "wait for each other",
+    ):
+        assert part in caught.value.message, caught.value.message
+
+
+@pytest.mark.parametrize("document", [{}, {"steps": []}, {"name": "p", "steps": {"a": None}}, {"name": 1, "steps": 2}])
+def test_what_is_no_pipeline_is_refused_in_words(document: Any) -> None:
+    with pytest.raises(Refused, match="fault"):
+        read_pipeline(document)
