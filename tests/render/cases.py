@@ -67,6 +67,7 @@ def gpu_cluster(leaves: int = 2, per_leaf: int = 2) -> Cluster:
         ),
         slurm={"priorityweightage": "2000", "MaxStepCount": "50000"},
         mail_relay="10.87.3.1:2525",
+        containers="builtin",
     )
 
 
@@ -107,6 +108,7 @@ def cpu_cluster() -> Cluster:
         partitions=(Partition("batch", names, True, 1, 2 * DAY_S, None, (), False, 0, ()),),
         teams=(Team("default", ("alice",), 1),),
         users=(User("alice", ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIalice alice@laptop",), ("default",), True),),
+        containers="enroot",
     )
 
 

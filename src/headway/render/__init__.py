@@ -50,6 +50,7 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=True)),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
         "/etc/slurm/cgroup.conf": File(slurm_small.cgroup_conf(node)),
+        "/etc/slurm/mpi.conf": File(slurm_small.mpi_conf()),
         "/etc/slurm/plugstack.conf": File(slurm_small.plugstack_conf(cluster)),
         "/etc/slurm/slurmdbd.conf": File(slurm_small.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
         slurm_conf.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),

@@ -11,6 +11,7 @@ from headway.render.hardware import Hardware
 from headway.render.slurm_conf import JWT_KEY
 from headway.render.text import MARK, pair, path, slurm_text
 
+PMIX = "/run/headway/pmix"  # what a node's tasks of an MPI program share
 SHARED_IMAGES = ".containers"  # below scratch: images that an administrator imported for everybody
 
 
@@ -41,6 +42,16 @@ def cgroup_conf(node: Hardware) -> str:
     else:
         lines += pair("ConstrainCores", "yes", "A job runs on the cores it was given.")
     return slurm_text(lines, "cgroup.conf")
+
+
+def mpi_conf() -> str:
+    return slurm_text(
+        [
+            Line(comment=MARK),
+            *pair("PMIxCliTmpDirBase", PMIX, "Where tasks find it: /tmp is each job's own, slurmd's is another."),
+        ],
+        "mpi.conf",
+    )
 
 
 def topology_conf(cluster: Cluster) -> str:

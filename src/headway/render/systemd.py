@@ -201,6 +201,7 @@ def tmpfiles(site: Site, *, head: bool, containers: str = "") -> str:
     else:
         rows += [
             "d /var/lib/slurm/slurmd 0755 root root -",
+            "d /run/headway/pmix 1777 root root -",
         ]
         if containers == "builtin":
             rows += [

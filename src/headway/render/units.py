@@ -8,7 +8,7 @@ from headway.domain.unit import Unit
 from headway.render import database, slurm_conf, ssh, systemd
 
 MUNGE_KEY = "/etc/munge/munge.key"
-_BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "plugstack.conf")
+_BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf")
 
 
 def units(cluster: Cluster) -> dict[str, tuple[Unit, ...]]:

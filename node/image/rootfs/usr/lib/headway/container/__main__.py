@@ -21,7 +21,8 @@ from words import Failed, say
 
 
 def step(asked: argparse.Namespace) -> None:
-    """Builds or finds the step's container and becomes the process that keeps it: reports `ready HOLDER [OTHERS]`, pids. Raises Failed."""
+    """Builds or finds the step's container and becomes the process that keeps it. Reports `ready HOLDER [OTHERS]`, pids;
+    raises Failed."""
     environment = dict(os.environ)
     groups = ",".join(str(number) for number in (os.getgid(), *os.getgroups()))
     environment |= {"HEADWAY_UID": str(os.getuid()), "HEADWAY_GROUPS": groups}

@@ -24,7 +24,7 @@ from words import Failed
 HOLD = "/usr/lib/headway/spank/hold"
 SIMULATED_SMI = "/usr/lib/headway/spank/nvidia-smi"
 SIMULATED = "/etc/headway/gpus.json"
-REPORT = "/run/headway/report"
+REPORT, PMIX = "/run/headway/report", "/run/headway/pmix"
 MOUNTED_S = 60.0
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DRIVER_LIBRARIES = re.compile(r"lib(cuda|cudadebugger|nvidia-[a-z0-9_-]+|nvcuvid|nvoptix)\.so\.\S+")
@@ -117,9 +117,10 @@ class Box:
         words += self._people()
         if os.path.isdir(REPORT):  # where programs tell how far they are
             words += ["--ro-bind", REPORT, REPORT]
-        server = self.environment.get("PMIX_SERVER_TMPDIR", "")
-        if server and os.path.isdir(server):  # MPI programs meet their step's PMIx server there
-            words += ["--bind", server, self.inside(server)]
+        server = self.environment.get("PMIX_SERVER_TMPDIR", "").rstrip("/")
+        for path in (server, PMIX) if server else ():  # MPI programs meet their step's PMIx server there
+            if os.path.isdir(path):
+                words += ["--bind", path, self.inside(path)]
         words += self._gpus()
         if show_home and os.path.isdir(home):
             words += ["--bind", home, self.inside(home)]
