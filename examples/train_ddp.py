@@ -1,8 +1,9 @@
 """A small character-level transformer, trained with PyTorch DDP: an example that is real in every part but its size.
 
 Each step draws its batch from (seed, step, rank) alone, so a run that stops and goes on from a checkpoint follows the
-same loss curve as one that never stopped. A checkpoint is written beside its final name, flushed and renamed: a machine
-that dies half-way through a write leaves the one before it whole.
+same loss curve as one that never stopped, digit by digit. headway_train writes the checkpoints while the training goes
+on: a machine that dies half-way through leaves the one before whole. A job that asked to be warned (--signal=USR1@120)
+saves once more and ends, and goes on from there when it runs again.
 
     torchrun --nproc_per_node=1 train_ddp.py --steps 200 --checkpoint-dir /scratch/me/run1
 """
@@ -12,22 +13,21 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 import torch.distributed as dist
+from headway_train import Checkpointer, report
 from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 SEED = 20
-LATEST = "latest"
 
 
 class Block(nn.Module):
@@ -86,55 +86,18 @@ class Text:
         return rows[:, :-1], rows[:, 1:]
 
 
-def save(folder: Path, step: int, state: dict[str, object], keep: int = 2) -> Path:
-    """Writes step-N.pt and points `latest` at it; neither is ever seen half-written. Keeps the newest `keep`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    final = folder / f"step-{step:06d}.pt"
-    write_whole(final, lambda file: torch.save(state, file))
-    write_whole(folder / LATEST, lambda file: file.write(final.name.encode()))
-    for old in sorted(folder.glob("step-*.pt"))[:-keep]:
-        old.unlink(missing_ok=True)
-    return final
-
-
-def write_whole(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    """Fills a file beside `path`, flushes it to the disk and renames it into place."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("wb") as file:
-        fill(file)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def newest(folder: Path) -> Path | None:
-    """The checkpoint `latest` points at; None when there is none."""
-    try:
-        found = folder / (folder / LATEST).read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return None
-    return found if found.is_file() else None
-
-
-def default_checkpoints() -> Path:
-    """$HEADWAY_CHECKPOINT_DIR, or a folder on shared scratch that a requeued job finds again: its id stays the same."""
-    if given := os.environ.get("HEADWAY_CHECKPOINT_DIR"):
-        return Path(given)
-    user = os.environ.get("USER", "unknown")
-    job = os.environ.get("SLURM_JOB_ID", "none")
-    return Path("/scratch") / user / f"{os.environ.get('SLURM_JOB_NAME', 'train')}-{job}"
+def ask_for_more_time() -> None:
+    """What was preempted goes back to the queue by itself as it ends; at its time limit a job has to say so."""
+    job, ends = os.environ.get("SLURM_JOB_ID"), float(os.environ.get("SLURM_JOB_END_TIME", "inf"))
+    if job and time.time() > ends - 180:
+        subprocess.run(["scontrol", "requeue", job], check=False)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a small character-level transformer with DDP.")
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data", help="folder with *.txt")
-    parser.add_argument("--checkpoint-dir", type=Path, default=default_checkpoints())
+    parser.add_argument("--checkpoint-dir", type=Path, default=None, help="else $HEADWAY_CHECKPOINT_DIR")
     parser.add_argument("--checkpoint-every", type=int, default=20, metavar="STEPS")
     parser.add_argument("--log-every", type=int, default=10, metavar="STEPS")
     parser.add_argument("--batch", type=int, default=4, help="sequences a rank and step")
@@ -164,18 +127,12 @@ def train(options: argparse.Namespace) -> None:
         size = sum(p.numel() for p in bare.parameters())
         print(f"training on {where}: {world} ranks on {','.join(hosts)}, {size} parameters", flush=True)
 
-    first = 0
-    # Rank 0 alone looks for the checkpoint: with a shared folder all ranks must agree on which one it is.
-    choice = [newest(options.checkpoint_dir) if rank == 0 else None]
-    dist.broadcast_object_list(choice, src=0)
-    if choice[0] is not None:
-        state = torch.load(choice[0], map_location=device, weights_only=True)
-        bare.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        first = state["step"]
-        if rank == 0:
-            again = os.environ.get("SLURM_RESTART_COUNT", "0")
-            print(f"resumed from {choice[0]} at step {first} (restart {again})", flush=True)
+    checkpoints = Checkpointer(options.checkpoint_dir, keep=2)
+    state = {"model": model, "optimizer": optimizer}
+    first = checkpoints.load(state)
+    if first and rank == 0:
+        again = os.environ.get("SLURM_RESTART_COUNT", "0")
+        print(f"resumed from {checkpoints.directory} at step {first} (restart {again})", flush=True)
 
     began = time.monotonic()
     for step in range(first + 1, options.steps + 1):
@@ -190,14 +147,20 @@ def train(options: argparse.Namespace) -> None:
             dist.all_reduce(mean)
             if rank == 0:
                 rate = (step - first) / (time.monotonic() - began)
-                print(f"step {step} loss {mean.item() / world:.3f} steps_per_s {rate:.1f}", flush=True)
-        if rank == 0 and (step % options.checkpoint_every == 0 or step == options.steps):
-            state = {"step": step, "model": bare.state_dict(), "optimizer": optimizer.state_dict()}
-            save(options.checkpoint_dir, step, state)
+                print(f"step {step} loss {mean.item() / world:.6f} steps_per_s {rate:.1f}", flush=True)
+                report(step=step, loss=mean.item() / world, tokens=step * world * options.batch * options.context)
+        warned = checkpoints.warned()
+        if warned or step % options.checkpoint_every == 0 or step == options.steps:
+            checkpoints.save(step, state, background=not warned)
+        if warned and step < options.steps:
+            if rank == 0:
+                print(f"warned: saved step {step}, the rest when it runs again", flush=True)
+                ask_for_more_time()
+            return
         time.sleep(max(0.0, options.step_seconds - (time.monotonic() - step_began)))
-    dist.barrier()
+    checkpoints.wait()
     if rank == 0:
-        print(f"done: {options.steps} steps, checkpoints in {options.checkpoint_dir}", flush=True)
+        print(f"done: {options.steps} steps, checkpoints in {checkpoints.directory}", flush=True)
 
 
 def main() -> None:

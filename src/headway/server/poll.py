@@ -19,7 +19,7 @@ from headway.store import ClusterRow
 
 BUSY_S = 2.0  # somebody looks, or jobs run, or a node is not well
 CALM_S = 15.0
-EXTRAS_S = 10.0  # checks and losses, for those who look
+EXTRAS_S = 10.0  # losses when nobody looks, checks when somebody does
 TICK_S = 1.0
 
 log = structlog.get_logger("headway.poll")
@@ -34,6 +34,7 @@ class Poller:
         self._due: dict[str, float] = {}
         self._began: dict[str, float] = {}
         self._extras_due: dict[str, float] = {}
+        self._losses_due: dict[str, float] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -111,12 +112,13 @@ class Poller:
             log.warning("watch", cluster=cluster.name, error=error.message)
 
     async def _extras(self, cluster: Cluster) -> None:
-        """What costs a look at files and units: losses always when jobs run, checks for those who look."""
+        """What costs a look at files and units: losses whenever jobs run, checks for those who look."""
         state, now = self._state, asyncio.get_running_loop().time()
         snapshot = state.live.snapshot(cluster.name)
         watched = state.live.hub.watched(topic(cluster.name))
         running = tuple(job for job in snapshot.jobs if job.state in RUNNING)
-        if watched and running:
+        if running and (watched or now >= self._losses_due.get(cluster.name, 0.0)):
+            self._losses_due[cluster.name] = now + EXTRAS_S
             with contextlib.suppress(HeadwayError):
                 progress = await state.work.progress(cluster, running)
                 merged = {**snapshot.progress, **progress}

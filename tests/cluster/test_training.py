@@ -1,0 +1,116 @@
+"""Trainings that are killed, warned and preempted: the loss curve goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.cluster.lab import Lab
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HOME = "/home/admin/training"
+STEPS = ("--steps", "60", "--log-every", "1", "--checkpoint-every", "5", "--step-seconds", "0.25")
+TWO = ("--nodes=2", "--gpus-per-node=1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _copied(lab: Lab) -> None:
+    lab.cli("cp", "-q", "-r", str(EXAMPLES), f"lab:{HOME}")
+
+
+def start(lab: Lab, *flags: str, steps: tuple[str, ...] = STEPS) -> int:
+    argv = ["env", "-C", HOME, "sbatch", "--parsable", *TWO, *flags, "train_ddp.sbatch", *steps]
+    return int(lab.head(*argv, user="admin").out)
+
+
+def log(lab: Lab, job: int) -> str:
+    return lab.head("bash", "-c", f"cat {HOME}/logs/*-{job}.out", check=False).out
+
+
+def losses(text: str) -> dict[int, set[str]]:
+    """Step -> what was printed as its loss, in all runs of the job."""
+    found: dict[int, set[str]] = {}
+    for step, loss in re.findall(r"^step (\d+) loss (\S+)", text, re.MULTILINE):
+        found.setdefault(int(step), set()).add(loss)
+    return found
+
+
+def reach(lab: Lab, job: int, step: int) -> None:
+    lab.wait(lambda: max(losses(log(lab, job)), default=0) >= step, f"step {step} of job {job}", patience_s=240)
+
+
+def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
+    """Once a rank is killed -9, and a node's whole step; then it is requeued while it runs."""
+    whole, job = start(lab), start(lab)
+    reach(lab, job, 8)
+    lab.head("scontrol", "requeue", str(job), user="admin")
+    lab.wait(lambda: "restart 1" in log(lab, job), "the job to run again")
+    reach(lab, job, 17)
+    assert "resumed from /scratch/admin/train-ddp" in log(lab, job)
+    rank = "kill -9 $(pgrep -u admin -f '^[^ ]*python.* train_ddp.py' | tail -n 1)"
+    node = lab.head("bash", "-c", f"scontrol show hostnames $(squeue -h -j {job} -o %N) | tail -n 1").out.strip()
+    lab.head("srun", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", node, "bash", "-c", rank, user="admin")
+    # The training failed, not its node: the script ends with its error, and its owner has it run again.
+    lab.wait_job(job, "FAILED", patience_s=240)
+    lab.head("scontrol", "requeue", str(job), user="admin")
+    for one in (job, whole):
+        assert lab.wait_job(one, "COMPLETED", patience_s=240) == "COMPLETED", log(lab, one)
+    assert int(lab.field(job, "Restarts")) == 2
+    expected, found = losses(log(lab, whole)), losses(log(lab, job))
+    assert sorted(expected) == list(range(1, 61))
+    assert found == expected, "each step has one loss, however often it was done, and it is the uninterrupted run's"
+
+
+def test_who_asked_is_warned_saves_and_goes_on_and_who_did_not_is_simply_requeued(lab: Lab) -> None:
+    asked = start(lab)
+    plain = lab.sbatch(
+        "admin",
+        "-N1",
+        "--exclusive",
+        "--requeue",
+        "--open-mode=append",
+        f"--output={HOME}/plain.txt",
+        wrap='echo start; trap "echo USR1" USR1; [ ${SLURM_RESTART_COUNT:-0} = 0 ] && srun sleep 600; echo ended',
+    )
+    lab.wait_job(plain, "RUNNING")
+    reach(lab, asked, 6)
+    urgent = lab.sbatch("alice", "-N4", "--exclusive", "-p", "urgent", "-o", "/dev/null", wrap="true")
+    assert lab.wait_job(urgent, patience_s=240) == "COMPLETED", lab.why(urgent)
+    for job in (asked, plain):
+        assert lab.wait_job(job, "COMPLETED", patience_s=240) == "COMPLETED", log(lab, job)
+        assert lab.field(job, "Restarts") == "1", "preempted once, and run to its end once"
+    said = log(lab, asked)
+    stopped = re.findall(r"^warned: saved step (\d+)", said, re.MULTILINE)
+    assert len(stopped) == 1, said
+    assert f"at step {stopped[0]} (restart 1)" in said
+    assert all(len(loss) == 1 for loss in losses(said).values()), "no step was lost, so none was done twice"
+    assert "USR1" not in lab.output(f"{HOME}/plain.txt")
+    assert lab.output(f"{HOME}/plain.txt").count("start") == 2
+
+
+def test_a_training_that_asked_is_warned_before_its_time_limit_and_goes_on(lab: Lab) -> None:
+    # Slurm looks at warnings every half a minute, and sends one that falls in between early: the shortest test there is.
+    job = start(lab, "--time=1", "--signal=USR1@25", steps=("--steps", "100000", "--log-every", "1"))
+    lab.wait(lambda: "(restart 1)" in log(lab, job), "the job to go on after its time limit", patience_s=240)
+    said = log(lab, job)
+    lab.head("scancel", str(job), user="admin")
+    stopped = re.findall(r"^warned: saved step (\d+)", said, re.MULTILINE)
+    assert f"at step {stopped[0]} (restart 1)" in said
+    assert "CANCELLED AT" not in said.split("warned:")[0]
+
+
+def test_the_server_knows_step_loss_and_rate_of_a_training_whose_log_says_nothing(lab: Lab) -> None:
+    job = start(lab, "--output=/dev/null")
+
+    def progress() -> dict[str, float]:
+        told = lab.cli("job", "lab", str(job), "-o", "json").json()["progress"]
+        return told if told and told["tokens_per_s"] and len(told["series"]) >= 3 else {}
+
+    found = lab.wait(progress, "the server to know the training's progress", patience_s=120)
+    lab.head("scancel", str(job), user="admin")
+    assert found["step"] >= 3
+    assert 1 < found["loss"] < 6
+    kept = lab.head("cat", f"/var/lib/headway/reports/{job}.jsonl").out
+    assert '"tokens_per_s"' in kept
+    assert lab.head("cat", f"/var/lib/headway/reports/{job}.jsonl", user="alice", check=False).code != 0
