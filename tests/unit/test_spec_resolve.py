@@ -82,7 +82,7 @@ def test_whole_file() -> None:
     assert (train.tier, debug.tier, urgent.tier) == (1, 1, 2)
     assert (train.preemptable, debug.preemptable, urgent.preemptable) == (True, True, False)
     assert (train.max_time_s, train.default_time_s, debug.max_time_s) == (604800, 86400, 7200)
-    assert train.grace_s == 60
+    assert train.grace_s == 120
     assert urgent.teams == ("vision",)
     assert urgent.slurm == {"MaxNodes": "2"}
     assert got.slurm == {"PriorityWeightAge": "2000"}

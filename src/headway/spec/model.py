@@ -174,7 +174,10 @@ class PartitionPart(Part):
         examples=[["train", "debug"]],
     )
     teams: list[str] = Field(default_factory=list, description="Only these teams may use it; every team unless said.")
-    grace_time: GraceSeconds = Field(60, description="Seconds a preempted job gets to save itself.")
+    grace_time: GraceSeconds = Field(
+        120,
+        description="Seconds a preempted job gets to save itself: with --signal it is warned, without it SIGTERM ends it.",
+    )
     slurm: SlurmKeys = Field(default_factory=dict, description="Further keys of the partition's line in slurm.conf.")
 
 
