@@ -170,15 +170,18 @@ def test_the_cache_is_the_user_s_alone(lab: Lab, images: None) -> None:
 
 def test_an_administrator_s_image_serves_everybody(lab: Lab, images: None) -> None:
     lab.head("bash", "-c", "rm -rf /scratch/.containers /scratch/victor/.containers")
-    runtime = ["python3", "-IS", "/usr/lib/headway/container"]
-    said = lab.head(*runtime, "import", "--shared", "/scratch/.containers", "oci:/scratch/vito/oci:tiny")
-    path = json.loads(said.out)["path"]
+    path = lab.cli("container", "import", "lab", "oci:/scratch/vito/oci:tiny", "-o", "json").json()["path"]
     assert lab.head("stat", "-c", "%U %a", path).out.split() == ["root", "644"]
     done = srun(lab, OCI, "bash", "-c", "cat /etc/os-release; touch /etc/os-release && echo writable", user="victor")
     assert "Tiny 1" in done.out
     assert "writable" in done.out
     assert "import" not in done.err
-    lab.head("rm", "-rf", "/scratch/.containers")
+    digest = lab.cli("container", "ls", "lab", "-o", "json").json()[0]["digest"]
+    lab.cli("container", "rm", "lab", digest)
+    assert "no shared container image" in lab.cli("container", "ls", "lab").out
+    lost = lab.cli("container", "import", "lab", "oci:/scratch/vito/lost:tiny", check=False)
+    assert lost.code != 0
+    assert "is not an OCI layout" in lost.err
 
 
 # ---- flags

@@ -90,6 +90,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("doctor", "doctor:doctor", "What this machine lacks to run clusters, and how to get it."),
             Entry("server", "server:app", "Start, stop and watch the Headway server."),
+            Entry("container", "container:app", "Container images that everybody on a cluster may use."),
             Entry("image", "image:app", "Build, list and remove node images."),
             Entry("token", "tokens:app", "Access tokens and sign-in links."),
             Entry("schema", "files:schema", "JSON Schema of cluster.yaml, for editors."),

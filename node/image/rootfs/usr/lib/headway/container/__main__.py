@@ -1,5 +1,5 @@
 """Containers of jobs on one node: `container step ...` is started by the first task of a step (node/image/spank),
-`container import|list|remove ...` by an administrator on the head.
+`container import|list|remove` by an administrator on the head.
 
 A user's own program: it runs as the user, in the step's cgroup, needs no rights and no daemon.
 """
@@ -7,10 +7,12 @@ A user's own program: it runs as the user, in the step's cgroup, needs no rights
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import json
 import os
 import pwd
+import re
 import sys
 
 import box
@@ -26,6 +28,9 @@ def step(asked: argparse.Namespace) -> None:
     environment = dict(os.environ)
     groups = ",".join(str(number) for number in (os.getgid(), *os.getgroups()))
     environment |= {"HEADWAY_UID": str(os.getuid()), "HEADWAY_GROUPS": groups}
+    home = environment.setdefault("HOME", "/")
+    with contextlib.suppress(KeyError):
+        home = environment["HOME"] = pwd.getpwuid(os.getuid()).pw_dir
     mounts = reference.mounts(asked.mounts)
     name = f"name-{asked.name}" if asked.name else f"step-{asked.step}"
     made = box.Box(os.path.join(asked.folder, name), environment)
@@ -37,7 +42,6 @@ def step(asked: argparse.Namespace) -> None:
         os.write(asked.report, f"ready {running}\n".encode())
         return
     image = _image(asked, made, environment)
-    home = _home(environment)
     kernel.own_namespaces()
     made.mount(image)
     words = made.arguments(mounts, home=home, show_home=asked.home, script=asked.script)
@@ -136,13 +140,6 @@ def _started(pid: int) -> str:
     return "" if fields[0] == "Z" else fields[19]
 
 
-def _home(environment: dict[str, str]) -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
-        return environment.get("HOME", "/")
-
-
 def _write(path: str, data: bytes) -> None:
     """Beside and renamed, so that nobody reads half of it."""
     beside = f"{path}.new-{os.getpid()}"
@@ -151,24 +148,45 @@ def _write(path: str, data: bytes) -> None:
     os.replace(beside, path)
 
 
-# ---- for administrators
+# ---- for administrators, on the head
+
+PLUGSTACK = "/etc/slurm/plugstack.conf"
+
+
+def _shared() -> str:
+    """Where images for everybody lie: the plugin's own setting."""
+    with open(PLUGSTACK, encoding="utf-8") as file:
+        found = re.search(r"^required \S+/container\.so .*\bshared=(\S+)", file.read(), re.MULTILINE)
+    if found is None:
+        raise Failed("containers are not set up here", f"{PLUGSTACK} names no plugin of Headway's")
+    return found[1]
 
 
 def import_(asked: argparse.Namespace) -> None:
-    kept = store.Store(asked.shared, "", dict(os.environ), own=False)
+    kept = store.Store(asked.shared or _shared(), "", dict(os.environ), own=False)
     path = kept.squashfs(reference.parse(asked.image))
     print(json.dumps({"image": asked.image, "path": path, "bytes": os.path.getsize(path)}))
 
 
 def list_(asked: argparse.Namespace) -> None:
-    rows = []
-    if os.path.isdir(asked.shared):
-        for entry in sorted(os.scandir(asked.shared), key=lambda entry: entry.name):
+    rows, shared = [], asked.shared or _shared()
+    if os.path.isdir(shared):
+        for entry in sorted(os.scandir(shared), key=lambda entry: entry.name):
             if entry.name.endswith(".sqsh") and not entry.name.startswith("."):
                 info = entry.stat()
                 digest = entry.name.removesuffix(".sqsh").replace("-", ":", 1)
                 rows.append({"digest": digest, "bytes": info.st_size, "imported": int(info.st_mtime)})
     print(json.dumps(rows))
+
+
+def remove(asked: argparse.Namespace) -> None:
+    """Steps that run from the image keep it until they end: theirs is an open file."""
+    if not re.fullmatch(r"sha256:[0-9a-f]{64}", asked.image):
+        raise Failed(f"{asked.image} is not a digest", "`headway container ls` shows them")
+    try:
+        os.unlink(os.path.join(asked.shared or _shared(), f"{asked.image.replace(':', '-')}.sqsh"))
+    except FileNotFoundError:
+        raise Failed(f"there is no shared image {asked.image}", "`headway container ls` shows them") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -182,10 +200,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--home", action="store_true")
     one.add_argument("--report", type=int, required=True)
     one.set_defaults(work=step)
-    for name, work in (("import", import_), ("list", list_)):
+    for name, work in (("import", import_), ("list", list_), ("remove", remove)):
         command = commands.add_parser(name)
-        command.add_argument("--shared", required=True)
-        if name == "import":
+        command.add_argument("--shared", default="")
+        if name != "list":
             command.add_argument("image")
         command.set_defaults(work=work)
     return parser

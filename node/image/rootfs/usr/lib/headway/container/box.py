@@ -15,6 +15,7 @@ import re
 import stat
 import subprocess
 import time
+from typing import Any
 
 import kernel
 from reference import Mount
@@ -220,7 +221,7 @@ class Box:
         rows = [str(config.get("WorkingDir") or "/"), *(f"{name}={value}" for name, value in values.items())]
         return b"".join(os.fsencode(row.replace("\0", "")) + b"\0" for row in rows)
 
-    def _config(self) -> dict[str, object]:
+    def _config(self) -> dict[str, Any]:
         """What the image says about itself: as our import noted it, or as Enroot leaves it in the image."""
         with (
             contextlib.suppress(OSError, ValueError),

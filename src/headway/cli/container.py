@@ -1,0 +1,80 @@
+"""container: images that an administrator brings to a cluster for everybody. People's own need no command: jobs fetch them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+
+from headway.cli import session, show
+from headway.cli.session import ClusterName, Format, Output
+from headway.errors import Refused
+
+RUNTIME = ("python3", "-IS", "/usr/lib/headway/container")
+
+app = typer.Typer(
+    help="Container images that everybody on a cluster may use.", no_args_is_help=True, rich_markup_mode=None,
+    add_completion=False,
+)  # fmt: skip
+Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster.")]
+
+
+@app.command("import")
+def import_(
+    cluster: Cluster,
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="As in --container-image.")],
+    output: Output = Format.table,
+) -> None:
+    """Fetch an image once for everybody. Who asks for the same digest in a job then has it at once.
+
+    headway container import lab nvcr.io#nvidia/pytorch:25.05-py3"""
+    session.note(f"fetching {image} on {cluster}'s head")
+    made = json.loads(_ask(cluster, "import", image))
+    if output is Format.json:
+        session.say(json.dumps(made))
+        return
+    session.say(f"{made['image']} is there for everybody: {made['path']}, {made['bytes'] >> 20} MiB")
+
+
+@app.command()
+def ls(cluster: ClusterName = "", output: Output = Format.table) -> None:
+    """List the images that are there for everybody."""
+    rows: list[dict[str, Any]] = json.loads(_ask(cluster, "list"))
+    if output is Format.json:
+        session.say(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        session.say("no shared container image; headway container import CLUSTER IMAGE")
+        return
+    columns = [show.Column("DIGEST"), show.Column("SIZE", right=True), show.Column("IMPORTED")]
+    cells: list[list[show.Cell]] = [
+        [row["digest"], f"{row['bytes'] >> 20} MiB", time.strftime("%Y-%m-%d %H:%M", time.localtime(row["imported"]))]
+        for row in rows
+    ]
+    for line in show.table(columns, cells, show.screen()):
+        session.say(line)
+
+
+@app.command()
+def rm(cluster: Cluster, digest: Annotated[str, typer.Argument(metavar="DIGEST", help="sha256:...")]) -> None:
+    """Remove a shared image. Steps that run from it keep it until they end."""
+    _ask(cluster, "remove", digest)
+    session.say(f"removed {digest}")
+
+
+def _ask(cluster: str, *words: str) -> str:
+    """The runtime's answer on the head, as root: the server lets administrators alone. Raises Refused with its words."""
+    from headway.wire.schemas import ExecIn
+
+    api = session.connect()
+    done = api.exec(session.pick(api, cluster), ExecIn(argv=[*RUNTIME, *words]))
+    said = base64.b64decode(done.stderr_b64).decode(errors="replace").strip()
+    if done.code != 0:
+        message, _, hint = said.rpartition("headway: ")[2].partition("\n")
+        raise Refused(message or f"the head answered with {done.code}", hint=hint.strip())
+    for line in said.splitlines():
+        session.note(line.removeprefix("headway: "))
+    return base64.b64decode(done.stdout_b64).decode()
