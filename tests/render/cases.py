@@ -86,6 +86,7 @@ def site_of(cluster: Cluster, **changes: object) -> Site:
         gpu_devices=cluster.plan.gpus if cluster.simulated_gpus else 0,
         real_cpus=4,
         real_memory_mib=16000,
+        host_keys={name: f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{name}" for name in addresses},
     )
     return replace(site, **changes)  # type: ignore[arg-type]
 

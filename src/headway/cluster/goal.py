@@ -26,6 +26,7 @@ async def site_of(cluster: Cluster, env: Env, place: Place) -> Site:
     ever = await env.store.users_of(cluster.name)
     departed = sorted(ever - set(now))
     uids = await env.store.uids([*now, *departed])
+    keys = await _host_keys(cluster, env)
     return Site(
         subnet=place.subnet,
         gateway=place.gateway,
@@ -37,7 +38,19 @@ async def site_of(cluster: Cluster, env: Env, place: Place) -> Site:
         gpu_devices=place.gpu_devices,
         real_cpus=place.real_cpus,
         real_memory_mib=place.real_memory_mib,
+        host_keys=keys,
     )
+
+
+async def _host_keys(cluster: Cluster, env: Env) -> dict[str, str]:
+    """Machines' public keys, by which the parts of a job trust each other: ours to give, or those of one's own machines."""
+    if cluster.hosts:
+        found = {machine.name: machine.host_key for machine in await env.provider.list(cluster.name)}
+    else:
+        have = await env.store.secrets(cluster.name)
+        names = {name: cluster_secrets.host_key_name(name) for name in (cluster.head, *cluster.slot_names)}
+        found = {name: cluster_secrets.public_of(have[key]) for name, key in names.items() if key in have}
+    return {name: " ".join(key.split()[:2]) for name, key in found.items() if key}
 
 
 async def goal_of(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:

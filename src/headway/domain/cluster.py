@@ -164,3 +164,4 @@ class Site:
     gpu_devices: int = 0  # device nodes made at boot on local machines
     real_cpus: int = 0  # what a machine really has; 0 = as the plan says
     real_memory_mib: int = 0
+    host_keys: Mapping[str, str] = field(default_factory=dict)  # machine name -> public key, as far as known

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from headway.domain.cluster import Cluster, Site
 from headway.domain.files import File
-from headway.render import database, hosts, login, people, scripts, sessions, slurm_conf, slurm_small, ssh, systemd
+from headway.render import (
+    database,
+    hosts,
+    inside,
+    login,
+    people,
+    scripts,
+    sessions,
+    slurm_conf,
+    slurm_small,
+    ssh,
+    systemd,
+)
 from headway.render.effect import effect_of
 from headway.render.hardware import hardware
 from headway.render.text import guard
@@ -73,8 +85,11 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
 def _node(cluster: Cluster, site: Site) -> dict[str, File]:
     known = version(cluster.slurm_version)
     files = {
-        "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=False, containers=cluster.containers)),
+        "/etc/tmpfiles.d/headway.conf": File(
+            systemd.tmpfiles(site, head=False, containers=cluster.containers, more=inside.tmpfiles(cluster))
+        ),
         ssh.PAM: File(ssh.pam_node()),
+        **inside.files(cluster, site),
         **scripts.scripts(known, cluster.containers),
         **systemd.node_units(cluster, known),
         **systemd.agent(cluster, site, head=False),

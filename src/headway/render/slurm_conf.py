@@ -43,7 +43,7 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
         _control(cluster, site),
         _daemons(cluster, known, node),
         _resources(node),
-        _isolation(node),
+        _isolation(cluster, node),
         _accounting(cluster, node),
         _priority(),
         _preemption(cluster, known),
@@ -146,7 +146,7 @@ def _resources(node: Hardware) -> Section:
     return Section("resources", tuple(rows))
 
 
-def _isolation(node: Hardware) -> Section:
+def _isolation(cluster: Cluster, node: Hardware) -> Section:
     plugins = "task/cgroup" if node.pretended else "task/cgroup,task/affinity"
     pinned = (
         "" if not node.pretended else "No pinning to cores: the machine does not have the cores it is said to have."
@@ -163,9 +163,16 @@ def _isolation(node: Hardware) -> Section:
             Setting("Epilog", EPILOG),
             Setting("LaunchParameters", "use_interactive_step", "salloc opens its shell on the first node of the job."),
             Setting("PropagateResourceLimits", "NONE", "Limits of the login sessions do not follow into jobs."),
-            Setting("MpiDefault", "none"),
+            _mpi(cluster),
         ),
     )
+
+
+def _mpi(cluster: Cluster) -> Setting:
+    """Node images carry the plugin; of one's own machines it isn't known."""
+    if cluster.provider == "local":
+        return Setting("MpiDefault", "pmix", "srun starts MPI programs by itself.")
+    return Setting("MpiDefault", "none")
 
 
 def _accounting(cluster: Cluster, node: Hardware) -> Section:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headway.domain.cluster import Cluster, Site
 from headway.domain.files import File
@@ -183,7 +183,7 @@ def escape(where: str) -> str:
 _ENROOT_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
 
 
-def tmpfiles(site: Site, *, head: bool, containers: str = "") -> str:
+def tmpfiles(site: Site, *, head: bool, containers: str = "", more: Sequence[str] = ()) -> str:
     """Folders and device nodes that are made at every boot. `containers`: what runs them, as in `Cluster`."""
     rows = [
         "d /run/headway 0755 root root -",
@@ -219,7 +219,7 @@ def tmpfiles(site: Site, *, head: bool, containers: str = "") -> str:
                 "# Simulated GPUs: device files that can be given to jobs and withheld, with nothing behind them."
             )
             rows += [f"c+ /dev/nvidia{n} 0666 root root - 195:{n}" for n in range(site.gpu_devices)]
-    return script(*rows)
+    return script(*rows, *more)
 
 
 def sysusers() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.change import Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.unit import Unit
-from headway.render import database, slurm_conf, ssh, systemd
+from headway.render import database, inside, slurm_conf, ssh, systemd
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf")
@@ -18,7 +18,7 @@ def units(cluster: Cluster) -> dict[str, tuple[Unit, ...]]:
     node_munge = Unit("munge.service", restart_on=(MUNGE_KEY,))
     return {
         "head": (*mounts, head_munge, _ssh(), *_head(), _agent("controller")),
-        "node": (*mounts, node_munge, _ssh(), _slurmd(), _agent("node")),
+        "node": (*mounts, node_munge, _ssh(inside.SSHD), _slurmd(), _agent("node")),
     }
 
 
@@ -27,8 +27,8 @@ def _mounts(cluster: Cluster) -> tuple[Unit, ...]:
     return tuple(Unit(name, restart_on=(f"{systemd.UNITS}/{name}",), disturbs=Disturbs.JOBS) for name in names)
 
 
-def _ssh() -> Unit:
-    return Unit("ssh.service", reload_on=(ssh.SSHD,), reload=("systemctl", "reload", "ssh.service"))
+def _ssh(*more: str) -> Unit:
+    return Unit("ssh.service", reload_on=(ssh.SSHD, *more), reload=("systemctl", "reload", "ssh.service"))
 
 
 def _agent(stage: str) -> Unit:
