@@ -120,6 +120,9 @@ def test_an_image_comes_once_however_many_tasks_ask_and_stays(lab: Lab, registry
     first = srun(lab, "-N4", "-n8", image, "cat", "/etc/os-release")
     assert first.out.count("Tiny 1") == 8
     assert first.err.count("imported") == 1
+    noted = lab.head("bash", "-c", "cat /scratch/alice/.containers/.used-*", user="alice").out
+    assert json.loads(noted)["image"] == f"{registry.host}#team/tiny:1"
+    assert re.search(r"sha256-[0-9a-f]{64}\.sqsh$", json.loads(noted)["file"])
     again = srun(lab, "-N2", image, "cat", "/etc/os-release")
     assert again.out.count("Tiny 1") == 2
     assert "import" not in again.err
@@ -378,7 +381,7 @@ def test_a_full_disk_at_import(lab: Lab, images: None) -> None:
         lab.podman("exec", lab.container("lab-2-1"), "umount", "-l", "/mnt/full")
     assert done.code != 0
     assert "the disk is full" in done.err
-    assert lab.head("bash", "-c", "ls -A /scratch/sonia/.containers | grep -v lock || true").out == ""
+    assert lab.head("bash", "-c", "ls -A /scratch/sonia/.containers | grep -v -e lock -e used || true").out == ""
     assert "Tiny 1" in srun(lab, OCI, "cat", "/etc/os-release", user="sonia").out
 
 

@@ -67,6 +67,8 @@ def _image(asked: argparse.Namespace, made: box.Box, environment: dict[str, str]
     user = pwd.getpwuid(os.getuid()).pw_name
     kept = store.Store(asked.cache.replace("%u", user), asked.shared, environment, step=step_name)
     path = kept.squashfs(reference.parse(asked.image))
+    if environment.get("SLURM_NODEID", "0") == "0":
+        kept.note(environment.get("SLURM_JOB_ID", ""), asked.image, path)
     if asked.name:
         _write(note, path.encode())
     return path

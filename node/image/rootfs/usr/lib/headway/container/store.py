@@ -30,6 +30,7 @@ from words import Failed, say
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 CONFIG = ".headway-image.json"  # in the image's root: its environment and working folder
 FORGET_S = 2 * 86400
+FORGET_JOBS_S = 400 * 86400
 NOBODY = 65534
 SKOPEO_S, UNPACK_S = 4 * 3600, 4 * 3600
 _LISTS = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
@@ -105,6 +106,14 @@ class Store:
             return own
         shared = os.path.join(self.shared, os.path.basename(own)) if self.shared else ""
         return shared if shared and _roots(self.shared) and _roots(shared) else ""
+
+    def note(self, job: str, image: str, path: str) -> None:
+        """For the job's lineage; a job runs without it too."""
+        with (
+            contextlib.suppress(OSError),
+            open(os.path.join(self.cache, f".used-{job}"), "a", encoding="utf-8") as file,
+        ):
+            file.write(json.dumps({"image": image, "file": path}) + "\n")
 
     def _path(self, digest: str) -> str:
         return os.path.join(self.cache, f"{digest.replace(':', '-')}.sqsh")
@@ -229,6 +238,7 @@ class Store:
         """Under this image's lock: what killed imports of it left; and what is long forgotten of any."""
         for entry in os.scandir(self.cache):
             old = entry.name.startswith((".asked-", ".new-", ".lock-")) and _age_s(entry) > FORGET_S
+            old |= entry.name.startswith(".used-") and _age_s(entry) > FORGET_JOBS_S
             if old or entry.name.startswith(f".new-{digest[7:]}-"):
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
