@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from headway.api.planning import digest_of
 from headway.domain.change import Disturbs
@@ -277,16 +276,33 @@ async def test_owner_stays_when_another_admin_applies(server: Server) -> None:
 async def test_dataset_folders_are_those_the_server_allows(server: Server, tmp_path: Path) -> None:
     client = await server.client()
     server.work.answers["plan"] = changes()
-    good = tmp_path.parent / "data"
-    for source, ok in ((str(good), True), ("/etc", False), ("/", False), (str(tmp_path / "x"), False)):
-        server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", source, "/datasets/d"),))}
+    outside = tmp_path.parent / f"{tmp_path.name}-data"
+    outside.mkdir()
+    (outside / "file").touch()
+    (outside / "sneaky").symlink_to("/etc")
+    (outside / "loop").symlink_to("loop")
+    rows = (
+        (outside, ""),
+        ("/etc", "belongs to the server"),
+        ("/", "belongs to the server"),
+        ("/root", "belongs to the server"),  # /root/.ssh is in it
+        ("/var/lib", "belongs to the server"),
+        (tmp_path / "x", "belongs to the server"),
+        (tmp_path.parent, "belongs to the server"),  # the state folder is in it
+        (outside / "sneaky", "/etc belongs to the server"),
+        (outside / "none", "is not there"),
+        (outside / "file", "is not a folder"),
+        (outside / "loop", "is not a folder"),
+    )
+    for source, why in rows:
+        server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", str(source), "/datasets/d"),))}
         answer = await client.post("/api/plan", json=document().model_dump())
-        assert answer.status_code == (200 if ok else 422), (source, answer.text)
-    link = tmp_path.parent / "sneaky"
-    link.symlink_to("/etc")
-    server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", str(link), "/datasets/d"),))}
-    out = failed(await client.post("/api/plan", json=document().model_dump()), 422, "invalid_spec")
-    assert out.faults[0].path == "storage.datasets.0.path"
+        if not why:
+            assert answer.status_code == 200, answer.text
+            continue
+        (fault,) = failed(answer, 422, "invalid_spec").faults
+        assert fault.path == "storage.datasets[0].path"
+        assert why in fault.message
 
 
 async def test_access_names_hosts_and_keys(server: Server) -> None:

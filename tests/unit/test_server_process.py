@@ -18,7 +18,8 @@ import pytest
 
 from headway import paths
 from headway.errors import Conflict, NotFound, NotSignedIn, Unreachable
-from headway.sdk.client import Client, discover
+from headway.sdk.client import Client
+from headway.sdk.discover import discover
 from headway.sdk.liveness import alive
 from headway.sdk.local import Running, log_file, running, start_server, stop_server
 from headway.server.main import DEFAULT_PORT, bind

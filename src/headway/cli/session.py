@@ -69,7 +69,7 @@ class Api(Protocol):
 
 def connect() -> Api:
     """The server in reach. Raises Unreachable ("no server") when there is none."""
-    from headway.sdk.client import discover
+    from headway.sdk.discover import discover
 
     return discover()
 

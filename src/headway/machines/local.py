@@ -23,7 +23,7 @@ from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
 from headway.machines import image, mounts, network
 from headway.machines.base import Place
-from headway.machines.podman import Podman, labels, lock_folder, locked
+from headway.machines.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
 
 _AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
 _RUNNING = {
@@ -110,11 +110,12 @@ class LocalProvider:
         return self._place(cluster, subnet)
 
     async def find(self, cluster: Cluster) -> Place | None:
-        ran = await self._podman("network", "inspect", self._owner(cluster.name), check=False)
+        argv = ("network", "inspect", self._owner(cluster.name))
+        ran = await self._podman(*argv, check=False, timeout_s=LOOK_S)
         if ran.code != 0:
             if "not found" in ran.stderr or "no such network" in ran.stderr:
                 return None
-            raise CommandFailed(ran.argv, ran.code, ran.stderr)
+            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
         return self._place(cluster, ipaddress.IPv4Network(json.loads(ran.stdout)[0]["subnets"][0]["subnet"]))
 
     @staticmethod
@@ -143,6 +144,7 @@ class LocalProvider:
             host_key=label["headway.host_key"],
             image=item["ImageID"],
         )
+            started_at=float(item.get("StartedAt") or 0),
 
     async def create(self, request: MachineRequest) -> Machine:
         info = await image.ensure(request.image, state_dir=self.state_dir)
@@ -279,7 +281,7 @@ class LocalProvider:
             await self._podman("rm", "--force", "--ignore", "--time", "0", "--volumes", *left, timeout_s=300)
         ran = await self._podman("network", "rm", "--force", self._owner(cluster), check=False)
         if ran.code != 0 and "not found" not in ran.stderr:
-            raise CommandFailed(ran.argv, ran.code, ran.stderr)
+            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
         volumes = self._volumes(cluster)
         await asyncio.to_thread(mounts.unshare, volumes / "shared")
         shutil.rmtree(self._boot(cluster, "").parent / cluster, ignore_errors=True)

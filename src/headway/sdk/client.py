@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headway import paths
-from headway.errors import HeadwayError, NotFound, Unreachable
+from headway.errors import HeadwayError, NotFound, Refused, Unreachable
 from headway.sdk.errors import to_error
 from headway.wire.schemas import (
     API_PREFIX,
@@ -45,6 +42,7 @@ M = TypeVar("M", bound=Wire)
 
 NO_SERVER = "no server"
 NO_SERVER_HINT = "headway server start"
+WRONG_URL_HINT = "check HEADWAY_URL; without it the server of this machine is used"
 STOPPED_PATIENCE_S = 15.0  # a server that was stopped in good order may be about to start again
 SSE_SILENCE_S = 40.0  # the server pings open streams every 10 s
 
@@ -233,13 +231,23 @@ class Client:
     # --- HTTP
 
     def _get(self, path: str, model: type[M]) -> M:
-        return model.model_validate(self._json("GET", path))
+        return self._read(model, self._json("GET", path))
 
     def _list(self, path: str, model: type[M], params: dict[str, str] | None = None) -> list[M]:
-        return [model.model_validate(item) for item in self._json("GET", path, params=params)]
+        found = self._json("GET", path, params=params)
+        return [self._read(model, item) for item in (found if isinstance(found, list) else [found])]
 
     def _post(self, path: str, model: type[M], body: Any = None, *, timeout_s: float | None = None) -> M:
-        return model.model_validate(self._json("POST", path, body=body, timeout_s=timeout_s))
+        return self._read(model, self._json("POST", path, body=body, timeout_s=timeout_s))
+
+    def _read(self, model: type[M], answer: Any) -> M:
+        try:
+            return model.model_validate(answer)
+        except ValueError:
+            raise Refused(
+                f"the server at {self.url} answers in a way that this headway does not understand",
+                hint="headway version shows both; install the server's version here, or start the server again",
+            ) from None
 
     def _json(
         self,
@@ -265,7 +273,10 @@ class Client:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         _raise_for(answer.status_code, answer.content)
-        return answer.json() if answer.content else None
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise Refused(f"what answers at {self.url} is not a Headway server", hint=WRONG_URL_HINT) from None
 
     @contextmanager
     def _stream(
@@ -329,56 +340,11 @@ class Client:
         import httpx
 
         if isinstance(error, httpx.ConnectError):
-            return Unreachable(f"{NO_SERVER} at {self.url}", hint=NO_SERVER_HINT)
+            named = self._refresh is None and os.environ.get("HEADWAY_URL", "").rstrip("/") == self.url
+            return Unreachable(f"{NO_SERVER} at {self.url}", hint=WRONG_URL_HINT if named else NO_SERVER_HINT)
         if isinstance(error, httpx.TimeoutException):
             return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")
         return Unreachable(f"the connection to {self.url} broke: {error}", hint="headway server status")
-
-
-def discover(state_dir: Path | str | None = None) -> Client:
-    """The client for the server in reach: HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else the
-    config folder's client.json. Unreachable ("no server; headway server start") when there is none."""
-    url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
-    if url and state_dir is None:
-        return Client(url, token or _known(Path(state_dir or paths.state_dir()))[1])
-    folder = Path(state_dir) if state_dir is not None else paths.state_dir()
-
-    def find() -> tuple[str, str]:
-        return _local(folder) or _remote() or _none()
-
-    found_url, found_token = find()
-    return Client(found_url, found_token, refresh=find)
-
-
-def _local(folder: Path) -> tuple[str, str] | None:
-    """(url, token) of the server running on this state folder."""
-    from headway.sdk.liveness import alive
-
-    try:
-        running = json.loads((folder / paths.SERVER_FILE).read_text())
-        if not alive(int(running["pid"]), str(running.get("started", ""))):
-            return None
-        known = json.loads((folder / paths.CLIENT_FILE).read_text())
-        return str(running["url"]), str(known["token"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _remote() -> tuple[str, str] | None:
-    url, token = _known(paths.config_dir())
-    return (url, token) if url else None
-
-
-def _none() -> tuple[str, str]:
-    raise Unreachable(NO_SERVER, hint=NO_SERVER_HINT)
-
-
-def _known(folder: Path) -> tuple[str, str]:
-    try:
-        known = json.loads((folder / paths.CLIENT_FILE).read_text())
-        return str(known["url"]), str(known["token"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "", ""
 
 
 def _part(value: str) -> str:
@@ -395,6 +361,7 @@ def _raise_for(status: int, body: bytes) -> None:
         return
     try:
         out = ErrorOut.model_validate_json(body)
-    except ValueError:
-        out = ErrorOut(kind="error", message=f"the server answered {status}: {body[:200].decode(errors='replace')}")
+    except ValueError:  # not in our words: a proxy, or no Headway server at all
+        said = " ".join(body[:200].decode(errors="replace").split())
+        out = ErrorOut(kind="refused", message=f"no Headway server answered, but {status}: {said}", hint=WRONG_URL_HINT)
     raise to_error(out)
