@@ -143,8 +143,8 @@ class LocalProvider:
             state=_RUNNING.get(item["State"], MachineState.STOPPED),
             host_key=label["headway.host_key"],
             image=item["ImageID"],
-        )
             started_at=float(item.get("StartedAt") or 0),
+        )
 
     async def create(self, request: MachineRequest) -> Machine:
         info = await image.ensure(request.image, state_dir=self.state_dir)
