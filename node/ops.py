@@ -230,8 +230,6 @@ def op_units(step: dict[str, Any]) -> None:
     if action == "stop":
         run(["systemctl", "disable", "--now", *names], step.get("timeout_s", 90))
         return
-    if step.get("enable"):
-        run(["systemctl", "--no-reload", "--quiet", "enable", *step["enable"]], 60)
     argv = step.get("argv") or ["systemctl", action, *names]
     try:
         run(argv, step.get("timeout_s", 90))

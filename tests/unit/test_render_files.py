@@ -171,6 +171,32 @@ def test_eight_one_gpu_jobs_fit_a_node() -> None:
     assert 8 * int(found["defcpupergpu"]) <= int(node.get("CPUs") or 0)
 
 
+def test_a_whole_node_counts_for_its_gpus_and_not_for_a_rounding_more() -> None:
+    weights = dict(
+        word.split("=") for word in (one(slurm_conf(GPU), "partitionname").get("TRESBillingWeights") or "").split(",")
+    )
+    node = one(slurm_conf(GPU), "nodename")
+    gib = int(node.get("RealMemory") or 0) / 1024
+    assert int(float(weights["Mem"].removesuffix("G")) * gib) == 8000
+    assert int(float(weights["CPU"]) * int(node.get("CPUs") or 0)) == 8000
+
+
+def test_room_for_tmp_is_promised_where_it_is_known() -> None:
+    assert one(slurm_conf(GPU, site_of(GPU, real_tmp_mib=5000)), "nodename").get("TmpDisk") == "5000"
+    assert one(slurm_conf(GPU), "nodename").get("TmpDisk") is None
+
+
+def test_a_job_over_its_memory_does_not_swap_instead() -> None:
+    assert "ConstrainSwapSpace=yes" in render(GPU, site_of(GPU))["head"]["/etc/slurm/cgroup.conf"].text
+
+
+def test_every_daemon_of_slurm_outlives_people_s_programs() -> None:
+    rendered = render(GPU, site_of(GPU))
+    for role, name in (("node", "slurmd"), ("node", "munge"), ("head", "munge"), ("head", "slurmctld")):
+        text = rendered[role][f"/etc/systemd/system/{name}.service.d/headway.conf"].text
+        assert "OOMScoreAdjust=-9" in text, (role, name)
+
+
 def test_pretended_cores_are_not_pinned_and_real_ones_are() -> None:
     local = render(GPU, site_of(GPU))["head"]
     real = render(cpu_cluster(), site_of(cpu_cluster(), real_cpus=64, real_memory_mib=260_000))["head"]

@@ -36,6 +36,7 @@ async def site_of(cluster: Cluster, env: Env, place: Place) -> Site:
         gpu_devices=place.gpu_devices,
         real_cpus=place.real_cpus,
         real_memory_mib=place.real_memory_mib,
+        real_tmp_mib=place.real_tmp_mib,
     )
 
 
@@ -49,7 +50,7 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
     rendered = render(cluster, site)
     role_units = units(cluster)
     digests = cluster_secrets.digests(secrets)
-    head_dirs = [(CONTROLLER_STATE, "slurm", 0o755)]
+    head_dirs = [(CONTROLLER_STATE, "slurm", 0o700)]
     homes = []
     for user in cluster.users:
         uid = site.uids[user.name]

@@ -163,3 +163,4 @@ class Site:
     gpu_devices: int = 0  # device nodes made at boot on local machines
     real_cpus: int = 0  # what a machine really has; 0 = as the plan says
     real_memory_mib: int = 0
+    real_tmp_mib: int = 0  # the disk that jobs' own /tmp is on; 0 = not known

@@ -22,6 +22,7 @@ class Place:
     addresses: dict[str, str]  # head and every slot
     real_cpus: int
     real_memory_mib: int
+    real_tmp_mib: int  # the disk that jobs' own /tmp is on; 0 = not known
     gpu_devices: int
 
 

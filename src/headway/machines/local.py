@@ -121,7 +121,8 @@ class LocalProvider:
     @staticmethod
     def _place(cluster: Cluster, subnet: ipaddress.IPv4Network) -> Place:
         memory_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 20)
-        return network.place_in(cluster, subnet, cpus=os.cpu_count() or 1, memory_mib=memory_mib)
+        tmp_mib = shutil.disk_usage("/var/lib").total // (1 << 20)
+        return network.place_in(cluster, subnet, cpus=os.cpu_count() or 1, memory_mib=memory_mib, tmp_mib=tmp_mib)
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
         found = await self._ps(cluster)

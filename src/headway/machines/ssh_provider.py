@@ -50,6 +50,7 @@ class SshProvider:
             addresses=addresses,
             real_cpus=0,
             real_memory_mib=0,
+            real_tmp_mib=0,
             gpu_devices=0,
         )
 

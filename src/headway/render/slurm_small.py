@@ -31,8 +31,8 @@ def cgroup_conf(node: Hardware) -> str:
         Line(comment=MARK),
         *pair("CgroupPlugin", "autodetect"),
         *pair("ConstrainDevices", "yes", "A job can't open GPUs that it was not given."),
-        *pair("ConstrainRAMSpace", "yes", "A job over its memory is ended alone."),
-        *pair("ConstrainSwapSpace", "no"),
+        *pair("ConstrainRAMSpace", "yes", "A job over its memory is ended alone, and does not swap instead."),
+        *pair("ConstrainSwapSpace", "yes"),
     ]
     if node.pretended:
         lines += pair("ConstrainCores", "no", "The machine does not have the cores it is said to have.")
@@ -83,6 +83,11 @@ def slurmdbd_conf(cluster: Cluster, site: Site) -> str:
             *pair("StorageUser", "slurm"),
             *pair("StorageLoc", "slurm_acct_db"),
             *pair("PidFile", "/run/slurmdbd/slurmdbd.pid"),
+            *pair("PurgeEventAfter", "24months", "Jobs and usage are kept for good; what grows beside them is not."),
+            *pair("PurgeResvAfter", "24months"),
+            *pair("PurgeStepAfter", "12months"),
+            *pair("PurgeSuspendAfter", "12months"),
+            *pair("PurgeTXNAfter", "24months"),
         ],
         "slurmdbd.conf",
     )

@@ -14,9 +14,8 @@ _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "plugstack.conf")
 def units(cluster: Cluster) -> dict[str, tuple[Unit, ...]]:
     """{"head": ..., "node": ...}. Changed keys of slurm.conf may need more than the reload: see `effect.effect_of`."""
     mounts = _mounts(cluster)
-    head_munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd.drop_in("munge.service")))
-    node_munge = Unit("munge.service", restart_on=(MUNGE_KEY,))
-    return {"head": (*mounts, head_munge, _ssh(), *_head()), "node": (*mounts, node_munge, _ssh(), _slurmd())}
+    munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd.drop_in("munge.service")))
+    return {"head": (*mounts, munge, _ssh(), *_head()), "node": (*mounts, munge, _ssh(), _slurmd())}
 
 
 def _mounts(cluster: Cluster) -> tuple[Unit, ...]:
