@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import subprocess
@@ -151,15 +152,10 @@ class Lab:
 
     def container(self, machine: str) -> str:
         """The container that is this machine of ours."""
-        label = f"label=headway.cluster={self.name}"
-        rows = json.loads(self.podman("ps", "-a", "--format", "json", "--filter", label))
-        mine = [
-            row["Names"][0]
-            for row in rows
-            if row["Labels"].get("headway.machine") == machine
-            and str(self.state) in json.dumps(row["Mounts"]) + str(row)
-        ]
-        names = mine or [row["Names"][0] for row in rows if row["Labels"].get("headway.machine") == machine]
+        instance = hashlib.sha256(str(self.state.resolve()).encode()).hexdigest()[:8]  # as the local provider has it
+        wanted = {"instance": instance, "cluster": self.name, "machine": machine}
+        filters = (f"--filter=label=headway.{key}={value}" for key, value in wanted.items())
+        names = [row["Names"][0] for row in json.loads(self.podman("ps", "-a", "--format", "json", *filters))]
         assert len(names) == 1, f"{machine}: {names}"
         return str(names[0])
 
