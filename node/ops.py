@@ -242,10 +242,10 @@ def op_units(step: dict[str, Any]) -> None:
 
 
 def journal(names: list[str]) -> str:
-    """The last words of units that would not start."""
-    failed = subprocess.run(["systemctl", "is-failed", *names], capture_output=True, text=True, timeout=20, check=False)
-    for name, state in zip(names, failed.stdout.split(), strict=False):
-        if state == "failed":
+    """The last words of the first unit that would not start: one that systemd tries again is not "failed" yet."""
+    states = subprocess.run(["systemctl", "is-active", *names], capture_output=True, text=True, timeout=20, check=False)
+    for name, state in zip(names, states.stdout.split(), strict=False):
+        if state != "active":
             said = subprocess.run(
                 ["journalctl", "-u", name, "-n", "8", "--no-pager", "-o", "cat"],
                 capture_output=True,

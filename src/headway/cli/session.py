@@ -124,6 +124,12 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def warn_if_old(cluster: w.ClusterOut) -> None:
+    """Says, beside the answer, that it is not what is now."""
+    if cluster.stale:
+        note(f"these figures are old: {cluster.stale}; headway status {cluster.name}")
+
+
 def at_terminal() -> bool:
     """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()

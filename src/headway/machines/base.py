@@ -56,6 +56,10 @@ class Provider(Protocol):
 
     async def delete(self, machine: Machine) -> None: ...
 
+    def look_inside(self, machine: Machine) -> str:
+        """For a person: how to see what a machine does that does not answer SSH."""
+        ...
+
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
         """Makes exactly these datasets (and home, scratch, head state) appear under /srv/headway in the machines."""
         ...

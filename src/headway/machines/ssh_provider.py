@@ -91,6 +91,9 @@ class SshProvider:
         """The machine stays; only its pinned host key is forgotten."""
         await asyncio.to_thread(self._pin, machine.cluster, machine.name, "")
 
+    def look_inside(self, machine: Machine) -> str:
+        return f"is {machine.address} on, and does its SSH server run? look at its console"
+
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
         """Nothing: machines you own mount their own storage, under /srv/headway."""
 

@@ -132,8 +132,9 @@ class Reconciler:
         state, name = self._state, operation.cluster
         if error is not None:
             await state.store.save_cluster(name, state="failed")
-            await self._say(operation, operation.kind, error.message, level="error", done=True)
-            state.live.note(name, f"{operation.kind} failed: {error.message.splitlines()[0]}", level="error")
+            first = error.message.splitlines()[0]  # whoever follows is told all of it at the end
+            await self._say(operation, operation.kind, first, level="error", done=True)
+            state.live.note(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind == "apply":
             await state.store.save_cluster(name, state="ready")
             state.live.note(name, f"apply by {operation.person} is done")
