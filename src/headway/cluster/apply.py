@@ -40,11 +40,11 @@ BROUGHT = ("machine.create", "machine.start", "machine.restart")  # machines tha
 
 
 async def plan(cluster: Cluster, env: Env) -> ChangeSet:
-    """What apply would do. Makes nothing, not even secrets."""
+    """What apply would do. Makes nothing, neither secrets nor uids."""
     place = await env.provider.find(cluster)
     if place is None:
         return changeset(_unbuilt(cluster), Observed())
-    site = await site_of(cluster, env, place)
+    site = await site_of(cluster, env, place, give_uids=False)
     goal = await goal_of(cluster, site, await env.store.secrets(cluster.name))
     return changeset(goal, await observe(goal, env))
 

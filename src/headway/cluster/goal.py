@@ -19,12 +19,13 @@ MYSQL_DIR = "/srv/headway-state/mysql"
 CONTROLLER_STATE = "/srv/headway-state/slurmctld"
 
 
-async def site_of(cluster: Cluster, env: Env, place: Place) -> Site:
-    """Joins the provider's addresses with the people's uids, departed ones included."""
+async def site_of(cluster: Cluster, env: Env, place: Place, *, give_uids: bool = True) -> Site:
+    """Joins the provider's addresses with the people's uids, departed ones included. A plan gives no uid away: they are
+    never used again."""
     now = [user.name for user in cluster.users]
     ever = await env.store.users_of(cluster.name)
     departed = sorted(ever - set(now))
-    uids = await env.store.uids([*now, *departed])
+    uids = await env.store.uids([*now, *departed], give=give_uids)
     return Site(
         subnet=place.subnet,
         gateway=place.gateway,
