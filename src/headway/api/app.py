@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,8 +19,10 @@ SECURITY_HEADERS = {
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",  # unless an answer says otherwise
 }
 MAX_BODY = 16 * 1024 * 1024  # bytes; a script and its document are far below
+TOO_LARGE = f"the request is larger than {MAX_BODY // 2**20} MiB"
 
 
 def create_app(state: AppState) -> FastAPI:
@@ -40,7 +42,7 @@ def create_app(state: AppState) -> FastAPI:
         api.include_router(router)
     app.include_router(api)
     app.include_router(people.pages)
-    errors.install(app)
+    errors.install(app, SECURITY_HEADERS)
     app.add_middleware(Guard, hosts=state.settings.allowed_hosts)
     return app
 
@@ -63,15 +65,24 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
-                if "cache-control" not in headers:
-                    headers["cache-control"] = "no-store"
             await send(message)
+
+        received = 0
+
+        async def receive_bounded() -> Message:
+            """A body may come in pieces, without its length said before."""
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > MAX_BODY:
+                raise HTTPException(413, TOO_LARGE, {"connection": "close"})
+            return message
 
         refusal = self._refusal(Headers(scope=scope))
         if refusal is not None:
             await errors.answer(400, refusal)(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, send_with_headers)
+        await self._app(scope, receive_bounded, send_with_headers)
 
     def _refusal(self, headers: Headers) -> ErrorOut | None:
         host = headers.get("host", "")
@@ -80,5 +91,5 @@ class Guard:
             return ErrorOut(kind="refused", message="this server does not go by that name", hint="use its address")
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > MAX_BODY:
-            return ErrorOut(kind="refused", message=f"the request is larger than {MAX_BODY // 2**20} MiB")
+            return ErrorOut(kind="refused", message=TOO_LARGE)
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -31,12 +32,13 @@ def answer(status: int, out: ErrorOut, headers: dict[str, str] | None = None) ->
     return JSONResponse(out.model_dump(), status, headers)
 
 
-def install(app: FastAPI) -> None:
-    """The one place where exceptions become HTTP."""
+def install(app: FastAPI, headers: Mapping[str, str]) -> None:
+    """The one place where exceptions become HTTP. `headers`: what every answer carries, for those sent from outside the
+    app's own layers."""
 
     async def on_headway(_: Request, error: Any) -> JSONResponse:
-        headers = {"www-authenticate": "Bearer"} if error.http_status == 401 else None
-        return answer(error.http_status, error_out(error), headers)
+        scheme = {"www-authenticate": "Bearer"} if error.http_status == 401 else None
+        return answer(error.http_status, error_out(error), scheme)
 
     async def on_invalid(_: Request, error: Any) -> JSONResponse:
         faults = [
@@ -52,7 +54,7 @@ def install(app: FastAPI) -> None:
 
     async def on_bug(request: Request, error: Any) -> JSONResponse:
         log.error("bug", path=request.url.path, exc_info=error)
-        return answer(500, error_out(error))
+        return answer(500, error_out(error), dict(headers))
 
     app.add_exception_handler(HeadwayError, on_headway)
     app.add_exception_handler(RequestValidationError, on_invalid)

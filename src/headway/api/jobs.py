@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -14,11 +15,12 @@ from headway.api.shapes import PENDING, RUNNING, job_out
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
-from headway.errors import HeadwayError, NotAllowed, Unreachable
+from headway.errors import HeadwayError, NotAllowed, Refused, Unreachable
 from headway.wire.schemas import ExecIn, ExecOut, JobOut, SubmitIn, SubmitOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 FIRST_PIECE_S = 2.0
+MOST_AT_ONCE = 16  # commands that one person, other than an admin, may have running at once
 
 
 @router.get("/jobs")
@@ -59,7 +61,8 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
     """Runs the real sbatch on the cluster as the person's user."""
     user = who.acting(request.user)
     _, cluster = await state.cluster(name)
-    answer = await state.work.submit(cluster, request, user)
+    with _place(state, who):
+        answer = await state.work.submit(cluster, request, user)
     await audit(state, who, "submit", name, job=answer.job_id, user=user, script=request.script_name)
     state.live.hub.publish("watchers")
     return answer
@@ -140,7 +143,20 @@ async def execute(name: str, request: ExecIn, state: State, who: Member) -> Exec
     user = who.acting(request.user)
     _, cluster = await state.cluster(name)
     await audit(state, who, "exec", name, user=user, program=request.argv[0][:100])
-    return await state.work.run_command(cluster, request, user)
+    with _place(state, who):
+        return await state.work.run_command(cluster, request, user)
+
+
+@contextlib.contextmanager
+def _place(state: AppState, who: Principal) -> Iterator[None]:
+    """A command on a cluster holds one of its few connections for as long as it runs: no member may hold them all."""
+    if state.commands[who.person] >= MOST_AT_ONCE and not who.has("admin"):
+        raise Refused(f"{MOST_AT_ONCE} commands of {who.person} are running already", hint="wait until one has ended")
+    state.commands[who.person] += 1
+    try:
+        yield
+    finally:
+        state.commands[who.person] -= 1
 
 
 async def _job(state: AppState, cluster: Cluster, job_id: int) -> JobState:

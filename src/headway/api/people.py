@@ -10,8 +10,9 @@ from starlette.responses import RedirectResponse, Response
 
 from headway import __version__
 from headway.api.access import Anyone, Principal, State, audit, state_of
+from headway.api.state import AppState
 from headway.errors import NotAllowed, NotFound, NotSignedIn, Refused
-from headway.spec.words import user_name_fault
+from headway.spec.words import user_name_fault, user_name_from
 from headway.store import Token
 from headway.wire.schemas import MeOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
 
@@ -57,6 +58,7 @@ async def create_token(ask: TokenIn, state: State, who: Anyone) -> TokenOut:
         fault = user_name_fault(person)
         if fault:
             raise Refused(f"the name {person!r} {fault}", hint="use the person's Linux user name")
+        await _need_own_user(state, person)
     if known is None or (ask.role is not None and ask.role != known.role):
         if person == who.person and ask.role not in (None, "admin"):
             raise Refused("an admin can't take their own role away", hint="let another admin do it")
@@ -66,8 +68,16 @@ async def create_token(ask: TokenIn, state: State, who: Anyone) -> TokenOut:
     return _token_out(row, secret)
 
 
+async def _need_own_user(state: AppState, person: str) -> None:
+    """Raises Refused when somebody else acts as this Linux user already: `root` and `Ann.Lee` have other names there."""
+    for other in await state.store.people():
+        if user_name_from(other.name) == person:
+            raise Refused(f"{other.name} is the user {person} on clusters already", hint="use another name")
+
+
 @router.delete("/tokens/{token_id}", status_code=204)
 async def delete_token(token_id: str, state: State, who: Anyone) -> Response:
+    """Takes the token back. Its person's browsers are signed out too, and sign-in links not used yet end."""
     rows = await state.store.tokens(None if who.has("admin") else who.person)
     if token_id not in {row.id for row in rows}:
         raise NotFound(f"no token {token_id!r}", hint="headway token ls")

@@ -13,7 +13,8 @@ from headway.api.shapes import changeset_out, summary_of
 from headway.api.state import AppState, PlanKept, fingerprint
 from headway.api.work import Resolved
 from headway.domain.change import ChangeSet
-from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, Refused
+from headway.domain.cluster import Cluster
+from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
 from headway.store import Operation
 from headway.wire.schemas import ApplyIn, ChangeSetOut, Document
 
@@ -74,10 +75,22 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
         who.need("admin", f"apply in the name of {owner}")
     document = document.model_copy(update={"owner": owner})
     resolved = await state.resolve(document)
+    if not who.has("admin"):
+        _need_known_places(who, resolved.cluster, await state.resolved(row) if row else None)
     faults = dataset_faults(state, resolved)
     if faults:
         raise InvalidSpec(faults)
     return document, resolved
+
+
+def _need_known_places(who: Principal, cluster: Cluster, known: Cluster | None) -> None:
+    """Planning makes the server connect to machines and look at folders of its own: which ones is for admins to say."""
+    machines = (known.provider, known.hosts) if known else ("local", ())
+    folders = {dataset.source for dataset in known.storage.datasets} if known else set()
+    new = {dataset.source for dataset in cluster.storage.datasets if dataset.source} - folders
+    if (cluster.provider, cluster.hosts) != machines or new:
+        what = "other machines or datasets" if known else "machines or datasets of the server's"
+        raise NotAllowed(f"{who.person} may not plan {cluster.name} with {what}", hint="ask an admin")
 
 
 def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
