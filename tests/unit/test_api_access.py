@@ -147,8 +147,13 @@ async def test_sign_in_link_works_once_and_sets_a_strict_cookie(server: Server) 
     assert (await browser.get("/api/me")).json()["person"] == "ann"
     assert (await server.anonymous().get(link)).status_code == 401
     assert (await server.anonymous().get("/signin?code=guess")).status_code == 401
+    for elsewhere in ({}, {"origin": "http://evil.example"}):
+        assert kind(await browser.post("/signout", headers=elsewhere)) == (403, "not_allowed")
+    kept = dict(browser.cookies)
     assert (await browser.post("/signout", headers={"origin": URL})).status_code == 303
     assert (await browser.get("/api/me")).status_code == 401
+    again = await server.anonymous().post("/signout", headers={"origin": URL}, cookies=kept)
+    assert (again.status_code, again.headers["location"]) == (303, "/")
 
 
 async def test_cookie_writes_only_from_our_own_pages(server: Server) -> None:
