@@ -195,6 +195,17 @@ async def test_unforeseen_error_keeps_its_details_to_itself(server: Server) -> N
     failed(answer, 500, "bug")
 
 
+async def test_a_full_disk_is_called_one(server: Server) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    client = await server.client()
+    for error in (OSError(28, "No space left"), OperationalError("insert", {}, Exception("database or disk is full"))):
+        server.work.answers["plan"] = error
+        out = failed(await client.post("/api/plan", json=document().model_dump()), 500, "unreachable")
+        assert "full" in out.message
+        assert "make room" in out.hint
+
+
 async def test_down_keeps_and_names_data(server: Server) -> None:
     await server.apply()
     await server.store.put_secret("lab", "munge_key", "x")

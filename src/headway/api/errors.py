@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from starlette.responses import JSONResponse
 from headway.errors import HeadwayError, InvalidSpec
 from headway.wire.schemas import ErrorOut, FaultOut
 
+ROOM_HINT = "make room there (headway server status names it), then try again; nothing is lost"
 log = structlog.get_logger("headway.api")
 
 
@@ -24,8 +26,18 @@ def error_out(error: BaseException) -> ErrorOut:
         return ErrorOut(kind=error.kind, message=error.message, hint=error.hint, faults=faults)
     if isinstance(error, HeadwayError):
         return ErrorOut(kind=error.kind, message=error.message, hint=error.hint)
+    if _disk_full(error):
+        return ErrorOut(kind="unreachable", message="the disk of the server's state folder is full", hint=ROOM_HINT)
     name = type(error).__name__
     return ErrorOut(kind="bug", message=f"Headway met an error it did not foresee ({name})", hint="headway server logs")
+
+
+def _disk_full(error: BaseException) -> bool:
+    """Also as SQLite says it."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    said = str(getattr(error, "orig", ""))
+    return "database or disk is full" in said or "disk I/O error" in said
 
 
 def answer(status: int, out: ErrorOut, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -26,6 +26,8 @@ from headway.machines.base import Place
 from headway.machines.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
 
 _AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
+_HEAD_MIB = 400  # state folder: the first database files and logs of a new cluster
+_LEAST_MIB = 32  # for a change to one that is there
 _RUNNING = {
     "running": MachineState.RUNNING,
     "paused": MachineState.RUNNING,
@@ -70,10 +72,16 @@ class LocalProvider:
     # ---- the Protocol
 
     async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
-        from headway.machines.preflight import host_gaps
+        from headway.machines.preflight import host_gaps, room_gaps
 
-        machines = len(cluster.slots) + 1
-        return host_gaps(need_mib=400 + 220 * machines, need_disk_mib=1024 + 300 * machines)
+        try:
+            there = {machine.name for machine in await self.list(cluster.name)}
+        except CommandFailed:  # no podman, or one that does not work: named below, or by what is done next
+            there = set()
+        missing = len({cluster.head, *cluster.slot_names} - there)
+        need_mib, need_disk_mib = (400 + 220 * missing, 1024 + 300 * missing) if missing else (0, _LEAST_MIB)
+        head_mib = _HEAD_MIB if cluster.head not in there else _LEAST_MIB
+        return (*host_gaps(need_mib, need_disk_mib), *room_gaps(head_mib, self.state_dir))
 
     async def place(self, cluster: Cluster) -> Place:
         network.addresses(cluster, ipaddress.IPv4Network("10.64.0.0/24"))  # too many nodes: say so before making any
