@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +18,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import Refused, Unreachable
 from headway.wire.schemas import ChangeSetOut, ErrorOut, OperationOut, StatusOut
 from tests import builders
-from tests.unit import server_fakes
 from tests.unit.server_fakes import Server, changes, document, reading
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    made = await server_fakes.start(tmp_path, Clock())
-    yield made
-    await made.close()
 
 
 def ask(name: str = "lab", **more: Any) -> dict[str, Any]:

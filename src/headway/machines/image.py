@@ -29,6 +29,7 @@ from headway.errors import CommandFailed, NotFound, Refused
 from headway.machines.mirror import Mirror, host_mirror
 from headway.machines.podman import lock_folder, locked
 from headway.machines.run import run
+from headway.paths import node_dir
 
 Say = Callable[..., Awaitable[None]]
 
@@ -86,12 +87,11 @@ def recipe(name: str) -> Recipe:
 
 
 def files_folder() -> Path:
-    """node/image, in the source tree or in an installed package."""
-    package = Path(headway.__file__).resolve().parent
-    for folder in (package / "_node" / "image", package.parent.parent / "node" / "image"):
-        if folder.is_dir():
-            return folder
-    raise Refused("the files of the node image are missing from this installation", hint="install headway again")
+    """node/image, in the source tree or in an installed package. Raises Refused when neither holds it."""
+    folder = node_dir() / "image"
+    if not folder.is_dir():
+        raise Refused("the files of the node image are missing from this installation", hint="install headway again")
+    return folder
 
 
 def _files_hash(folder: Path, names: Sequence[str]) -> str:

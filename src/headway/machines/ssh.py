@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, Unreachable
@@ -58,6 +58,20 @@ class _Forward:
 
 class _HostKeyChanged(Unreachable):
     pass
+
+
+class Remote(Protocol):
+    """The part of Connections that most of its users need."""
+
+    async def remote(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        input: bytes | None = None,  # noqa: A002
+        check: bool = True,
+    ) -> Ran: ...
 
 
 class Connections:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from functools import partial
 
 import structlog
 
@@ -166,7 +167,7 @@ class Reconciler:
             owner=document.owner,
         )
         state.live.touch(name)
-        await state.work.apply(cluster, self._sayer(operation))
+        await state.work.apply(cluster, partial(self._say, operation))
 
     async def _down(self, operation: Operation) -> tuple[str, ...]:
         state, name = self._state, operation.cluster
@@ -178,13 +179,10 @@ class Reconciler:
         await state.store.save_cluster(name, state="changing")
         state.live.touch(name)
         cluster = await state.resolved(row)
-        kept = await state.work.down(cluster, self._sayer(operation), delete_data)
+        kept = await state.work.down(cluster, partial(self._say, operation), delete_data)
         await state.store.forget_cluster(name, delete_data=delete_data)
         await state.forget(name)
         return kept
-
-    def _sayer(self, operation: Operation) -> _Sayer:
-        return _Sayer(self, operation)
 
     async def _say(
         self,
@@ -198,16 +196,3 @@ class Reconciler:
     ) -> None:
         await self._state.store.add_event(operation.id, step, text, level=level, done=done, seconds=seconds)
         self._state.live.hub.publish(operation_topic(operation.id))
-
-
-class _Sayer:
-    """What the work rooms report progress with."""
-
-    def __init__(self, reconciler: Reconciler, operation: Operation) -> None:
-        self._reconciler = reconciler
-        self._operation = operation
-
-    async def __call__(
-        self, step: str, text: str, *, level: str = "info", done: bool = False, seconds: float | None = None
-    ) -> None:
-        await self._reconciler._say(self._operation, step, text, level=level, done=done, seconds=seconds)

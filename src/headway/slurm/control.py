@@ -9,7 +9,7 @@ from headway.domain.hostlist import compress, expand
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
 from headway.machines.run import Ran
-from headway.slurm.history import Remote
+from headway.machines.ssh import Remote
 
 SPARES = "headway_spares"
 # IGNORE_JOBS: it may be put on nodes with running jobs, which it leaves alone. Not MAINT: that would show a healthy
