@@ -53,7 +53,8 @@ sed -i -E 's/^session[[:space:]].*pam_systemd\.so.*$/session [success=1 default=
     "$root/etc/pam.d/common-session"
 
 # Small plugins of ours, against the headers of the Slurm that is there.
-mkdir -p "$root/usr/lib/headway/spank"
-cp "$(dirname "$0")/spank/private_tmp.c" "$root/usr/lib/headway/spank/"
-in_root gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o /usr/lib/headway/spank/private_tmp.so \
-    /usr/lib/headway/spank/private_tmp.c
+for plugin in spank/private_tmp pam/job_tmp; do
+    mkdir -p "$root/usr/lib/headway/${plugin%/*}"
+    cp "$(dirname "$0")/$plugin.c" "$root/usr/lib/headway/$plugin.c"
+    in_root gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "/usr/lib/headway/$plugin.so" "/usr/lib/headway/$plugin.c"
+done

@@ -138,6 +138,13 @@ def test_secrets_are_named_never_held() -> None:
     assert "StoragePass" not in slurmdbd.text
 
 
+@pytest.mark.parametrize("cluster", [GPU, old_gpu_cluster()])
+def test_slurmdbd_listens_on_the_private_address_only(cluster: Cluster) -> None:
+    lines = render(cluster, site_of(cluster))["head"]["/etc/slurm/slurmdbd.conf"].text.splitlines()
+    assert "CommunicationParameters=NoInAddrAny" in lines
+    assert f"DbdAddr={site_of(cluster).head_address}" in lines
+
+
 def test_ten_thousand_nodes_within_a_second() -> None:
     cluster = gpu_cluster(leaves=100, per_leaf=100)
     site = site_of(cluster)

@@ -21,7 +21,10 @@ set -u
 # tells the epilog whose jobs are left.
 own={JOB_TMP}/$SLURM_JOB_ID
 shm={JOB_SHM}/$SLURM_JOB_ID
-mkdir -p -m 0755 {JOB_TMP} && mkdir -p -m 0700 {JOB_SHM} "$own" && mkdir -p "$own/tmp" "$shm" || exit 1
+# Anybody may put a folder or a link beside shared memory: one that is not root's own leads root astray.
+[ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ] || rm -rf --one-file-system {JOB_SHM}
+mkdir -m 0700 {JOB_SHM} 2>/dev/null || {{ [ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ]; }} || exit 1
+mkdir -p -m 0755 {JOB_TMP} && mkdir -p -m 0700 "$own" && mkdir -p "$own/tmp" "$shm" || exit 1
 chmod 1777 "$own/tmp" "$shm"
 ln -sfnT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
 for part in /etc/headway/prolog.d/*; do

@@ -72,7 +72,12 @@ def slurmdbd_conf(cluster: Cluster, site: Site) -> str:
             *pair("AuthAltTypes", "auth/jwt"),
             *pair("AuthAltParameters", f"jwt_key={JWT_KEY}"),
             *pair("DbdHost", cluster.head),
-            *pair("DbdAddr", site.head_address, "The private address only."),
+            *pair("DbdAddr", site.head_address),
+            *pair(
+                "CommunicationParameters",
+                "NoInAddrAny",
+                "Listens on the address of this machine's own name, which is the private one; else on all there are.",
+            ),
             *pair("SlurmUser", "slurm"),
             *pair("StorageType", "accounting_storage/mysql"),
             *pair(

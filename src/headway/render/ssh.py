@@ -9,6 +9,7 @@ from headway.render.text import MARK, word
 
 SSHD = "/etc/ssh/sshd_config.d/10-headway.conf"
 PAM = "/etc/pam.d/sshd"
+JOB_TMP = "/usr/lib/headway/pam/job_tmp.so"
 _ADOPT = "action_no_jobs=deny action_unknown=newest action_adopt_failure=deny action_generic_failure=deny"
 
 
@@ -53,6 +54,8 @@ account    required     pam_slurm_adopt.so {_ADOPT}
 account    required     pam_permit.so
 session    required     pam_loginuid.so
 session    optional     pam_keyinit.so force revoke
+# The job's own /tmp and shared memory, where the image carries the module (node/image/pam).
+-session   optional     {JOB_TMP}
 # Not common-session: pam_systemd would take the session out of the job again.
 session    required     pam_unix.so
 session    required     pam_limits.so
