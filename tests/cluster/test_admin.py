@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from subprocess import PIPE
 
 import pytest
 from tests.cluster.lab import Lab
@@ -59,6 +63,26 @@ def test_the_spares_reservation_does_not_run_out(lab: Lab) -> None:
 def test_systemd_knows_the_units_as_they_are_on_disk(lab: Lab) -> None:
     asked = lab.head("systemctl", "show", "-p", "NeedDaemonReload", "--value", "slurmctld", "munge", "ssh").out
     assert asked.split() == ["no", "no", "no"]
+
+
+def test_a_command_on_the_login_can_be_watched_fed_and_interrupted(lab: Lab) -> None:
+    """Each line is answered before the next is given: neither input nor output waits for the end."""
+    argv = [sys.executable, "-m", "headway", "exec", "lab", "-u", "vito", "--", "bash", "-c"]
+    script = "while read line; do echo got $line; done; echo last >&2; exit 7"
+    with subprocess.Popen([*argv, script], env=lab.env, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as told:
+        assert told.stdin is not None and told.stdout is not None and told.stderr is not None  # noqa: PT018
+        for word in ("one", "two"):
+            told.stdin.write(f"{word}\n")
+            told.stdin.flush()
+            assert told.stdout.readline() == f"got {word}\n"
+        told.stdin.close()
+        assert (told.stderr.read(), told.wait(timeout=60)) == ("last\n", 7)
+    with subprocess.Popen([*argv, "echo $$; sleep 600"], env=lab.env, stdin=PIPE, stdout=PIPE, text=True) as told:
+        assert told.stdout is not None
+        pid = told.stdout.readline().strip()
+        told.send_signal(signal.SIGINT)
+        assert told.wait(timeout=60) == 130
+    lab.wait(lambda: lab.head("kill", "-0", pid, check=False).code != 0, "the command to end")
 
 
 @pytest.fixture

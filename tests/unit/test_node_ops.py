@@ -114,3 +114,19 @@ def test_waiting_ends_with_the_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize("absent", ["/nonexistent/file", "/proc/nope"])
 def test_what_is_not_there_is_no_fact(absent: str) -> None:
     assert ops.observe({"files": [absent], "dirs": [absent]})["files"] == {}
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "of_a_job"),
+    [
+        ("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0", True),
+        ("4:memory:/slurm_lab-1-1/uid_20003/job_1671/step_batch/task_0", True),
+        ("0::/system.slice/slurmstepd.scope/job_12/step_extern/user/task_special", False),
+        ("0::/user.slice/user-20003.slice/session-3.scope", False),
+    ],
+)
+def test_what_a_departed_person_runs_in_a_job_is_told_from_the_rest(
+    cgroup: str, of_a_job: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops, "read_text", lambda _: cgroup + "\n")
+    assert (os.getpid() in [pid for pid, _ in ops.processes({os.getuid()})]) is not of_a_job

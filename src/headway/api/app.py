@@ -7,7 +7,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway import __version__
-from headway.api import clusters, docs, errors, jobs, people
+from headway.api import clusters, commands, docs, errors, jobs, people
 from headway.api.state import AppState
 from headway.wire.schemas import API_PREFIX, ErrorOut
 
@@ -38,7 +38,7 @@ def create_app(state: AppState) -> FastAPI:
     )
     app.state.headway = state
     api = APIRouter(prefix=API_PREFIX)
-    for router in (clusters.router, jobs.router, people.router, docs.router):
+    for router in (clusters.router, jobs.router, commands.router, people.router, docs.router):
         api.include_router(router)
     app.include_router(api)
     app.include_router(people.pages)

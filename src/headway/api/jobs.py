@@ -61,7 +61,7 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
     """Runs the real sbatch on the cluster as the person's user."""
     user = who.acting(request.user)
     _, cluster = await state.cluster(name)
-    with _place(state, who):
+    with place(state, who):
         answer = await state.work.submit(cluster, request, user)
     await audit(state, who, "submit", name, job=answer.job_id, user=user, script=request.script_name)
     state.live.hub.publish("watchers")
@@ -143,12 +143,12 @@ async def execute(name: str, request: ExecIn, state: State, who: Member) -> Exec
     user = who.acting(request.user)
     _, cluster = await state.cluster(name)
     await audit(state, who, "exec", name, user=user, program=request.argv[0][:100])
-    with _place(state, who):
+    with place(state, who):
         return await state.work.run_command(cluster, request, user)
 
 
 @contextlib.contextmanager
-def _place(state: AppState, who: Principal) -> Iterator[None]:
+def place(state: AppState, who: Principal) -> Iterator[None]:
     """A command on a cluster holds one of its few connections for as long as it runs: no member may hold them all."""
     if state.commands[who.person] >= MOST_AT_ONCE and not who.has("admin"):
         raise Refused(f"{MOST_AT_ONCE} commands of {who.person} are running already", hint="wait until one has ended")

@@ -45,6 +45,7 @@ class AppState:
     clock: Callable[[], float] = time.time
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is an operation to claim
     plans: dict[str, PlanKept] = field(default_factory=dict)
+    inputs: dict[tuple[str, str], asyncio.Queue[bytes]] = field(default_factory=dict)  # of running commands
     commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
     _resolved: dict[str, tuple[str, Cluster]] = field(default_factory=dict)
     _reading: dict[str, asyncio.Lock] = field(default_factory=dict)

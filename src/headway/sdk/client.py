@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
 from headway.sdk.errors import to_error
+from headway.wire.frames import frames
 from headway.wire.schemas import (
     API_PREFIX,
     AccessOut,
     ApplyIn,
     ChangeSetOut,
     ClusterOut,
+    CommandIn,
     Document,
     DownIn,
     ErrorOut,
@@ -206,6 +208,38 @@ class Client:
         """One command on the login; its exit code and output untouched."""
         return self._post(f"/clusters/{_part(cluster)}/exec", ExecOut, request, timeout_s=timeout_s)
 
+    def command(
+        self, cluster: str, argv: Sequence[str], user: str = "root", read: Callable[[], bytes] | None = None
+    ) -> Generator[tuple[str, bytes]]:
+        """("out" | "err", bytes) of a command on the login as they come, and last ("code", digits). `read` gives the
+        next piece of its standard input, b"" at the end; it is called in a thread. Closing the iterator ends the
+        command."""
+        from headway.sdk.commands import stdin_thread
+
+        path = f"/clusters/{_part(cluster)}/commands"
+        key = os.urandom(16).hex() if read else ""
+        ask = CommandIn(argv=list(argv), user=user, input=key)
+        with self._stream(path, None, None, method="POST", body=ask) as answer:
+            if read:
+                stdin_thread(lambda piece: self._put(f"{path}/{key}/input", piece), read)
+            for kind, data in frames(answer.iter_raw()):
+                if kind == "error":
+                    raise to_error(ErrorOut.model_validate_json(data))
+                yield kind, data
+                if kind == "code":
+                    return
+        raise Unreachable("the server ended before the command did", hint="headway server status")
+
+    def _put(self, path: str, piece: bytes) -> bool:
+        """Whether somebody took it."""
+        import httpx
+
+        try:
+            timeout = httpx.Timeout(self._timeout_s, read=None)
+            return self._client().post(API_PREFIX + path, content=piece, timeout=timeout).status_code < 400
+        except (httpx.HTTPError, RuntimeError):  # the client was closed: the command has ended
+            return False
+
     # --- people
 
     def me(self) -> MeOut:
@@ -280,13 +314,23 @@ class Client:
 
     @contextmanager
     def _stream(
-        self, path: str, params: dict[str, str] | None, read_timeout_s: float | None
+        self,
+        path: str,
+        params: dict[str, str] | None,
+        read_timeout_s: float | None,
+        *,
+        method: str = "GET",
+        body: Any = None,
     ) -> Iterator[httpx.Response]:
         import httpx
 
         timeout = httpx.Timeout(self._timeout_s, read=read_timeout_s)
         try:
-            with self._client().stream("GET", API_PREFIX + path, params=params, timeout=timeout) as answer:
+            content = None if body is None else body.model_dump_json()
+            headers = {"content-type": "application/json"} if content else None
+            with self._client().stream(
+                method, API_PREFIX + path, params=params, timeout=timeout, content=content, headers=headers
+            ) as answer:
                 if answer.status_code >= 400:
                     _raise_for(answer.status_code, answer.read())
                 yield answer
