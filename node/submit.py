@@ -4,6 +4,8 @@ Sent as the program text of `python3 -c`, with one JSON argument; runs as root a
 touches anything of the person's. Only the standard library, Python 3.9 or newer.
 
   {"do": "exec",   "user": ..., "argv": [...], "cwd": ""}          becomes the command; its output and code are its own
+  {"do": "run",    "user": ..., "argv": [...]}                     the same, root too, for somebody who watches: ended
+                    when nobody reads its output any more, and by SIGTERM
   {"do": "sbatch", "user": ..., "args": [...], "cwd": "", "script_name": ..., "script_args": [...], "has_script": true}
                     standard input is the script
   {"do": "follow", "user": ..., "path": ..., "offset": 0}           frames on standard output until it is ended:
@@ -27,6 +29,8 @@ from functools import partial
 REFUSED = 97
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 POLL_S = 0.1
+mark = ""  # `run` sets it: what tells a refusal from a command's own words
+GRACE_S = 5  # from SIGTERM to SIGKILL
 CHUNK = 256 * 1024
 LOGINS = "/run/headway-login"  # root's alone: what a login of each person sets, kept a while
 LOGIN_KEPT_S = 600
@@ -38,7 +42,7 @@ LOGIN_FILES = (".bash_profile", ".bash_login", ".profile", ".bashrc")
 
 
 def refuse(sentence):
-    sys.stderr.write(sentence + "\n")
+    sys.stderr.write(mark + sentence + "\n")
     sys.stderr.flush()
     os._exit(REFUSED)
 
@@ -120,6 +124,48 @@ def exec_(ask):
     become(entry)
     enter(entry, ask["cwd"])
     os.execv("/bin/bash", as_login(ask["argv"]))
+
+
+def run(ask):
+    """A session of its own, so that all the command started can be ended; the watcher stays what sshd started."""
+    global mark
+    mark = "\0refused\0"
+    if ask["user"] != "root":
+        must_be_current(person(ask["user"]))
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        start(ask)
+    os.close(0)
+    ended, told = os.pidfd_open(child), os.pipe()
+    signal.signal(signal.SIGTERM, lambda *_: os.close(told[1]))
+    watch = select.poll()
+    watch.register(ended, select.POLLIN)
+    for number in (1, told[0]):  # either says so when its other end is gone
+        watch.register(number, 0)
+    if ended not in [number for number, _ in watch.poll()]:
+        for last_word in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(child, last_word)
+            except ProcessLookupError:
+                break
+            if select.select([ended], [], [], GRACE_S)[0]:
+                break
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def start(ask):
+    if ask["user"] != "root":
+        exec_({**ask, "cwd": ""})
+    argv = ask["argv"]
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        sys.stderr.write(f"{argv[0]}: {'command not found' if missing else error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(127 if missing else 126)
 
 
 def in_child(work):
@@ -335,7 +381,7 @@ def read_part(one):
 
 def main():
     ask = json.loads(sys.argv[1])
-    {"exec": exec_, "sbatch": sbatch, "follow": follow, "read": read}[ask["do"]](ask)
+    {"exec": exec_, "run": run, "sbatch": sbatch, "follow": follow, "read": read}[ask["do"]](ask)
 
 
 if __name__ == "__main__":
