@@ -68,11 +68,22 @@ def test_slurmdbd_listens_on_the_private_address_only(lab: Lab) -> None:
     assert listens.split()[3] == f"{address}:6819"
 
 
+def limited(cgroups: str, uid: str) -> bool:
+    """Whether a process with this /proc/self/cgroup is under the limits of a person's sessions on the head."""
+    memory = [line for line in cgroups.splitlines() if ":memory:" in line]  # cgroup v1
+    if memory:
+        return memory[0].endswith(f"/headway-users/{uid}")
+    return f"0::/user.slice/user-{uid}.slice/" in cgroups
+
+
 def test_commands_through_the_api_have_the_limits_of_a_login(lab: Lab) -> None:
     told = lab.head("cat", "/proc/self/oom_score_adj", "/proc/self/cgroup", user="alice").out
     uid = lab.head("id", "-u", user="alice").out.strip()
     assert told.startswith("500\n")  # ended before any daemon
-    assert f"/headway-users/{uid}\n" in told or f"/user-{uid}.slice/" in told
+    assert limited(told, uid)
+    with_key(lab, "alice")
+    beside = "systemd-run --user --quiet --pipe --wait cat /proc/self/cgroup"
+    assert limited(lab.head(*ON_NODE, "lab-head", beside, user="alice").out, uid)
     job = lab.submit("#!/bin/bash\ncat /proc/self/oom_score_adj\n", user="alice")
     assert lab.wait_job(job) == "COMPLETED"
 
