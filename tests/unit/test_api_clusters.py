@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from headway.api.planning import digest_of
 from headway.domain.change import Disturbs
