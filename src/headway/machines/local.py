@@ -21,7 +21,7 @@ from typing import Any
 from headway.domain.cluster import Cluster, Dataset
 from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
-from headway.machines import image, mounts, network
+from headway.machines import image_build, mounts, network
 from headway.machines.base import Place
 from headway.machines.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
 
@@ -156,7 +156,7 @@ class LocalProvider:
         )
 
     async def create(self, request: MachineRequest) -> Machine:
-        info = await image.ensure(request.image, state_dir=self.state_dir)
+        info = await image_build.ensure(request.image, state_dir=self.state_dir)
         await asyncio.to_thread(self._folders, request.cluster)
         await asyncio.to_thread(self._write_boot, request)
         argv = await self._run_argv(request, info.tag)
