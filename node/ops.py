@@ -349,6 +349,8 @@ def op_end_sessions(step: dict[str, Any]) -> None:
 
 
 def end_processes(uid: int) -> None:
+    if not has_job(uid):
+        at_one_stroke(uid)
     for _ in range(20):
         found = processes({uid})
         if not found:
@@ -357,6 +359,27 @@ def end_processes(uid: int) -> None:
             with contextlib.suppress(OSError):
                 os.kill(pid, 9)
         time.sleep(0.05)
+
+
+def has_job(uid: int) -> bool:
+    """Whether a job of this user runs here."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if entry.stat().st_uid == uid and JOB_STEP.search(read_text(f"/proc/{entry.name}/cgroup")):
+                    return True
+    return False
+
+
+def at_one_stroke(uid: int) -> None:
+    """Ends all a user runs: what forks faster than /proc can be read does not escape this."""
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(OSError):
+            os.setresuid(uid, uid, uid)
+            os.kill(-1, 9)
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def run(argv: list[str], timeout_s: float, text: str | None = None, ok: Any = (0,)) -> str:
