@@ -112,6 +112,24 @@ async def test_jobs_of_others_are_not_cancelled_or_read_by_members(server: Serve
     assert [call[1:] for call in server.work.named("cancel")] == [(7, "bob", False), (7, "ann", True)]
 
 
+async def test_a_job_that_has_ended_is_not_said_to_be_cancelled(server: Server) -> None:
+    await server.apply()
+    ended = builders.job(7, state="COMPLETED")
+    server.work.answers |= {"read": reading(ended), "machines": (), "cancel": None}
+    ann = await server.client()
+    answer = await ann.delete("/api/clusters/lab/jobs/7")
+    assert kind(answer) == (409, "conflict")
+    assert "COMPLETED" in answer.json()["message"]
+    assert server.work.named("cancel") == []
+
+
+async def test_tasks_of_an_array_are_cancelled_when_the_one_of_its_number_has_ended(server: Server) -> None:
+    await server.apply()
+    jobs = (builders.job(7, state="COMPLETED"), replace(builders.job(8, state="RUNNING"), array_job_id=7))
+    server.work.answers |= {"read": reading(*jobs), "machines": (), "cancel": None}
+    assert (await (await server.client()).delete("/api/clusters/lab/jobs/7")).status_code == 204
+
+
 async def test_queue_can_be_narrowed(server: Server) -> None:
     await server.apply()
     jobs = (

@@ -15,7 +15,7 @@ from headway.api.shapes import PENDING, RUNNING, job_out
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
-from headway.errors import HeadwayError, NotAllowed, Refused, Unreachable
+from headway.errors import Conflict, HeadwayError, NotAllowed, Refused, Unreachable
 from headway.wire.schemas import ExecIn, ExecOut, JobOut, SubmitIn, SubmitOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
@@ -80,6 +80,9 @@ async def cancel(name: str, job_id: int, state: State, who: Member) -> Response:
     _, cluster = await state.cluster(name)
     found = await _job(state, cluster, job_id)
     _may(who, found, "cancel")
+    tasks = (job for job in state.live.snapshot(name).jobs if job_id in (job.id, job.array_job_id))
+    if found.state not in PENDING | RUNNING and not any(job.state in PENDING | RUNNING for job in tasks):
+        raise Conflict(f"job {job_id} has ended already: {found.state}", hint=f"headway job {name} {job_id}")
     await state.work.cancel(cluster, job_id, who.user, as_operator=found.user != who.user)
     await audit(state, who, "cancel", name, job=job_id, of=found.user)
     return Response(status_code=204)
