@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import shutil
 import stat
 import subprocess
@@ -22,6 +23,7 @@ import sys
 import time
 from typing import Any
 
+JOB_STEP = re.compile(r"/job_\d+/step_(?!extern)")  # in the cgroups of what belongs to a job
 STAMPS = "/run/headway/loaded"
 MANAGED = "/var/lib/headway/managed.json"
 UNIT_FIELDS = (
@@ -98,19 +100,27 @@ def see_units(names: Any) -> dict[str, Any]:
 
 
 def see_sessions(users: Any) -> list[str]:
-    """Of these users, the ones with a process on this machine."""
+    """Of these users, the ones with a process on this machine that is no job's."""
     wanted = {}
     for user in users:
         with contextlib.suppress(KeyError):
             wanted[pwd.getpwnam(user).pw_uid] = user
     if not wanted:
         return []
-    found = set()
+    return sorted({wanted[uid] for _, uid in processes(set(wanted))})
+
+
+def processes(uids: set[int]) -> list[tuple[int, int]]:
+    """(pid, uid) of what these users run beside their jobs: those end when Slurm is told so, or may finish. A session
+    that came in by SSH beside a job (its extern step) is none of the job's own."""
+    found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                found.add(wanted.get(entry.stat().st_uid, ""))
-    return sorted(found - {""})
+                uid = entry.stat().st_uid
+                if uid in uids and not JOB_STEP.search(read_text(f"/proc/{entry.name}/cgroup")):
+                    found.append((int(entry.name), uid))
+    return found
 
 
 def read_text(path: str) -> str:
@@ -230,8 +240,6 @@ def op_units(step: dict[str, Any]) -> None:
     if action == "stop":
         run(["systemctl", "disable", "--now", *names], step.get("timeout_s", 90))
         return
-    if step.get("enable"):
-        run(["systemctl", "--no-reload", "--quiet", "enable", *step["enable"]], 60)
     argv = step.get("argv") or ["systemctl", action, *names]
     try:
         run(argv, step.get("timeout_s", 90))
@@ -244,10 +252,10 @@ def op_units(step: dict[str, Any]) -> None:
 
 
 def journal(names: list[str]) -> str:
-    """The last words of units that would not start."""
-    failed = subprocess.run(["systemctl", "is-failed", *names], capture_output=True, text=True, timeout=20, check=False)
-    for name, state in zip(names, failed.stdout.split(), strict=False):
-        if state == "failed":
+    """The last words of the first unit that would not start: one that systemd tries again is not "failed" yet."""
+    states = subprocess.run(["systemctl", "is-active", *names], capture_output=True, text=True, timeout=20, check=False)
+    for name, state in zip(names, states.stdout.split(), strict=False):
+        if state != "active":
             said = subprocess.run(
                 ["journalctl", "-u", name, "-n", "8", "--no-pager", "-o", "cat"],
                 capture_output=True,
@@ -332,7 +340,7 @@ def op_end_jobs(step: dict[str, Any]) -> None:
 
 
 def op_end_sessions(step: dict[str, Any]) -> None:
-    """Ends every process of these users: they have left."""
+    """Ends what these users run beside their jobs: they have left."""
     for user in step["users"]:
         subprocess.run(["loginctl", "terminate-user", user], capture_output=True, timeout=30, check=False)
         with contextlib.suppress(KeyError):
@@ -341,17 +349,37 @@ def op_end_sessions(step: dict[str, Any]) -> None:
 
 
 def end_processes(uid: int) -> None:
+    if not has_job(uid):
+        at_one_stroke(uid)
     for _ in range(20):
-        found = False
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError):
-                    if entry.stat().st_uid == uid:
-                        os.kill(int(entry.name), 9)
-                        found = True
+        found = processes({uid})
         if not found:
             return
+        for pid, _ in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, 9)
         time.sleep(0.05)
+
+
+def has_job(uid: int) -> bool:
+    """Whether a job of this user runs here."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if entry.stat().st_uid == uid and JOB_STEP.search(read_text(f"/proc/{entry.name}/cgroup")):
+                    return True
+    return False
+
+
+def at_one_stroke(uid: int) -> None:
+    """Ends all a user runs: what forks faster than /proc can be read does not escape this."""
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(OSError):
+            os.setresuid(uid, uid, uid)
+            os.kill(-1, 9)
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def run(argv: list[str], timeout_s: float, text: str | None = None, ok: Any = (0,)) -> str:

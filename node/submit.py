@@ -4,6 +4,8 @@ Sent as the program text of `python3 -c`, with one JSON argument; runs as root a
 touches anything of the person's. Only the standard library, Python 3.9 or newer.
 
   {"do": "exec",   "user": ..., "argv": [...], "cwd": ""}          becomes the command; its output and code are its own
+  {"do": "run",    "user": ..., "argv": [...]}                     the same, root too, for somebody who watches: ended
+                    when nobody reads its output any more, and by SIGTERM
   {"do": "sbatch", "user": ..., "args": [...], "cwd": "", "script_name": ..., "script_args": [...], "has_script": true}
                     standard input is the script; with "stage": {"root", "bundle", "work", "files": {path: text}} the person's
                     copy of a bundle is made first, and small files that are missing; "env": {...} is set for sbatch
@@ -21,6 +23,8 @@ import errno
 import json
 import os
 import pwd
+import select
+import signal
 import stat
 import sys
 import time
@@ -30,14 +34,20 @@ REFUSED = 97
 REPORTS = "/var/lib/headway/reports"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 POLL_S = 0.1
+mark = ""  # `run` sets it: what tells a refusal from a command's own words
+GRACE_S = 5  # from SIGTERM to SIGKILL
 CHUNK = 256 * 1024
 LOGINS = "/run/headway-login"  # root's alone: what a login of each person sets, kept a while
 LOGIN_KEPT_S = 600
+LOGIN_S = 30  # a login shell that takes longer does not end
+MOST_ENVIRONMENT = 1024 * 1024  # bytes; Linux takes two of them, with all arguments
+SESSION = "/usr/local/libexec/headway-session"  # the head's limits of a session (cgroup v1)
+UNIFIED = "/sys/fs/cgroup/cgroup.controllers"  # is there with cgroup v2
 LOGIN_FILES = (".bash_profile", ".bash_login", ".profile", ".bashrc")
 
 
 def refuse(sentence):
-    sys.stderr.write(sentence + "\n")
+    sys.stderr.write(mark + sentence + "\n")
     sys.stderr.flush()
     os._exit(REFUSED)
 
@@ -75,6 +85,27 @@ def become(entry):
     )
 
 
+def limit(entry):
+    """Puts this process under the limits of the person's logins: what comes through Headway is no way around them."""
+    pid = str(os.getpid())
+    if os.path.isfile(UNIFIED):  # systemd holds the limits of the person's slice
+        call = ["StartTransientUnit", "ssa(sv)a(sa(sv))", f"headway-{pid}.scope", "fail", "2"]
+        more = ["PIDs", "au", "1", pid, "Slice", "s", f"user-{entry.pw_uid}.slice", "0"]
+        argv = ["busctl", "--quiet", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1"]
+        quietly([*argv, "org.freedesktop.systemd1.Manager", *call, *more], {})
+    quietly([SESSION], {"PAM_TYPE": "open_session", "PAM_USER": entry.pw_name})
+
+
+def quietly(argv, env):
+    """Runs a program to its end. One that is missing or fails keeps nobody out, as at a login."""
+    null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
+    try:
+        child = os.posix_spawnp(argv[0], argv, {"PATH": PATH, **env}, file_actions=null)
+    except OSError:
+        return
+    os.waitpid(child, 0)
+
+
 def enter(entry, cwd):
     """`cwd` against the home folder; the home itself when it is empty."""
     place = os.path.join(entry.pw_dir, cwd) if cwd else entry.pw_dir
@@ -94,9 +125,52 @@ def exec_(ask):
     entry = person(ask["user"])
     if not ask.get("operator"):  # Headway's own Slurm operator has no login shell either
         must_be_current(entry)
+        limit(entry)
     become(entry)
     enter(entry, ask["cwd"])
     os.execv("/bin/bash", as_login(ask["argv"]))
+
+
+def run(ask):
+    """A session of its own, so that all the command started can be ended; the watcher stays what sshd started."""
+    global mark
+    mark = "\0refused\0"
+    if ask["user"] != "root":
+        must_be_current(person(ask["user"]))
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        start(ask)
+    os.close(0)
+    ended, told = os.pidfd_open(child), os.pipe()
+    signal.signal(signal.SIGTERM, lambda *_: os.close(told[1]))
+    watch = select.poll()
+    watch.register(ended, select.POLLIN)
+    for number in (1, told[0]):  # either says so when its other end is gone
+        watch.register(number, 0)
+    if ended not in [number for number, _ in watch.poll()]:
+        for last_word in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(child, last_word)
+            except ProcessLookupError:
+                break
+            if select.select([ended], [], [], GRACE_S)[0]:
+                break
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def start(ask):
+    if ask["user"] != "root":
+        exec_({**ask, "cwd": ""})
+    argv = ask["argv"]
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        sys.stderr.write(f"{argv[0]}: {'command not found' if missing else error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(127 if missing else 126)
 
 
 def in_child(work):
@@ -153,6 +227,7 @@ def ask_login(entry):
     child = os.fork()
     if child == 0:
         os.close(ours)
+        limit(entry)
         become(entry)
         enter(entry, "")
         null = os.open(os.devnull, os.O_RDWR)
@@ -161,13 +236,21 @@ def ask_login(entry):
         os.set_inheritable(theirs, True)
         os.execv("/bin/bash", ["/bin/bash", "--login", "-c", 'exec env -0 >&"$0"', str(theirs)])
     os.close(theirs)
-    with os.fdopen(ours, "rb") as pipe:
-        data = pipe.read()
+    data, ends = b"", time.monotonic() + LOGIN_S
+    while len(data) <= MOST_ENVIRONMENT and select.select([ours], [], [], max(0, ends - time.monotonic()))[0]:
+        piece = os.read(ours, CHUNK)
+        if not piece:
+            break
+        data += piece
+    else:
+        os.kill(child, signal.SIGKILL)
+        data = b""
+    os.close(ours)
     os.waitpid(child, 0)
     words = (word.partition("=") for word in data.decode(errors="surrogateescape").split("\0") if "=" in word)
     env = {name: value for name, _, value in words if name not in ("_", "SHLVL", "PWD", "OLDPWD")}
     if not env:
-        refuse(f"a login shell of {entry.pw_name} ends before it can run anything: look at their .profile")
+        refuse(f"a login shell of {entry.pw_name} does not get to run anything: look at their .profile")
     return env
 
 
@@ -191,6 +274,7 @@ def sbatch(ask):
         words += [path, *ask["script_args"]]
 
     def work():
+        limit(entry)
         become(entry)
         if ask.get("stage"):
             stage(ask["stage"])
@@ -436,7 +520,8 @@ def read_part(one):
 
 def main():
     ask = json.loads(sys.argv[1])
-    {"exec": exec_, "sbatch": sbatch, "bundle": bundle, "follow": follow, "read": read}[ask["do"]](ask)
+    does = {"exec": exec_, "run": run, "sbatch": sbatch, "bundle": bundle, "follow": follow, "read": read}
+    does[ask["do"]](ask)
 
 
 if __name__ == "__main__":

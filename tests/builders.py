@@ -8,8 +8,19 @@ from typing import Any
 from headway.domain.cluster import Cluster, Partition, Plan, Site, Slot, Storage, Switch, Team, User
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
+from headway.wire.schemas import ClusterOut
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2048000, Decimal("31.20"), "NVIDIA H100 80GB HBM3")
+
+
+class Clock:
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0  # unix seconds
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) -> Cluster:
@@ -83,3 +94,22 @@ def job(number: int, state: str = "RUNNING", **others: Any) -> JobState:
     }
     fields.update(others)
     return JobState(id=number, state=state, **fields)
+
+
+def cluster_out(**others: Any) -> ClusterOut:
+    """What the server says of a cluster of four nodes and a spare."""
+    fields: dict[str, Any] = {
+        "name": "lab",
+        "state": "ready",
+        "provider": "local",
+        "image": "debian13",
+        "slurm_version": "24.11",
+        "plan": "h100-8",
+        "gpu_type": "h100",
+        "nodes": 4,
+        "spares": 1,
+        "gpus": 40,
+        "simulated_gpus": True,
+        "as_of": 1000.0,
+    }
+    return ClusterOut.model_validate({**fields, **others})

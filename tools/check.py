@@ -22,7 +22,9 @@ CHECKS = {
     "imports": ["lint-imports"],
     "types": ["mypy"],
 }
-TESTS = ["python", "-m", "pytest", "tests/unit", "tests/render", "tests/slurm"]
+# A worker a core; one that has run out of tests takes some from another. More than eight would only start up longer.
+WORKERS = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
+TESTS = ["python", "-m", "pytest", *WORKERS, "tests/unit", "tests/render", "tests/slurm"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def run(name: str, argv: list[str]) -> Ended:
 
 
 def main() -> int:
-    # Two lanes for two cores: what is quick and the types in one, the tests in the other.
+    # Two lanes: what is quick and the types one after the other, and the tests, which take every core there is.
     with ThreadPoolExecutor(max_workers=2) as pool:
         tests = pool.submit(run, "tests", TESTS)
         others = [pool.submit(run, name, argv) for name, argv in CHECKS.items()]

@@ -53,13 +53,14 @@ sed -i -E 's/^session[[:space:]].*pam_systemd\.so.*$/session [success=1 default=
     "$root/etc/pam.d/common-session"
 
 # Small plugins of ours, against the headers of the Slurm that is there; two programs that run inside containers of any image.
-spank=/usr/lib/headway/spank
-mkdir -p "$root$spank"
-cp "$(dirname "$0")"/spank/*.c "$root$spank/"
-for plugin in private_tmp container; do
-    in_root gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "$spank/$plugin.so" "$spank/$plugin.c"
+own=/usr/lib/headway
+mkdir -p "$root$own/spank" "$root$own/pam"
+cp "$(dirname "$0")"/spank/*.c "$root$own/spank/"
+cp "$(dirname "$0")"/pam/*.c "$root$own/pam/"
+for plugin in spank/private_tmp spank/container pam/job_tmp; do
+    in_root gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "$own/$plugin.so" "$own/$plugin.c"
 done
-in_root gcc -O2 -Wall -Wextra -Werror -static -o "$spank/hold" "$spank/hold.c"
-in_root gcc -O2 -Wall -Wextra -Werror -static -o "$spank/nvidia-smi" "$spank/nvidia_smi.c"
-chmod 0755 "$root/usr/lib/headway" "$root/usr/lib/headway/container"  # made with whatever umask the builder has
-in_root python3 -m compileall -q /usr/lib/headway/container
+in_root gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/hold" "$own/spank/hold.c"
+in_root gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/nvidia-smi" "$own/spank/nvidia_smi.c"
+chmod 0755 "$root$own" "$root$own/container"  # made with whatever umask the builder has
+in_root python3 -m compileall -q "$own/container"

@@ -23,6 +23,13 @@ def state_dir() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "headway"
 
 
+def node_dir() -> Path:
+    """node/, what runs on machines: in the source tree, or in an installed package."""
+    package = Path(__file__).resolve().parent
+    inside = package / "_node"
+    return inside if inside.is_dir() else package.parents[1] / "node"
+
+
 def config_dir() -> Path:
     """The client's folder: keys, the user's own catalogue, the address of a server elsewhere."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "headway"

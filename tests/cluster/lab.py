@@ -153,9 +153,9 @@ class Lab:
     def container(self, machine: str) -> str:
         """The container that is this machine of ours."""
         instance = hashlib.sha256(str(self.state.resolve()).encode()).hexdigest()[:8]  # as the local provider has it
-        label = f"label=headway.owner=headway-{instance}-{self.name}"
-        rows = json.loads(self.podman("ps", "-a", "--format", "json", "--filter", label))
-        names = [row["Names"][0] for row in rows if row["Labels"].get("headway.machine") == machine]
+        wanted = {"instance": instance, "cluster": self.name, "machine": machine}
+        filters = (f"--filter=label=headway.{key}={value}" for key, value in wanted.items())
+        names = [row["Names"][0] for row in json.loads(self.podman("ps", "-a", "--format", "json", *filters))]
         assert len(names) == 1, f"{machine}: {names}"
         return str(names[0])
 

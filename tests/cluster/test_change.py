@@ -140,6 +140,20 @@ def test_a_person_who_left_is_locked_out_and_their_history_stays(lab: Lab) -> No
     assert lab.head("id", "-u", "fresh").out.strip() != uid
 
 
+def test_the_jobs_of_a_person_who_left_may_finish(lab: Lab) -> None:
+    lab.cli("apply", write(lab, users="ann, ben, going"), "--yes")
+    job = lab.sbatch("going", wrap="while [ ! -e done ]; do sleep 0.1; done")
+    lab.wait_job(job, "RUNNING")
+    lab.head("systemd-run", "--uid=going", "--collect", "sleep", "600")
+    uid = lab.head("id", "-u", "going").out.strip()
+    lab.cli("apply", write(lab, more="departures: {jobs: finish}"), "--yes")
+    assert lab.head("pgrep", "-u", uid, check=False).out.strip() == ""
+    assert lab.state_of(job) == "RUNNING"
+    lab.head("touch", "/home/going/done")
+    assert lab.wait_job(job) == "COMPLETED"
+    lab.cli("apply", write(lab), "--yes")
+
+
 def test_a_configuration_that_slurm_refuses_never_replaces_one_that_works(lab: Lab) -> None:
     done = lab.cli("apply", write(lab, more='slurm: {PriorityDecayHalfLife: "nonsense"}'), "--yes", check=False)
     assert done.code != 0

@@ -37,6 +37,10 @@ def test_ssh_beside_a_one_gpu_job_sees_one_gpu(lab: Lab) -> None:
     job = lab.sbatch("viola", "-w", "lab-1-2", "--gpus=1", wrap="while [ ! -e done ]; do sleep 0.1; done")
     lab.wait_job(job, "RUNNING")
     seen = lab.head(*ON_NODE, "lab-1-2", "nvidia-smi", "-L", user="viola").out
+    # And the job's own /tmp and shared memory, not the node's.
+    lab.head(*ON_NODE, "lab-1-2", "touch /tmp/by-ssh /dev/shm/by-ssh", user="viola")
+    within = ("srun", f"--jobid={job}", "--overlap", "ls", "/tmp/by-ssh", "/dev/shm/by-ssh")
+    assert lab.head(*within, user="viola").out == "/dev/shm/by-ssh\n/tmp/by-ssh\n"
     lab.head("touch", "/home/viola/done", user="viola")
     assert seen.count("GPU ") == 1 + seen.count("SIMULATED GPU ")
     assert lab.wait_job(job) == "COMPLETED"
@@ -56,6 +60,32 @@ def test_secrets_are_nobody_else_s_to_read(lab: Lab) -> None:
     for file in Path(lab.state).iterdir():
         if file.is_file() and file.suffix in (".db", ".sqlite", ".json") and "client" in file.name + "client":
             assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_slurmdbd_listens_on_the_private_address_only(lab: Lab) -> None:
+    (listens,) = lab.head("ss", "-Hltn", "sport", "=", ":6819").out.splitlines()
+    address = lab.head("getent", "hosts", "lab-head").out.split()[0]
+    assert listens.split()[3] == f"{address}:6819"
+
+
+def limited(cgroups: str, uid: str) -> bool:
+    """Whether a process with this /proc/self/cgroup is under the limits of a person's sessions on the head."""
+    memory = [line for line in cgroups.splitlines() if ":memory:" in line]  # cgroup v1
+    if memory:
+        return memory[0].endswith(f"/headway-users/{uid}")
+    return f"0::/user.slice/user-{uid}.slice/" in cgroups
+
+
+def test_commands_through_the_api_have_the_limits_of_a_login(lab: Lab) -> None:
+    told = lab.head("cat", "/proc/self/oom_score_adj", "/proc/self/cgroup", user="alice").out
+    uid = lab.head("id", "-u", user="alice").out.strip()
+    assert told.startswith("500\n")  # ended before any daemon
+    assert limited(told, uid)
+    with_key(lab, "alice")
+    beside = "systemd-run --user --quiet --pipe --wait cat /proc/self/cgroup"
+    assert limited(lab.head(*ON_NODE, "lab-head", beside, user="alice").out, uid)
+    job = lab.submit("#!/bin/bash\ncat /proc/self/oom_score_adj\n", user="alice")
+    assert lab.wait_job(job) == "COMPLETED"
 
 
 def test_a_member_acts_only_as_themselves(lab: Lab) -> None:

@@ -12,6 +12,7 @@ import pytest
 from headway.cli import session
 from headway.cli.main import main
 from headway.wire import schemas as w
+from tests import builders
 
 
 class FakeApi:
@@ -109,12 +110,8 @@ class _Stream(io.TextIOWrapper):
 
 
 def cluster(name: str = "lab", **others: Any) -> w.ClusterOut:
-    fields: dict[str, Any] = {
-        "name": name, "state": "ready", "provider": "local", "image": "debian13", "slurm_version": "24.11",
-        "plan": "h100-8", "gpu_type": "h100", "nodes": 4, "spares": 1, "gpus": 40, "gpus_used": 12,
-        "simulated_gpus": True, "jobs_running": 1, "jobs_pending": 2, "price_usd_per_hour": "156.00",
-    }  # fmt: skip
-    return w.ClusterOut(**{**fields, **others})
+    fields = {"gpus_used": 12, "jobs_running": 1, "jobs_pending": 2, "price_usd_per_hour": "156.00", "as_of": None}
+    return builders.cluster_out(name=name, **{**fields, **others})
 
 
 def node(name: str = "lab-1-1", used: int = 0, **others: Any) -> w.NodeOut:

@@ -119,6 +119,13 @@ class FakeWork:
         for piece in await self._call("tail_array", cluster, job_id, follow, err):
             yield piece
 
+    async def converse(
+        self, cluster: Cluster, argv: Any, user: str, feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        self.calls.append(("converse", (cluster, argv, user, feed)))
+        async for piece in self.answers["converse"](cluster, argv, user, feed):
+            yield piece
+
     async def forget(self, cluster: str) -> None:
         self.calls.append(("forget", (cluster,)))
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from headway.api.planning import digest_of
 from headway.domain.change import Disturbs
@@ -19,22 +17,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import Refused, Unreachable
 from headway.wire.schemas import ChangeSetOut, ErrorOut, OperationOut, StatusOut
 from tests import builders
-from tests.unit import server_fakes
 from tests.unit.server_fakes import Server, changes, document, reading
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    made = await server_fakes.start(tmp_path, Clock())
-    yield made
-    await made.close()
 
 
 def ask(name: str = "lab", **more: Any) -> dict[str, Any]:
@@ -195,6 +178,17 @@ async def test_unforeseen_error_keeps_its_details_to_itself(server: Server) -> N
     failed(answer, 500, "bug")
 
 
+async def test_a_full_disk_is_called_one(server: Server) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    client = await server.client()
+    for error in (OSError(28, "No space left"), OperationalError("insert", {}, Exception("database or disk is full"))):
+        server.work.answers["plan"] = error
+        out = failed(await client.post("/api/plan", json=document().model_dump()), 500, "unreachable")
+        assert "full" in out.message
+        assert "make room" in out.hint
+
+
 async def test_down_keeps_and_names_data(server: Server) -> None:
     await server.apply()
     await server.store.put_secret("lab", "munge_key", "x")
@@ -277,16 +271,33 @@ async def test_owner_stays_when_another_admin_applies(server: Server) -> None:
 async def test_dataset_folders_are_those_the_server_allows(server: Server, tmp_path: Path) -> None:
     client = await server.client()
     server.work.answers["plan"] = changes()
-    good = tmp_path.parent / "data"
-    for source, ok in ((str(good), True), ("/etc", False), ("/", False), (str(tmp_path / "x"), False)):
-        server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", source, "/datasets/d"),))}
+    outside = tmp_path.parent / f"{tmp_path.name}-data"
+    outside.mkdir()
+    (outside / "file").touch()
+    (outside / "sneaky").symlink_to("/etc")
+    (outside / "loop").symlink_to("loop")
+    rows = (
+        (outside, ""),
+        ("/etc", "belongs to the server"),
+        ("/", "belongs to the server"),
+        ("/root", "belongs to the server"),  # /root/.ssh is in it
+        ("/var/lib", "belongs to the server"),
+        (tmp_path / "x", "belongs to the server"),
+        (tmp_path.parent, "belongs to the server"),  # the state folder is in it
+        (outside / "sneaky", "/etc belongs to the server"),
+        (outside / "none", "is not there"),
+        (outside / "file", "is not a folder"),
+        (outside / "loop", "is not a folder"),
+    )
+    for source, why in rows:
+        server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", str(source), "/datasets/d"),))}
         answer = await client.post("/api/plan", json=document().model_dump())
-        assert answer.status_code == (200 if ok else 422), (source, answer.text)
-    link = tmp_path.parent / "sneaky"
-    link.symlink_to("/etc")
-    server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", str(link), "/datasets/d"),))}
-    out = failed(await client.post("/api/plan", json=document().model_dump()), 422, "invalid_spec")
-    assert out.faults[0].path == "storage.datasets.0.path"
+        if not why:
+            assert answer.status_code == 200, answer.text
+            continue
+        (fault,) = failed(answer, 422, "invalid_spec").faults
+        assert fault.path == "storage.datasets[0].path"
+        assert why in fault.message
 
 
 async def test_access_names_hosts_and_keys(server: Server) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,29 +147,42 @@ def test_ssh_config_prints_and_installs_once(cli: Cli, home: Path) -> None:
 
 
 def test_exec_passes_everything_through(cli: Cli) -> None:
-    def b64(data: bytes) -> str:
-        return base64.b64encode(data).decode()
+    def command(*_: Any) -> Iterator[tuple[str, bytes]]:
+        yield from (("out", b"\xff "), ("err", b"err\n"), ("out", b"out"), ("code", b"3"))
 
-    cli.api.on("exec", w.ExecOut(code=3, stdout_b64=b64(b"\xff out"), stderr_b64=b64(b"err\n")))
+    cli.api.on("command", command)
     done = cli("exec", "lab", "-u", "alice", "--", "sh", "-c", "exit 3", "--", "-u")
     assert (done.code, done.raw, done.err) == (3, b"\xff out", "err\n")
-    (name, request), _ = cli.api.named("exec")[0]
-    assert (name, request.argv, request.user) == ("lab", ["sh", "-c", "exit 3", "--", "-u"], "alice")
+    (name, argv, user, _), _ = cli.api.named("command")[0]
+    assert (name, argv, user) == ("lab", ["sh", "-c", "exit 3", "--", "-u"], "alice")
 
 
-def test_exec_passes_a_file_on_standard_input(home: Path) -> None:
-    """In a process of its own: only a real descriptor tells a pipe from a terminal."""
+def test_exec_ends_the_command_when_interrupted(cli: Cli) -> None:
+    ended = []
+
+    def command(*_: Any) -> Iterator[tuple[str, bytes]]:
+        try:
+            yield "out", b"begun\n"
+            raise KeyboardInterrupt
+        finally:
+            ended.append(True)
+
+    cli.api.on("command", command)
+    done = cli("exec", "lab", "--", "sleep", "99")
+    assert (done.code, done.out, ended) == (130, "begun\n", [True])
+
+
+def test_exec_reads_standard_input_piece_by_piece(home: Path) -> None:
+    """In a process of its own: only a real descriptor tells a pipe from nothing."""
     script = """
-import sys
-from headway.cli import access, session
-print(access._piped())
+from headway.cli import access
+read = access._stdin()
+print(read and [read(), read()])
 """
-    import sys
-
     run = [sys.executable, "-c", script]
-    assert subprocess.run(run, input=b"hi", capture_output=True, check=True).stdout == b"b'hi'\n"
+    assert subprocess.run(run, input=b"hi", capture_output=True, check=True).stdout == b"[b'hi', b'']\n"
     none = subprocess.run(run, stdin=subprocess.DEVNULL, capture_output=True, check=True)
-    assert none.stdout == b"b''\n"
+    assert none.stdout == b"None\n"
 
 
 @pytest.mark.parametrize("words", [["lab"], ["lab", "--"], ["lab", "hostname"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,14 +66,28 @@ def test_doctor(cli: Cli, monkeypatch: pytest.MonkeyPatch, gaps: tuple[Gap, ...]
 
 
 def test_images(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = ImageInfo("debian13", "localhost/x:1", "id", "abc", 1700, "2026-01-01", "24.11", current=False)
+    used = ImageInfo("debian13", "localhost/x:1", "id", "abc", 1700, "2026-01-01", "24.11", current=False, machines=5)
+    unused = replace(used, tag="localhost/x:2", machines=0)
 
     async def found() -> tuple[ImageInfo, ...]:
-        return (old,)
+        return (used, unused)
 
     monkeypatch.setattr("headway.machines.image.list_images", found)
-    assert "old inputs" in cli("image", "ls").out
-    assert json.loads(cli("image", "ls", "-o", "json").out)[0]["current"] is False
+    first, second = cli("image", "ls").out.splitlines()[1:]
+    assert ("old inputs" in first, "unused" in second) == (True, True)
+    rows = json.loads(cli("image", "ls", "-o", "json").out)
+    assert [(row["current"], row["machines"]) for row in rows] == [(False, 5), (False, 0)]
+
+
+def test_unused_images_are_removed_by_that_word_alone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def removed() -> tuple[str, ...]:
+        return ("localhost/x:2",)
+
+    monkeypatch.setattr("headway.machines.image.remove_unused", removed)
+    assert cli("image", "rm", "--unused").out == "removed localhost/x:2\n"
+    for words in ((), ("debian13", "--unused")):
+        refused = cli("image", "rm", *words)
+        assert (refused.code, "--unused" in refused.err) == (2, True)
 
 
 def test_version_without_a_server(cli: Cli) -> None:

@@ -156,7 +156,7 @@ def test_queue_orders_and_explains(cli: Cli) -> None:
 
 
 def test_queue_passes_its_filters_on(cli: Cli) -> None:
-    cli.api.on("jobs", [])
+    cli.api.on("jobs", []).on("cluster", cluster())
     done = cli("queue", "lab", "-a", "-u", "bob", "-t", "running")
     assert done.out == "no jobs on lab\n"
     assert cli.api.named("jobs") == [(("lab",), {"all": True, "user": "bob", "state": "RUNNING"})]
@@ -165,6 +165,15 @@ def test_queue_passes_its_filters_on(cli: Cli) -> None:
 def test_real_gpus_are_not_called_simulated(cli: Cli) -> None:
     cli.api.on("jobs", [job()]).on("cluster", cluster(simulated_gpus=False))
     assert "SIMULATED" not in cli("queue", "lab").out
+
+
+@pytest.mark.parametrize("command", ["queue", "nodes"])
+def test_old_figures_are_called_old(cli: Cli, command: str) -> None:
+    old = cluster(stale="no SSH to lab-head")
+    cli.api.on("jobs", []).on("cluster", old).on("status", w.StatusOut(cluster=old, checks=[], nodes=[]))
+    done = cli(command, "lab")
+    assert done.code == 0
+    assert "these figures are old: no SSH to lab-head; headway status lab" in done.err
 
 
 def test_queue_watch_needs_a_terminal(cli: Cli) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -182,3 +183,10 @@ def test_completion_offers_commands_without_loading_them(shell: str) -> None:
     assert done.returncode == 0
     assert "logs" in done.stdout
     assert "queue" not in done.stdout
+
+
+@pytest.mark.parametrize("words", [["queue"], ["exec"], ["job"], ["apply"], ["token", "create"]])
+def test_help_names_things_and_no_types_of_python(cli: Cli, words: list[str]) -> None:
+    said = cli(*words, "--help").out
+    assert not re.search(r"<(str|int|path|list.*|file)>", said)
+    assert "[default:\n" not in said

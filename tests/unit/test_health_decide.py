@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.cluster.spares import wanted_reserve
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
@@ -37,6 +39,21 @@ def test_a_deleted_machine_is_told_apart_from_a_stopped_one() -> None:
     there = machines()
     del there["lab-1-3"]
     assert Down("lab-1-3", "headway: machine is gone") in actions(world(), there)
+
+
+def test_a_machine_started_again_under_its_job_goes_down_so_that_the_job_is_requeued() -> None:
+    there = machines()
+    there["lab-1-3"] = replace(there["lab-1-3"], started_at=1000.0)
+    ghost = job(7, nodes=("lab-1-2", "lab-1-3"), start_time=990)
+    lost = Down("lab-1-3", "headway: machine was started again under its jobs")
+    assert lost in actions(world(), there, (ghost,))
+    assert lost not in actions(world(), there, (replace(ghost, start_time=1001),))
+    assert lost not in actions(world(), there, (replace(ghost, nodes=("lab-1-2",)),))
+    assert lost not in actions(world(), there, (replace(ghost, state="COMPLETED"),))
+    assert lost not in actions(world(), machines(), (ghost,))  # a provider that can't tell
+    # Down once; then it may return, although Slurm may not have taken the job off yet.
+    down = world(lab_1_3=node("lab-1-3", "DOWN", reason=lost.reason))
+    assert actions(down, there, (ghost,))[0] == Return("lab-1-3")
 
 
 def test_a_machine_that_runs_again_returns_once_slurmd_registered() -> None:

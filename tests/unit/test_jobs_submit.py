@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pwd
 import subprocess
 import sys
@@ -199,3 +200,24 @@ def test_the_program_imports_only_what_starts_fast() -> None:
     argv = [sys.executable, "-I", "-S", "-c", code]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+@pytest.mark.parametrize("profile", ["exec sleep 1000\n", "yes >&$0 &\nexec yes >&$0\n"])
+def test_a_profile_that_never_ends_takes_neither_time_nor_memory(tmp_path: Path, profile: str) -> None:
+    """It runs as the person, but root waits for what it says."""
+    nobody = pwd.getpwnam("nobody")
+    (tmp_path / ".bash_profile").write_text(profile)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    code = f"""
+g = {{"__name__": "p"}}
+exec(compile(open({str(PROGRAM)!r}).read(), "p", "exec"), g)
+g.update(LOGIN_S=1, MOST_ENVIRONMENT=100_000, SESSION="/nowhere", UNIFIED="/nowhere")
+entry = g["pwd"].struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", {str(tmp_path)!r}, "/bin/bash"))
+g["ask_login"](entry)
+"""
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 97, ran.stderr
+    assert "look at their .profile" in ran.stderr

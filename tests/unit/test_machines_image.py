@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.errors import NotFound, Refused
-from headway.machines import image
+from headway.machines import image, image_build
 from headway.machines.mirror import Entry, Mirror, candidates, deb822, entries, one_line
+from headway.machines.run import Ran
 
 DEB822 = """# comment
 Types: deb deb-src
@@ -105,7 +109,7 @@ def test_tag_changes_with_every_input_and_with_nothing_else(files: Path) -> None
 
 
 def test_files_belong_to_root_whoever_owns_the_checkout(files: Path) -> None:
-    packed = io.BytesIO(image._archive(files / "rootfs", {"usr/lib/x": b"1"}))
+    packed = io.BytesIO(image_build._archive(files / "rootfs", {"usr/lib/x": b"1"}))
     with tarfile.open(fileobj=packed) as archive:
         members = {member.name: member for member in archive.getmembers()}
     assert {(member.uid, member.gid) for member in members.values()} == {(0, 0)}
@@ -116,7 +120,7 @@ def test_files_belong_to_root_whoever_owns_the_checkout(files: Path) -> None:
 
 def test_no_mirror_is_written_down_and_services_wait_for_apply(files: Path) -> None:
     mirror = Mirror(("deb http://mirror.test/debian trixie main",))
-    argv = image.mmdebstrap_argv(image.recipe("debian13"), files, mirror, Path("/work"))
+    argv = image_build.mmdebstrap_argv(image.recipe("debian13"), files, mirror, Path("/work"))
     assert argv[-3:] == ["trixie", "-", "deb http://mirror.test/debian trixie main"]
     include = next(word for word in argv if word.startswith("--include="))
     assert "slurm-wlm-emulator" not in include
@@ -130,11 +134,58 @@ def test_unknown_image_names_the_known_ones() -> None:
 
 
 async def test_full_disk_and_missing_rights_are_said_before_any_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(image_build.os, "geteuid", lambda: 1000)
     with pytest.raises(Refused, match="root rights"):
-        image._check_host()
+        image_build._check_host()
 
 
 def test_a_failed_build_shows_the_lines_that_matter() -> None:
     text = "I: fine\nE: Failed to fetch http://x  404\nI: running\nE: mmdebstrap failed to run\n"
-    assert image._telling(text) == "E: Failed to fetch http://x  404\nE: mmdebstrap failed to run"
+    assert image_build._telling(text) == "E: Failed to fetch http://x  404\nE: mmdebstrap failed to run"
+
+
+class FakePodman:
+    """Keeps images as podman does: one that a container or a later image rests on can't be removed."""
+
+    def __init__(self) -> None:
+        self.images: list[dict[str, Any]] = []
+
+    def add(self, tag: str, *, parent: str = "", machines: int = 0, **labels: str) -> None:
+        item = {"Id": f"id of {tag}", "Names": [tag], "ParentId": f"id of {parent}", "Containers": machines}
+        self.images.append({**item, "Labels": {"headway": "1", **{f"headway.{k}": v for k, v in labels.items()}}})
+
+    async def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = True) -> Ran:
+        match list(argv):
+            case ["podman", "images", "--filter", label, "--format", "json"]:
+                key = label.removeprefix("label=")
+                return Ran(tuple(argv), 0, json.dumps([i for i in self.images if key in i["Labels"]]), "", 0)
+            case ["podman", "rmi", tag]:
+                (one,) = [item for item in self.images if tag in item["Names"]]
+                held = one["Containers"] or any(item["ParentId"] == one["Id"] for item in self.images)
+                if not held:
+                    self.images.remove(one)
+                return Ran(tuple(argv), 2 if held else 0, "", "in use" if held else "", 0)
+        raise AssertionError(f"unregistered call: {argv}")
+
+
+async def test_only_images_that_nothing_needs_are_unused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    podman = FakePodman()
+    monkeypatch.setattr(image, "run", podman.run)
+    monkeypatch.setattr(image, "lock_folder", lambda: tmp_path)
+    base = f"{image.BASE_REPOSITORY}:debian13-{image.base_hash('debian13')}"
+    podman.add(base, base="debian13")
+    for old in ("held", "free"):
+        podman.add(f"{image.BASE_REPOSITORY}:debian13-{old}", base="debian13")
+    current = image.inputs_hash("debian13")
+    for text, parent, machines in ((current, base, 0), ("used", "localhost/headway-base:debian13-held", 5),
+                                   ("gone1", base, 0), ("gone2", "localhost/headway-base:debian13-free", 0)):  # fmt: skip
+        tag = f"{image.REPOSITORY}:debian13-{text}"
+        podman.add(tag, parent=parent, machines=machines, base="debian13", image="debian13", hash=text)
+    podman.add("docker.test/other:1")
+    assert await image.remove_unused() == (
+        "localhost/headway-node:debian13-gone1",
+        "localhost/headway-node:debian13-gone2",
+        "localhost/headway-base:debian13-free",
+    )
+    assert [item["Names"][0].rpartition("-")[2] for item in podman.images[1:-1]] == ["held", current, "used"]
+    assert await image.remove_unused() == ()

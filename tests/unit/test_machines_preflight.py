@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.machines.preflight import Probe, host_gaps
+from headway.machines.preflight import Probe, host_gaps, room_gaps
 
 GOOD = {
     "etc/os-release": 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
@@ -81,3 +81,9 @@ def test_a_port_that_something_listens_on_is_seen(tmp_path: Path) -> None:
         (gap,) = host_gaps(0, 0, [port], probe=real)
         assert gap.what == f"port {port} can't be used: it is in use"
     assert host_gaps(0, 0, [port], probe=real) == ()
+
+
+def test_room_is_looked_for_where_a_folder_will_lie(tmp_path: Path) -> None:
+    (gap,) = room_gaps(100, tmp_path / "not" / "yet", Probe(free_mib=lambda path: 7 if path == tmp_path else 1 << 20))
+    assert gap.what == f"{tmp_path} has 7 MiB free, 100 MiB are needed"
+    assert room_gaps(7, tmp_path, Probe(free_mib=lambda _: 7)) == ()

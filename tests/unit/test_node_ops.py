@@ -8,6 +8,7 @@ import grp
 import importlib.util
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -114,3 +115,45 @@ def test_waiting_ends_with_the_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize("absent", ["/nonexistent/file", "/proc/nope"])
 def test_what_is_not_there_is_no_fact(absent: str) -> None:
     assert ops.observe({"files": [absent], "dirs": [absent]})["files"] == {}
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "of_a_job"),
+    [
+        ("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0", True),
+        ("4:memory:/slurm_lab-1-1/uid_20003/job_1671/step_batch/task_0", True),
+        ("0::/system.slice/slurmstepd.scope/job_12/step_extern/user/task_special", False),
+        ("0::/user.slice/user-20003.slice/session-3.scope", False),
+    ],
+)
+def test_what_a_departed_person_runs_in_a_job_is_told_from_the_rest(
+    cgroup: str, of_a_job: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops, "read_text", lambda _: cgroup + "\n")
+    assert (os.getpid() in [pid for pid, _ in ops.processes({os.getuid()})]) is not of_a_job
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+def test_what_forks_faster_than_it_is_looked_for_ends_too() -> None:
+    uid = 61_234
+    race = f"""
+import os
+os.setgroups([]); os.setresuid({uid}, {uid}, {uid})
+os.fork(); os.fork()
+print("runs", flush=True)
+for _ in range(300_000):
+    if os.fork():
+        os._exit(0)
+"""
+    with subprocess.Popen([sys.executable, "-c", race], stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        os.read(started.stdout.fileno(), 100)
+        try:
+            ops.end_processes(uid)
+            # All that runs holds the other end of this pipe: it ends with the last of them.
+            pipe, said = started.stdout.fileno(), b"..."
+            while said and select.select([pipe], [], [], 10)[0]:
+                said = os.read(pipe, 100)
+            assert said == b""
+        finally:
+            ops.at_one_stroke(uid)

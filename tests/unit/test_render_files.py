@@ -138,6 +138,13 @@ def test_secrets_are_named_never_held() -> None:
     assert "StoragePass" not in slurmdbd.text
 
 
+@pytest.mark.parametrize("cluster", [GPU, old_gpu_cluster()])
+def test_slurmdbd_listens_on_the_private_address_only(cluster: Cluster) -> None:
+    lines = render(cluster, site_of(cluster))["head"]["/etc/slurm/slurmdbd.conf"].text.splitlines()
+    assert "CommunicationParameters=NoInAddrAny" in lines
+    assert f"DbdAddr={site_of(cluster).head_address}" in lines
+
+
 def test_ten_thousand_nodes_within_a_second() -> None:
     cluster = gpu_cluster(leaves=100, per_leaf=100)
     site = site_of(cluster)
@@ -169,6 +176,32 @@ def test_eight_one_gpu_jobs_fit_a_node() -> None:
     found, node = conf.settings(conf.parse(text)), one(text, "nodename")
     assert 8 * int(found["defmempergpu"]) <= int(node.get("RealMemory") or 0)
     assert 8 * int(found["defcpupergpu"]) <= int(node.get("CPUs") or 0)
+
+
+def test_a_whole_node_counts_for_its_gpus_and_not_for_a_rounding_more() -> None:
+    weights = dict(
+        word.split("=") for word in (one(slurm_conf(GPU), "partitionname").get("TRESBillingWeights") or "").split(",")
+    )
+    node = one(slurm_conf(GPU), "nodename")
+    gib = int(node.get("RealMemory") or 0) / 1024
+    assert int(float(weights["Mem"].removesuffix("G")) * gib) == 8000
+    assert int(float(weights["CPU"]) * int(node.get("CPUs") or 0)) == 8000
+
+
+def test_room_for_tmp_is_promised_where_it_is_known() -> None:
+    assert one(slurm_conf(GPU, site_of(GPU, real_tmp_mib=5000)), "nodename").get("TmpDisk") == "5000"
+    assert one(slurm_conf(GPU), "nodename").get("TmpDisk") is None
+
+
+def test_a_job_over_its_memory_does_not_swap_instead() -> None:
+    assert "ConstrainSwapSpace=yes" in render(GPU, site_of(GPU))["head"]["/etc/slurm/cgroup.conf"].text
+
+
+def test_every_daemon_of_slurm_outlives_people_s_programs() -> None:
+    rendered = render(GPU, site_of(GPU))
+    for role, name in (("node", "slurmd"), ("node", "munge"), ("head", "munge"), ("head", "slurmctld")):
+        text = rendered[role][f"/etc/systemd/system/{name}.service.d/headway.conf"].text
+        assert "OOMScoreAdjust=-9" in text, (role, name)
 
 
 def test_pretended_cores_are_not_pinned_and_real_ones_are() -> None:

@@ -20,7 +20,8 @@ from headway.errors import (
     Refused,
     Unreachable,
 )
-from headway.sdk.client import Client, discover
+from headway.sdk.client import Client
+from headway.sdk.discover import discover
 from headway.sdk.errors import to_error
 from headway.sdk.load import identity, load_document
 from headway.spec.sshkey import key_fault
@@ -73,7 +74,7 @@ def test_all_missing_and_wrong_keys_are_named_at_once(tmp_path: Path) -> None:
     file = write(tmp_path, "name: lab\nssh_keys: [./none.pub, ./id]\nusers: {bob: {ssh_keys: [./no.pub]}}\n")
     with pytest.raises(InvalidSpec) as caught:
         load_document(file, config_dir=tmp_path, home=tmp_path)
-    assert [fault.path for fault in caught.value.faults] == ["ssh_keys.0", "ssh_keys.1", "users.bob.ssh_keys.0"]
+    assert [fault.path for fault in caught.value.faults] == ["ssh_keys[0]", "ssh_keys[1]", "users.bob.ssh_keys[0]"]
     assert "secretsecret" not in str(caught.value)
 
 
@@ -99,6 +100,8 @@ def test_unreadable_files_say_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidSpec):
         load_document(tmp_path / "binary")
+    with pytest.raises(InvalidSpec, match="larger than 4 MiB"):
+        load_document("/dev/zero")  # has no end
 
 
 @pytest.mark.parametrize("cls", [NotSignedIn, NotAllowed, NotFound, Conflict, NeedsConfirmation, Refused, Unreachable])
@@ -137,3 +140,43 @@ def test_environment_names_the_server(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HEADWAY_URL", "http://far:1/")
     monkeypatch.setenv("HEADWAY_TOKEN", "hw_t")
     assert discover().url == "http://far:1"
+    monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
+    with pytest.raises(Unreachable, match="check HEADWAY_URL"), discover() as client:
+        client.me()
+
+
+@pytest.mark.parametrize(
+    "url", ["garbage", "ftp://x", "http://", "http://h:99999", "http://[::1", "http://h\u00e9:1", "http://h:x"]
+)
+def test_an_address_that_is_none_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_URL", url)
+    with pytest.raises(Refused, match="HEADWAY_URL is no server's address"):
+        discover()
+
+
+@pytest.mark.parametrize("token", ["a\nb", "h\u00e9"])
+def test_a_token_that_is_none_says_so_and_is_not_shown(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("HEADWAY_TOKEN", token)
+    with pytest.raises(Refused, match="HEADWAY_TOKEN is no token") as caught:
+        discover()
+    assert token not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "why"),
+    [
+        (200, b"<html>hello</html>", "not a Headway server"),
+        (404, b"<html>\n nothing</html>", "no Headway server answered, but 404: <html> nothing</html>"),
+        (200, b'{"other": "shape"}', "does not understand"),
+        (200, b"[1]", "does not understand"),
+        (500, b'{"detail": 1}', "no Headway server answered, but 500"),
+    ],
+)
+def test_what_is_no_server_of_ours_or_another_version_is_told_apart(status: int, body: bytes, why: str) -> None:
+    import httpx
+
+    answers = httpx.MockTransport(lambda _: httpx.Response(status, content=body))
+    for ask in (Client.clusters, Client.me):
+        with pytest.raises(Refused, match=why), Client("http://far:1", "t", transport=answers) as client:
+            ask(client)

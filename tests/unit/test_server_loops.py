@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from pathlib import Path
-
-import pytest
+from collections.abc import Iterable
 
 from headway.api.live import Hub, Live, Snapshot, topic
 from headway.domain.cluster import Cluster
@@ -17,22 +14,7 @@ from headway.server.page import PageLive
 from headway.server.poll import Poller
 from headway.wire.schemas import ProgressOut
 from tests import builders
-from tests.unit import server_fakes
 from tests.unit.server_fakes import Server, reading
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    made = await server_fakes.start(tmp_path, Clock())
-    yield made
-    await made.close()
 
 
 class Watcher:
@@ -111,7 +93,7 @@ async def test_page_stream_ends_with_the_cluster(server: Server) -> None:
 
 
 def test_what_happened_is_told_once() -> None:
-    live = Live(Clock())
+    live = Live(builders.Clock())
     idle, down = builders.node("lab-1-1", "IDLE"), builders.node("lab-1-1", "DOWN", reason="killed")
     live.put(Snapshot("lab", (idle,), (builders.job(7, "RUNNING"),), as_of=1))
     assert live.notices("lab") == ()

@@ -18,7 +18,8 @@ import pytest
 
 from headway import paths
 from headway.errors import Conflict, NotFound, NotSignedIn, Unreachable
-from headway.sdk.client import Client, discover
+from headway.sdk.client import Client
+from headway.sdk.discover import discover
 from headway.sdk.liveness import alive
 from headway.sdk.local import Running, log_file, running, start_server, stop_server
 from headway.server.main import DEFAULT_PORT, bind
@@ -171,6 +172,23 @@ def test_detached_start_says_why_it_failed(state_dir: Path, monkeypatch: pytest.
 
     with pytest.raises(Refused, match="database URL"):
         start_server(state_dir, port=0)
+
+
+def test_a_full_disk_keeps_the_server_from_starting_and_says_so(state_dir: Path) -> None:
+    from headway.errors import Refused
+    from headway.server.files import need_room
+
+    state_dir.mkdir()
+    with pytest.raises(Refused, match="is full") as caught:
+        need_room(state_dir, least_mib=1 << 40)
+    assert "make room" in caught.value.hint
+
+
+def test_a_log_that_does_not_fit_ends_nothing() -> None:
+    from headway.server.logs import Patient
+
+    with Path("/dev/full").open("w") as full:
+        Patient(full.fileno()).write("one more line\n")
 
 
 def test_default_port_gives_way_and_another_does_not() -> None:

@@ -40,13 +40,14 @@ OK = (0, "", "")
 
 async def test_the_reservation_is_made_updated_and_removed_as_needed() -> None:
     name = "ReservationName=headway_spares"
-    create = ("scontrol", "create", "reservation", name, "Nodes=lab-1-[3-4]", "Users=root", "StartTime=now",
-              "Duration=infinite", "Flags=IGNORE_JOBS")  # fmt: skip
+    # An end of its own: Slurm takes "infinite" for one year, and the spares would be ordinary nodes from then on.
+    create = ("scontrol", "create", "reservation", name, "Nodes=lab-1-[3-4]", "EndTime=2100-01-01", "Users=root",
+              "StartTime=now", "Flags=IGNORE_JOBS")  # fmt: skip
     slurm = Scontrol({SHOW: NONE, create: OK})
     await control.set_spare_reservation(slurm, HEAD, ["lab-1-3", "lab-1-4"])
     assert slurm.said == [create]
 
-    update = ("scontrol", "update", "reservation", name, "Nodes=lab-1-4")
+    update = ("scontrol", "update", "reservation", name, "Nodes=lab-1-4", "EndTime=2100-01-01")
     slurm = Scontrol({SHOW: (0, HELD, ""), update: OK})
     await control.set_spare_reservation(slurm, HEAD, ["lab-1-4"])
     assert slurm.said == [update]

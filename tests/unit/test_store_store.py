@@ -15,14 +15,7 @@ from headway.errors import NotFound, Refused, Unreachable
 from headway.store import Store, open_store
 from headway.store.engine import database_url, migrate, open_engine, shown_url
 from headway.store.schema import HEAD, metadata
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.builders import Clock
 
 
 @pytest.fixture
@@ -244,3 +237,9 @@ async def test_unreachable_database_says_so_without_the_password(tmp_path: Path)
     with pytest.raises(Unreachable) as caught:
         await open_store(tmp_path, "postgresql://u:p4ss@127.0.0.1:9/d")
     assert "p4ss" not in str(caught.value)
+
+
+async def test_looking_at_a_plan_gives_no_uid_away(store: Store) -> None:
+    await store.uids(["alice"])
+    assert await store.uids(["alice", "mallory", "zoe"], give=False) == {"alice": 20000, "mallory": 20001, "zoe": 20002}
+    assert await store.uids(["bob"]) == {"bob": 20001}

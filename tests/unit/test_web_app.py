@@ -17,22 +17,11 @@ from headway.web import app as web
 from headway.web import pages
 from headway.web.live import Snapshot
 from headway.wire.schemas import ClusterOut, StatusOut
+from tests import builders
 
 
 def cluster(name: str) -> ClusterOut:
-    return ClusterOut(
-        name=name,
-        state="ready",
-        provider="ssh",
-        image="debian13",
-        slurm_version="24.11",
-        plan="cpu-64",
-        gpu_type="",
-        nodes=1,
-        spares=0,
-        gpus=0,
-        simulated_gpus=False,
-    )
+    return builders.cluster_out(name=name, provider="ssh", plan="cpu-64", gpu_type="", gpus=0, simulated_gpus=False)
 
 
 @dataclass

@@ -8,7 +8,8 @@ from headway.web.live import Snapshot
 from headway.web.parts import Chart, FabricView, Notice, QueueView, SummaryView, TrainingView
 from headway.web.view import ROWS, JobKeys, page, price
 from headway.web.words import REASONS, count, duration, job_word, node_kind, pending_reason
-from headway.wire.schemas import CheckOut, ClusterOut, GpuOut, JobOut, NodeOut, ProgressOut, StatusOut
+from headway.wire.schemas import CheckOut, GpuOut, JobOut, NodeOut, ProgressOut, StatusOut
+from tests import builders
 
 
 def job(number: int, state: str = "RUNNING", **changes: object) -> JobOut:
@@ -30,21 +31,7 @@ def node(name: str, *, held: tuple[int | None, ...] = (None,) * 8, **changes: ob
 
 
 def snapshot(*jobs: JobOut, nodes: tuple[NodeOut, ...] = (), **changes: object) -> Snapshot:
-    values: dict[str, object] = {
-        "name": "lab",
-        "state": "ready",
-        "provider": "local",
-        "image": "debian13",
-        "slurm_version": "24.11",
-        "plan": "h100-8",
-        "gpu_type": "h100",
-        "nodes": 4,
-        "spares": 1,
-        "gpus": 40,
-        "simulated_gpus": True,
-        "as_of": 1000.0,
-    }
-    cluster = ClusterOut.model_validate({**values, **changes})
+    cluster = builders.cluster_out(**changes)
     return Snapshot(StatusOut(cluster=cluster, checks=[], nodes=list(nodes)), jobs)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+
+from tests import builders
 
 from headway.errors import NotFound
 from headway.web.live import Happening, Snapshot
@@ -101,24 +103,14 @@ CHECKS = [
 def cluster(**changes: object) -> ClusterOut:
     values: dict[str, object] = {
         "name": "demo",
-        "state": "ready",
-        "provider": "local",
-        "image": "debian13",
-        "slurm_version": "24.11",
-        "plan": "h100-8",
-        "gpu_type": "h100",
-        "nodes": 4,
-        "spares": 1,
-        "gpus": 40,
         "gpus_used": 32,
-        "simulated_gpus": True,
         "jobs_running": 1,
         "jobs_pending": 3,
         "price_usd_per_hour": "98.32",
         "created_at": time.time() - 600,
         "as_of": time.time() - 1,
     }
-    return ClusterOut.model_validate({**values, **changes})
+    return builders.cluster_out(**{**values, **changes})
 
 
 def happy() -> Snapshot:
@@ -222,6 +214,16 @@ def stale(snapshot: Snapshot) -> Snapshot:
         update={"as_of": time.time() - 372, "stale": "the head demo-head does not answer (connection refused)."}
     )
     return replace(snapshot, status=snapshot.status.model_copy(update={"cluster": old}))
+
+
+STATES: dict[str, Callable[[], Snapshot]] = {
+    "happy": happy,
+    "broken": broken,
+    "mixed": mixed,
+    "creating": creating,
+    "idle": idle,
+    "stale": lambda: stale(happy()),
+}
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,12 @@ import contextlib
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import conftest
 import page_demo
 from playwright.sync_api import sync_playwright
-
-STATES = {
-    "happy": page_demo.happy,
-    "broken": page_demo.broken,
-    "mixed": page_demo.mixed,
-    "creating": page_demo.creating,
-    "idle": page_demo.idle,
-    "stale": lambda: page_demo.stale(page_demo.happy()),
-}
 
 
 def main(folder: Path, names: list[str]) -> None:
@@ -27,8 +19,8 @@ def main(folder: Path, names: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.contextmanager(conftest.site.__wrapped__)() as site, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=conftest.CHROMIUM, args=["--no-sandbox"])
-        for name in names or STATES:
-            site.put(STATES[name]())
+        for name in names or page_demo.STATES:
+            site.put(page_demo.STATES[name]())
             for scheme in ("light", "dark"):
                 for width, height in ((1440, 900), (360, 780)):
                     context = browser.new_context(
@@ -40,7 +32,7 @@ def main(folder: Path, names: list[str]) -> None:
                     page.wait_for_timeout(400)
                     page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
                     context.close()
-        site.put(STATES["stale"](), "prod")
+        site.put(page_demo.STATES["stale"](), "prod")
         pictures = [("list", "/clusters"), ("error", "/clusters/none"), ("door", "/")] if not names else []
         for name, path in pictures:
             site.people["now"] = None if name == "door" else page_demo.Person()

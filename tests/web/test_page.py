@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +14,6 @@ from playwright.sync_api import Browser, Page, expect
 from headway.web.live import Happening, Snapshot
 
 pytestmark = pytest.mark.browser
-
-STATES: dict[str, Callable[[], Snapshot]] = {
-    "happy": page_demo.happy,
-    "broken": page_demo.broken,
-    "mixed": page_demo.mixed,
-    "creating": page_demo.creating,
-    "idle": page_demo.idle,
-    "stale": lambda: page_demo.stale(page_demo.happy()),
-}
 
 # Before any script of the page: remember refused content and which events the server sent.
 WATCH = """
@@ -72,9 +62,9 @@ def test_shows_the_cluster_and_says_that_gpus_are_simulated(site: Site, page: Pa
     expect(page.locator("#chart")).to_have_attribute("aria-label", re.compile("Loss of job 104: from 4.1 at step 0 to"))
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", page_demo.STATES)
 def test_nothing_is_refused_by_the_content_policy(site: Site, page: Page, complaints: list[str], state: str) -> None:
-    site.put(STATES[state]())
+    site.put(page_demo.STATES[state]())
     live(page, site)
     page.locator("#theme").click()
     page.mouse.move(1100, 500)
@@ -248,9 +238,9 @@ def test_focus_stays_when_the_queue_changes(site: Site, page: Page, complaints: 
     expect(page.locator("#pick-107")).to_be_focused()
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", page_demo.STATES)
 def test_a_phone_shows_it_without_scrolling_sideways(site: Site, browser: Browser, state: str) -> None:
-    site.put(STATES[state]())
+    site.put(page_demo.STATES[state]())
     context = browser.new_context(viewport={"width": 360, "height": 780})
     page = context.new_page()
     page.goto(site.url)
@@ -265,7 +255,7 @@ def test_accessibility(site: Site, browser: Browser, axe: str, scheme: Any) -> N
     context = browser.new_context(color_scheme=scheme)
     page = context.new_page()
     found = []
-    for name, make in STATES.items():
+    for name, make in page_demo.STATES.items():
         for width in (1280, 360) if name == "broken" else (1280,):
             page.set_viewport_size({"width": width, "height": 900})
             site.put(make())
@@ -303,3 +293,15 @@ def test_the_page_is_light(site: Site, page: Page, complaints: list[str]) -> Non
     page.wait_for_load_state("load")
     weight = sum(size for url, size in sizes.items() if not url.endswith("/live"))
     assert 20_000 < weight < 200_000, sizes
+
+
+def test_signing_out_is_a_button_whose_request_says_where_it_comes_from(
+    site: Site, page: Page, complaints: list[str]
+) -> None:
+    site.put(page_demo.happy())
+    live(page, site)
+    with page.expect_request(f"{site.url}/signout") as sent:
+        page.get_by_role("button", name="Sign out").click()
+    assert sent.value.method == "POST"
+    assert sent.value.all_headers()["origin"] == site.url  # what the server tells its own pages by
+    assert not [text for text in complaints if "404" not in text]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway import __version__
-from headway.api import clusters, docs, errors, jobs, people, pipelines, runs
+from headway.api import clusters, commands, docs, errors, jobs, people, pipelines, runs
 from headway.api.state import AppState
 from headway.wire.schemas import API_PREFIX, ErrorOut
 
@@ -21,11 +21,10 @@ SECURITY_HEADERS = {
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",  # unless an answer says otherwise
 }
 MAX_BODY = 16 * 1024 * 1024  # bytes; a script and its document are far below
-_BUNDLE = re.compile(
-    rf"{API_PREFIX}/clusters/[^/]+/bundles/[0-9a-f]{{64}}"
-)  # reads its body itself, with its own limit
+_BUNDLE = re.compile(rf"{API_PREFIX}/clusters/[^/]+/bundles/[0-9a-f]{{64}}")  # has a limit of its own
 
 
 def create_app(state: AppState) -> FastAPI:
@@ -41,11 +40,12 @@ def create_app(state: AppState) -> FastAPI:
     )
     app.state.headway = state
     api = APIRouter(prefix=API_PREFIX)
-    for router in (clusters.router, jobs.router, runs.router, pipelines.router, people.router, docs.router):
+    routers = (clusters, jobs, runs, pipelines, commands, people, docs)
+    for router in (module.router for module in routers):
         api.include_router(router)
     app.include_router(api)
     app.include_router(people.pages)
-    errors.install(app)
+    errors.install(app, SECURITY_HEADERS)
     app.add_middleware(Guard, hosts=state.settings.allowed_hosts)
     return app
 
@@ -68,16 +68,25 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
-                if "cache-control" not in headers:
-                    headers["cache-control"] = "no-store"
             await send(message)
 
         most = runs.MAX_ARCHIVE if _BUNDLE.fullmatch(scope["path"]) else MAX_BODY
+        received = 0
+
+        async def receive_bounded() -> Message:
+            """A body may come in pieces, without its length said before."""
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > most:
+                raise HTTPException(413, _too_large(most), {"connection": "close"})
+            return message
+
         refusal = self._refusal(Headers(scope=scope), most)
         if refusal is not None:
             await errors.answer(400, refusal)(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, send_with_headers)
+        await self._app(scope, receive_bounded, send_with_headers)
 
     def _refusal(self, headers: Headers, most: int) -> ErrorOut | None:
         host = headers.get("host", "")
@@ -86,5 +95,9 @@ class Guard:
             return ErrorOut(kind="refused", message="this server does not go by that name", hint="use its address")
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > most:
-            return ErrorOut(kind="refused", message=f"the request is larger than {most // 2**20} MiB")
+            return ErrorOut(kind="refused", message=_too_large(most))
         return None
+
+
+def _too_large(most: int) -> str:
+    return f"the request is larger than {most // 2**20} MiB"

@@ -28,6 +28,7 @@ from headway.wire.schemas import (
 router = APIRouter(tags=["clusters"])
 LOOK_S = 1.0  # another server may write the events: look at least this often
 PING_S = 10
+MOST_EVENTS = 10**15
 
 
 @router.post("/plan")
@@ -120,13 +121,14 @@ async def events(
     operation_id: str,
     state: State,
     _: Anyone,
-    after: int = Query(0, ge=0),
+    after: int = Query(0, ge=0, le=MOST_EVENTS),
     last_event_id: str = Header(""),
 ) -> EventSourceResponse:
     """Progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut), or `stopping` when the
     server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
     await state.store.operation(operation_id)
-    seen = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else after
+    told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MOST_EVENTS))
+    seen = int(last_event_id) if told else after
     return EventSourceResponse(_follow(state, operation_id, seen), ping=PING_S, headers={"Cache-Control": "no-store"})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -13,6 +15,7 @@ from starlette.responses import JSONResponse
 from headway.errors import HeadwayError, InvalidSpec
 from headway.wire.schemas import ErrorOut, FaultOut
 
+ROOM_HINT = "make room there (headway server status names it), then try again; nothing is lost"
 log = structlog.get_logger("headway.api")
 
 
@@ -23,20 +26,31 @@ def error_out(error: BaseException) -> ErrorOut:
         return ErrorOut(kind=error.kind, message=error.message, hint=error.hint, faults=faults)
     if isinstance(error, HeadwayError):
         return ErrorOut(kind=error.kind, message=error.message, hint=error.hint)
+    if _disk_full(error):
+        return ErrorOut(kind="unreachable", message="the disk of the server's state folder is full", hint=ROOM_HINT)
     name = type(error).__name__
     return ErrorOut(kind="bug", message=f"Headway met an error it did not foresee ({name})", hint="headway server logs")
+
+
+def _disk_full(error: BaseException) -> bool:
+    """Also as SQLite says it."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    said = str(getattr(error, "orig", ""))
+    return "database or disk is full" in said or "disk I/O error" in said
 
 
 def answer(status: int, out: ErrorOut, headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse(out.model_dump(), status, headers)
 
 
-def install(app: FastAPI) -> None:
-    """The one place where exceptions become HTTP."""
+def install(app: FastAPI, headers: Mapping[str, str]) -> None:
+    """The one place where exceptions become HTTP. `headers`: what every answer carries, for those sent from outside the
+    app's own layers."""
 
     async def on_headway(_: Request, error: Any) -> JSONResponse:
-        headers = {"www-authenticate": "Bearer"} if error.http_status == 401 else None
-        return answer(error.http_status, error_out(error), headers)
+        scheme = {"www-authenticate": "Bearer"} if error.http_status == 401 else None
+        return answer(error.http_status, error_out(error), scheme)
 
     async def on_invalid(_: Request, error: Any) -> JSONResponse:
         faults = [
@@ -52,7 +66,7 @@ def install(app: FastAPI) -> None:
 
     async def on_bug(request: Request, error: Any) -> JSONResponse:
         log.error("bug", path=request.url.path, exc_info=error)
-        return answer(500, error_out(error))
+        return answer(500, error_out(error), dict(headers))
 
     app.add_exception_handler(HeadwayError, on_headway)
     app.add_exception_handler(RequestValidationError, on_invalid)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -15,12 +16,13 @@ from headway.api.shapes import PENDING, RUNNING, job_out
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
-from headway.errors import HeadwayError, NotAllowed, Unreachable
+from headway.errors import Conflict, HeadwayError, NotAllowed, Refused, Unreachable
 from headway.jobs.run import prepare_submit
 from headway.wire.schemas import ExecIn, ExecOut, JobOut, SubmitIn, SubmitOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 FIRST_PIECE_S = 2.0
+MOST_AT_ONCE = 16  # commands that one person, other than an admin, may have running at once
 
 
 @router.get("/jobs")
@@ -62,7 +64,8 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
     user = who.acting(request.user)
     _, cluster = await state.cluster(name)
     prepared = prepare_submit(request, cluster, user, new_mark())
-    return await send(state, who, cluster, prepared, user, "submit")
+    with place(state, who):
+        return await send(state, who, cluster, prepared, user, "submit")
 
 
 @router.get("/jobs/{job_id}")
@@ -77,6 +80,9 @@ async def cancel(name: str, job_id: int, state: State, who: Member) -> Response:
     _, cluster = await state.cluster(name)
     found = await _job(state, cluster, job_id)
     _may(who, found, "cancel")
+    tasks = (job for job in state.live.snapshot(name).jobs if job_id in (job.id, job.array_job_id))
+    if found.state not in PENDING | RUNNING and not any(job.state in PENDING | RUNNING for job in tasks):
+        raise Conflict(f"job {job_id} has ended already: {found.state}", hint=f"headway job {name} {job_id}")
     await state.work.cancel(cluster, job_id, who.user, as_operator=found.user != who.user)
     await audit(state, who, "cancel", name, job=job_id, of=found.user)
     return Response(status_code=204)
@@ -152,7 +158,20 @@ async def execute(name: str, request: ExecIn, state: State, who: Member) -> Exec
     user = who.acting(request.user)
     _, cluster = await state.cluster(name)
     await audit(state, who, "exec", name, user=user, program=request.argv[0][:100])
-    return await state.work.run_command(cluster, request, user)
+    with place(state, who):
+        return await state.work.run_command(cluster, request, user)
+
+
+@contextlib.contextmanager
+def place(state: AppState, who: Principal) -> Iterator[None]:
+    """A command on a cluster holds one of its few connections for as long as it runs: no member may hold them all."""
+    if state.commands[who.person] >= MOST_AT_ONCE and not who.has("admin"):
+        raise Refused(f"{MOST_AT_ONCE} commands of {who.person} are running already", hint="wait until one has ended")
+    state.commands[who.person] += 1
+    try:
+        yield
+    finally:
+        state.commands[who.person] -= 1
 
 
 async def _job(state: AppState, cluster: Cluster, job_id: int) -> JobState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from urllib.parse import quote
 
@@ -9,9 +10,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from headway import __version__
-from headway.api.access import Anyone, Principal, State, audit, state_of
+from headway.api.access import Anyone, Principal, State, audit, signed_in, state_of
+from headway.api.state import AppState
 from headway.errors import NotAllowed, NotFound, NotSignedIn, Refused
-from headway.spec.words import user_name_fault
+from headway.spec.words import user_name_fault, user_name_from
 from headway.store import Token
 from headway.wire.schemas import MeOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
 
@@ -57,6 +59,7 @@ async def create_token(ask: TokenIn, state: State, who: Anyone) -> TokenOut:
         fault = user_name_fault(person)
         if fault:
             raise Refused(f"the name {person!r} {fault}", hint="use the person's Linux user name")
+        await _need_own_user(state, person)
     if known is None or (ask.role is not None and ask.role != known.role):
         if person == who.person and ask.role not in (None, "admin"):
             raise Refused("an admin can't take their own role away", hint="let another admin do it")
@@ -66,8 +69,16 @@ async def create_token(ask: TokenIn, state: State, who: Anyone) -> TokenOut:
     return _token_out(row, secret)
 
 
+async def _need_own_user(state: AppState, person: str) -> None:
+    """Raises Refused when somebody else acts as this Linux user already: `root` and `Ann.Lee` have other names there."""
+    for other in await state.store.people():
+        if user_name_from(other.name) == person:
+            raise Refused(f"{other.name} is the user {person} on clusters already", hint="use another name")
+
+
 @router.delete("/tokens/{token_id}", status_code=204)
 async def delete_token(token_id: str, state: State, who: Anyone) -> Response:
+    """Takes the token back. Its person's browsers are signed out too, and sign-in links not used yet end."""
     rows = await state.store.tokens(None if who.has("admin") else who.person)
     if token_id not in {row.id for row in rows}:
         raise NotFound(f"no token {token_id!r}", hint="headway token ls")
@@ -109,11 +120,14 @@ async def signin(request: Request, code: str = "") -> Response:
 
 
 @pages.post("/signout")
-async def signout(request: Request, who: Anyone) -> Response:
+async def signout(request: Request) -> Response:
+    """The page's button. Only from our own pages, as every write with a cookie; a session that has ended is fine."""
     state = state_of(request)
-    await state.store.end_session(request.cookies.get(state.settings.cookie, ""))
-    await audit(state, who, "signout", who.person)
     answer = RedirectResponse("/", status_code=303)
+    with contextlib.suppress(NotSignedIn):
+        who = await signed_in(request)
+        await state.store.end_session(request.cookies.get(state.settings.cookie, ""))
+        await audit(state, who, "signout", who.person)
     answer.delete_cookie(state.settings.cookie, path="/")
     return answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from headway.api.shapes import changeset_out, summary_of
 from headway.api.state import AppState, PlanKept, fingerprint
 from headway.api.work import Resolved
 from headway.domain.change import ChangeSet
-from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, Refused
+from headway.domain.cluster import Cluster
+from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
 from headway.store import Operation
 from headway.wire.schemas import ApplyIn, ChangeSetOut, Document
 
@@ -73,28 +75,44 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
         who.need("admin", f"apply in the name of {owner}")
     document = document.model_copy(update={"owner": owner})
     resolved = await state.resolve(document)
+    if not who.has("admin"):
+        _need_known_places(who, resolved.cluster, await state.resolved(row) if row else None)
     faults = dataset_faults(state, resolved)
     if faults:
         raise InvalidSpec(faults)
     return document, resolved
 
 
+def _need_known_places(who: Principal, cluster: Cluster, known: Cluster | None) -> None:
+    """Planning makes the server connect to machines and look at folders of its own: which ones is for admins to say."""
+    machines = (known.provider, known.hosts) if known else ("local", ())
+    folders = {dataset.source for dataset in known.storage.datasets} if known else set()
+    new = {dataset.source for dataset in cluster.storage.datasets if dataset.source} - folders
+    if (cluster.provider, cluster.hosts) != machines or new:
+        what = "other machines or datasets" if known else "machines or datasets of the server's"
+        raise NotAllowed(f"{who.person} may not plan {cluster.name} with {what}", hint="ask an admin")
+
+
 def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
-    """The one kind of path that is opened on the server's machine must lie where its settings allow."""
+    """The one kind of path that is opened on the server's machine must be a folder where its settings allow."""
     faults = []
     for index, dataset in enumerate(resolved.cluster.storage.datasets):
         if not dataset.source:
             continue
-        path = f"storage.datasets.{index}.path"
-        real = Path(dataset.source).resolve()
+        path = f"storage.datasets[{index}].path"
+        real = Path(os.path.realpath(dataset.source))
         roots = state.settings.dataset_roots
         inside = any(real.is_relative_to(root) for root in roots)
-        own = real == Path("/") or any(real.is_relative_to(f) or f == real for f in SYSTEM_FOLDERS)
-        if own or real.is_relative_to(state.settings.state_dir.resolve()):
+        # Neither in a folder of the host's own, nor around one: /root holds /root/.ssh.
+        closed = (*SYSTEM_FOLDERS, state.settings.state_dir.resolve())
+        if any(real.is_relative_to(folder) or folder.is_relative_to(real) for folder in closed):
             faults.append(Fault(path, f"{real} belongs to the server's machine", "put the data in a folder of its own"))
         elif roots and not inside:
             allowed = ", ".join(str(root) for root in roots)
             faults.append(Fault(path, f"{real} is not under a folder this server allows", f"allowed: {allowed}"))
+        elif resolved.cluster.provider == "local" and not os.path.isdir(real):  # noqa: PTH112 (never raises)
+            what = "is not a folder" if os.path.lexists(real) else "is not there"
+            faults.append(Fault(path, f"{real} {what} on the server's machine", "name a folder that exists"))
     return faults
 
 

@@ -60,7 +60,7 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
     known = {"provider": "", "image": "", "slurm_version": "", "plan": "", "gpu_type": ""}
     figures: dict[str, Any] = {"nodes": 0, "spares": 0, "gpus": 0, "simulated_gpus": False}
     state = row.state
-    if state == "ready" and any(not node.usable for node in snapshot.nodes):
+    if state == "ready" and (snapshot.stale or any(not node.usable for node in snapshot.nodes)):
         state = "degraded"
     return ClusterOut.model_validate(
         {

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,8 @@ class AppState:
     clock: Callable[[], float] = time.time
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is an operation to claim
     plans: dict[str, PlanKept] = field(default_factory=dict)
+    inputs: dict[tuple[str, str], asyncio.Queue[bytes]] = field(default_factory=dict)  # of running commands
+    commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
     _resolved: dict[str, tuple[str, Cluster]] = field(default_factory=dict)
     _reading: dict[str, asyncio.Lock] = field(default_factory=dict)
 

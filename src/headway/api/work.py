@@ -3,7 +3,7 @@ expect."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -97,6 +97,13 @@ class Work(Protocol):
         ...
 
     async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut: ...
+
+    def converse(
+        self, cluster: Cluster, argv: Sequence[str], user: str, feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        """The same for somebody who watches: ("out" | "err", bytes) as they come, and last ("code", digits). `feed` is
+        standard input; closing the iterator ends the command."""
+        ...
 
     async def forget(self, cluster: str) -> None:
         """Closes what is held open for a cluster."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import stat
 import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,10 +19,12 @@ from headway.cli.session import ClusterName, Format, Output, complete_cluster
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headway.cli.session import Api
 
 _REMOTE = re.compile(r"^(?:([A-Za-z0-9._-]+)@)?([a-z][a-z0-9-]*):")
-MAX_STDIN_BYTES = 64 * 1024 * 1024
+PIECE = 64 * 1024  # bytes of standard input sent at once
 
 
 def ssh(
@@ -71,37 +75,32 @@ def exec_(
     user: Annotated[str, typer.Option("-u", "--user", help="As this user.", show_default=True)] = "root",
     no_stdin: Annotated[bool, typer.Option("-n", "--no-stdin", help="Do not pass standard input on.")] = False,
 ) -> None:
-    """Run one command on the login. Its output and exit code pass through with nothing added; piped input goes in.
+    """Run one command on the login. Output, input and exit code pass through as they come; ^C ends it there too.
 
     headway exec lab -u alice -- squeue --me"""
     argv = ctx.meta.get(REST)
     if not argv:
         raise typer.BadParameter("the command stands after --: headway exec CLUSTER -- COMMAND")
-    from headway.wire.schemas import ExecIn
-
     api = session.connect()
-    data = b"" if no_stdin else _piped()
-    request = ExecIn(argv=argv, user=user, stdin_b64=base64.b64encode(data).decode())
-    done = api.exec(session.pick(api, cluster), request)
-    sys.stdout.buffer.write(base64.b64decode(done.stdout_b64))
-    sys.stdout.buffer.flush()
-    sys.stderr.buffer.write(base64.b64decode(done.stderr_b64))
-    sys.stderr.buffer.flush()
-    raise typer.Exit(done.code)
+    pieces = api.command(session.pick(api, cluster), argv, user, None if no_stdin else _stdin())
+    with closing(pieces):
+        for kind, data in pieces:
+            if kind == "code":
+                raise typer.Exit(int(data))
+            stream = sys.stdout if kind == "out" else sys.stderr
+            stream.buffer.write(data)
+            stream.buffer.flush()
 
 
-def _piped() -> bytes:
-    """Standard input when it is a pipe, a file or a socket; nothing from a terminal or /dev/null."""
+def _stdin() -> Callable[[], bytes] | None:
+    """Reads standard input piece by piece, past Python's own buffer, which a thread may not hold when we end. None when
+    there is none."""
     try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
+        number = sys.stdin.fileno()
+        mode, null = os.fstat(number), Path(os.devnull).stat()
     except (OSError, ValueError, AttributeError):
-        return b""
-    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
-        return b""
-    data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
-    if len(data) > MAX_STDIN_BYTES:
-        raise Refused("more than 64 MiB on standard input", hint="headway cp the data, then work on the file")
-    return data
+        return None
+    return None if mode.st_rdev == null.st_rdev and stat.S_ISCHR(mode.st_mode) else partial(os.read, number, PIECE)
 
 
 def cp(

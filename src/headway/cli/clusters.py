@@ -97,6 +97,7 @@ def nodes(cluster: ClusterName = "", output: Output = Format.table) -> None:
     if output is Format.json:
         session.print_json(answer.nodes)
         return
+    session.warn_if_old(answer.cluster)
     for line in node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=show.screen()):
         session.say(line)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import time
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -67,14 +67,15 @@ def rm(cluster: Cluster, digest: Annotated[str, typer.Argument(metavar="DIGEST",
 
 def _ask(cluster: str, *words: str) -> str:
     """The runtime's answer on the head, as root: the server lets administrators alone. Raises Refused with its words."""
-    from headway.wire.schemas import ExecIn
-
     api = session.connect()
-    done = api.exec(session.pick(api, cluster), ExecIn(argv=[*RUNTIME, *words]))
-    said = base64.b64decode(done.stderr_b64).decode(errors="replace").strip()
-    if done.code != 0:
-        message, _, hint = said.rpartition("headway: ")[2].partition("\n")
-        raise Refused(message or f"the head answered with {done.code}", hint=hint.strip())
-    for line in said.splitlines():
+    said = {"out": b"", "err": b"", "code": b"1"}
+    with closing(api.command(session.pick(api, cluster), [*RUNTIME, *words])) as pieces:
+        for kind, data in pieces:
+            said[kind] = data if kind == "code" else said[kind] + data
+    words_said = said["err"].decode(errors="replace").strip()
+    if code := int(said["code"]):
+        message, _, hint = words_said.rpartition("headway: ")[2].partition("\n")
+        raise Refused(message or f"the head answered with {code}", hint=hint.strip())
+    for line in words_said.splitlines():
         session.note(line.removeprefix("headway: "))
-    return base64.b64decode(done.stdout_b64).decode()
+    return said["out"].decode()

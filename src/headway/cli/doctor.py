@@ -17,9 +17,12 @@ NEED_DISK_MIB = 9000
 
 def doctor(output: Output = Format.table) -> None:
     """What this machine lacks to run local clusters, and how to get it. Exits with 1 when something is missing."""
+    import asyncio
+
+    from headway.machines.podman import podman_gap
     from headway.machines.preflight import host_gaps
 
-    gaps = host_gaps(need_mib=NEED_MIB, need_disk_mib=NEED_DISK_MIB)
+    gaps = [*host_gaps(need_mib=NEED_MIB, need_disk_mib=NEED_DISK_MIB), *asyncio.run(podman_gap())]
     if output is Format.json:
         session.say(json.dumps([asdict(gap) for gap in gaps], indent=2))
     else:

@@ -7,13 +7,16 @@ import json
 import time
 from collections.abc import Coroutine
 from dataclasses import asdict
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from headway.cli import session, show
 from headway.cli.follow import STEP_WIDTH
 from headway.cli.session import Format, Output
+
+if TYPE_CHECKING:
+    from headway.machines.image import ImageInfo
 
 T = TypeVar("T")
 
@@ -26,7 +29,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="debian13 or debian12.
 @app.command()
 def build(name: Name = "debian13", output: Output = Format.table) -> None:
     """Build a node image, unless one of the same inputs is there."""
-    from headway.machines import image
+    from headway.machines import image, image_build
 
     started = time.monotonic()
 
@@ -34,11 +37,13 @@ def build(name: Name = "debian13", output: Output = Format.table) -> None:
         mark = "" if level == "info" else f"{level}: "
         session.note(f"{time.monotonic() - started:7.1f}s  {step:<{STEP_WIDTH}}  {mark}{text}")
 
-    built = _run(image.build(name, say))
+    built = _run(image_build.build(name, say))
     if output is Format.json:
         session.say(json.dumps(asdict(built), indent=2))
         return
     session.say(f"{built.tag} is there: Slurm {built.slurm_version}, {built.size_mib} MiB")
+    if old := sum(i.unused for i in _run(image.list_images())):
+        session.note(f"{show.count(old, 'image')} of earlier inputs unused; headway image rm --unused")
 
 
 @app.command()
@@ -56,11 +61,10 @@ def ls(output: Output = Format.table) -> None:
     on = show.screen()
     columns = [
         show.Column("NAME"), show.Column("SLURM"), show.Column("SIZE", right=True), show.Column("BUILT", drop=2),
-        show.Column("STATE"), show.Column("TAG", shrink=True, drop=1),
+        show.Column("MACHINES", right=True), show.Column("STATE"), show.Column("TAG", shrink=True, drop=1),
     ]  # fmt: skip
     rows: list[list[show.Cell]] = [
-        [i.name, i.slurm_version, f"{i.size_mib} MiB", i.built,
-         ("current", "good") if i.current else ("old inputs", "warn"), i.tag]
+        [i.name, i.slurm_version, f"{i.size_mib} MiB", i.built, str(i.machines), _state(i), i.tag]
         for i in images
     ]  # fmt: skip
     for line in show.table(columns, rows, on):
@@ -68,12 +72,28 @@ def ls(output: Output = Format.table) -> None:
 
 
 @app.command()
-def rm(name: Name) -> None:
-    """Remove the node images of a name, old ones included. Running machines keep theirs."""
+def rm(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="debian13, debian12 or all.", show_default=False)] = "",
+    unused: Annotated[
+        bool, typer.Option("--unused", help="Those of earlier inputs that no machine is made from.")
+    ] = False,
+) -> None:
+    """Remove the node images of a name, or all that are unused. Running machines keep theirs."""
     from headway.machines import image
 
-    for removed in _run(image.remove(name)):
-        session.say(f"removed {removed}")
+    if bool(name) == unused:
+        raise typer.BadParameter("name an image, or say --unused")
+    removed = _run(image.remove_unused() if unused else image.remove(name))
+    for tag in removed:
+        session.say(f"removed {tag}")
+    if unused and not removed:
+        session.say("no image is unused")
+
+
+def _state(info: ImageInfo) -> show.Cell:
+    if info.current:
+        return "current", "good"
+    return ("unused", "") if info.unused else ("old inputs", "warn")
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

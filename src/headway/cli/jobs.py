@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from headway.errors import HeadwayError
 if TYPE_CHECKING:
     from headway.wire.schemas import JobOut, LineageOut
 
+_PASSING = "/tmp/headway-"  # where a submitted script lay while sbatch read it; nothing is there now
 _HELP = "The cluster may be left out when there is one."
 Words = Annotated[
     list[str], typer.Argument(metavar="[CLUSTER] JOB", help=_HELP, autocompletion=session.complete_cluster)
@@ -150,7 +152,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tu
         ("loss", loss),
         ("", (curve, "busy")),
         ("exit code", str(j.exit_code) if j.exit_code else ""),
-        ("command", j.command),
+        ("command", PurePosixPath(j.command).name if j.command.startswith(_PASSING) else j.command),
         ("folder", j.workdir),
         ("output", j.stdout),
         ("errors", j.stderr if j.stderr != j.stdout else ""),

@@ -59,12 +59,24 @@ def load(entry: Entry) -> Any:
     if isinstance(found, typer.Typer):
         command: Any = typer.main.get_group(found)
         command.name = entry.name
+        for one in command.commands.values():
+            _plain_words(one)
         return command
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(entry.name, cls=COMMAND_CLASSES[entry.words])(found)
     command = typer.main.get_command(app)
     command.usage = entry.usage
+    _plain_words(command)
     return command
+
+
+def _plain_words(command: Any) -> None:
+    """Help says USER, not <str>: Python's types tell people nothing. Choices stay."""
+    for param in command.params:
+        if param.param_type_name == "argument":
+            param.display_type_rich = lambda **_: ""
+        elif not param.metavar and not param.type_descriptor.is_choice and not getattr(param, "is_flag", False):
+            param.metavar = str(param.name).upper()
 
 
 class LazyGroup(TyperGroup):
@@ -186,7 +198,7 @@ def _wrong_use(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command: its help is the answer
         error.show()
         return 2
-    message = error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".").removeprefix("Invalid value: ")
     ctx = getattr(error, "ctx", None)
     complain(message[:1].lower() + message[1:], f"{ctx.command_path} --help" if ctx else "headway --help")
     return 2

@@ -14,7 +14,7 @@ from headway.errors import Refused
 
 if TYPE_CHECKING:
     from headway.cli.session import Api
-    from headway.wire.schemas import JobOut
+    from headway.wire.schemas import ClusterOut, JobOut
 
 WATCH_S = 2.0
 _ORDER = {"RUNNING": 0, "COMPLETING": 0, "CONFIGURING": 1, "SUSPENDED": 1, "PENDING": 2, "REQUEUED": 2}
@@ -38,15 +38,17 @@ def queue(
     if output is Format.json:
         session.print_json(jobs)
         return
-    for line in _lines(api, name, jobs, show.screen()):
+    seen = api.cluster(name)
+    session.warn_if_old(seen)
+    for line in _lines(seen, jobs, show.screen()):
         session.say(line)
 
 
-def _lines(api: Api, name: str, jobs: list[JobOut], on: show.Screen) -> list[str]:
+def _lines(seen: ClusterOut, jobs: list[JobOut], on: show.Screen) -> list[str]:
     if not jobs:
-        return [f"no jobs on {name}"]
+        return [f"no jobs on {seen.name}"]
     lines = queue_lines(jobs, on)
-    if any(job.gpus for job in jobs) and api.cluster(name).simulated_gpus:
+    if any(job.gpus for job in jobs) and seen.simulated_gpus:
         lines.append(show.paint(show.SIMULATED_NOTE, "warn", on))
     return lines
 
@@ -103,8 +105,10 @@ def _watch(api: Api, name: str, *, all: bool, user: str, state: str) -> None:
     try:
         while True:
             on = show.screen()
-            lines = _lines(api, name, api.jobs(name, all=all, user=user, state=state), on)
-            head = f"{show.paint(name, 'bold', on)}  {time.strftime('%H:%M:%S')}  (^C ends)"
+            jobs, seen = api.jobs(name, all=all, user=user, state=state), api.cluster(name)
+            lines = _lines(seen, jobs, on)
+            old = show.paint(f"  OLD: {show.clean(seen.stale)}", "warn", on) if seen.stale else ""
+            head = f"{show.paint(name, 'bold', on)}  {time.strftime('%H:%M:%S')}  (^C ends){old}"
             _draw([head, "", *lines])
             time.sleep(WATCH_S)
     finally:

@@ -113,7 +113,9 @@ WantedBy={target}
 def install(
     show_only: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
 ) -> None:
-    """Write a systemd unit, so that the server starts with the machine (for a user: with the user's session)."""
+    """Write a systemd unit: the server starts with the machine.
+
+    For a user other than root: with the user's session."""
     from headway.sdk.local import server_argv
 
     root = os.geteuid() == 0

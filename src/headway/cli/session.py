@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -29,7 +29,9 @@ def complete_cluster(incomplete: str) -> list[str]:
         return []
 
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="table for people, json for programs.")]
+Output = Annotated[
+    Format, typer.Option("-o", "--output", help="table for people, json for programs.", show_default=False)
+]
 ClusterName = Annotated[
     str,
     typer.Argument(metavar="CLUSTER", help="May be left out when there is one.", autocompletion=complete_cluster),
@@ -71,7 +73,9 @@ class Api(Protocol):
     def log(
         self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False, task: str = ""
     ) -> Iterator[bytes]: ...
-    def exec(self, cluster: str, request: w.ExecIn) -> w.ExecOut: ...
+    def command(
+        self, cluster: str, argv: Sequence[str], user: str = "root", read: Callable[[], bytes] | None = None
+    ) -> Generator[tuple[str, bytes]]: ...
     def me(self) -> w.MeOut: ...
     def sign_in_link(self) -> w.SignInLinkOut: ...
     def tokens(self) -> list[w.TokenOut]: ...
@@ -82,7 +86,7 @@ class Api(Protocol):
 
 def connect() -> Api:
     """The server in reach. Raises Unreachable ("no server") when there is none."""
-    from headway.sdk.client import discover
+    from headway.sdk.discover import discover
 
     return discover()
 
@@ -135,6 +139,12 @@ def note(text: str) -> None:
     """A line for the person on standard error: standard output stays what the command is asked for."""
     sys.stdout.flush()
     typer.echo(text, err=True)
+
+
+def warn_if_old(cluster: w.ClusterOut) -> None:
+    """Says, beside the answer, that it is not what is now."""
+    if cluster.stale:
+        note(f"these figures are old: {cluster.stale}; headway status {cluster.name}")
 
 
 def at_terminal() -> bool:

@@ -20,28 +20,31 @@ from headway.changes.machine import machine_changes
 from headway.cluster import ops, secrets
 from headway.cluster.env import Env, Say
 from headway.cluster.goal import goal_of, site_of
-from headway.cluster.observe import look_at, machines_of, observe, read_accounts
+from headway.cluster.observe import look_at, machines_of, observe
 from headway.cluster.ready import hold_spares, return_nodes, wait_for_nodes
 from headway.cluster.steps import by_stage
+from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineRequest
 from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
-from headway.errors import HeadwayError, Refused
+from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.machines.base import Place
+from headway.slurm import accounts
 
 # Machines made at once: a container start is mostly work of this host's processors.
 MAKE_AT_ONCE = 6
 BOOT_S = 120
+ACCOUNTS_S = 30
 BROUGHT = ("machine.create", "machine.start", "machine.restart")  # machines that Slurm must hear from
 
 
 async def plan(cluster: Cluster, env: Env) -> ChangeSet:
-    """What apply would do. Makes nothing, not even secrets."""
+    """What apply would do. Makes nothing, neither secrets nor uids."""
     place = await env.provider.find(cluster)
     if place is None:
         return changeset(_unbuilt(cluster), Observed())
-    site = await site_of(cluster, env, place)
+    site = await site_of(cluster, env, place, give_uids=False)
     goal = await goal_of(cluster, site, await env.store.secrets(cluster.name))
     return changeset(goal, await observe(goal, env))
 
@@ -73,7 +76,8 @@ async def apply(cluster: Cluster, env: Env, say: Say) -> None:
         await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
         await settle(cluster, env, say, frozenset())
         return
-    await say("changes", f"{len(changes.changes)} changes", done=True, seconds=time.monotonic() - began)
+    count = len(changes.changes)
+    await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
     await Run(goal, env, say, place, have, observed, changes).execute()
     await say("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)
@@ -110,9 +114,12 @@ class Run:
         started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
         await settle(cluster, self.env, self.say, started - set(self.failures))
         if self.failures:
-            lines = [f"  {name}: {error.message}" for name, error in sorted(self.failures.items())]
+            lines = []
+            for name, error in sorted(self.failures.items()):
+                lines.append(f"  {error.message if name in error.message else f'{name}: {error.message}'}")
+                lines += [f"    {error.hint}"] if error.hint else []
             raise Refused(
-                f"{len(lines)} of {len(cluster.slots) + 1} machines did not get there:\n" + "\n".join(lines),
+                f"{len(self.failures)} of {len(cluster.slots) + 1} machines did not get there:\n" + "\n".join(lines),
                 hint="the others are up; mend what is said above and run apply again",
             )
 
@@ -145,10 +152,9 @@ class Run:
     async def _bring(self, name: str, changes: list[Change]) -> None:
         """One machine: there, reachable, set up, its daemons running."""
         kinds = {change.kind for change in changes}
-        seen = self.observed.seen.get(name)
-        fresh = "machine.create" in kinds
-        if kinds & {"machine.create", "machine.start", "machine.restart"}:
-            await self._make(name, kinds)
+        seen, fresh = self.observed.seen.get(name), False
+        if kinds.intersection(BROUGHT):
+            fresh = await self._make(name, kinds)
             seen = NOT_SEEN if fresh else await self._look(name)
         if seen is None:
             raise self._lost(name)
@@ -157,21 +163,44 @@ class Run:
     def _lost(self, name: str) -> HeadwayError:
         return Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
 
-    async def _make(self, name: str, kinds: set[str]) -> None:
+    async def _make(self, name: str, kinds: set[str]) -> bool:
+        """The machine runs and answers; whether it is a new one. A container that does not come back is made anew:
+        nothing that must be kept lies in it."""
         began = time.monotonic()
-        await self.say(name, "machine is being made" if "machine.create" in kinds else "machine is being started")
-        async with self.making:
-            if "machine.create" in kinds:
-                machine = await self.env.provider.create(self._request(name))
-            else:
-                machine = self.observed.machines[name]
-                if "machine.restart" in kinds:
-                    await self.env.provider.stop(machine)
-                await self.env.provider.start(machine)
-                machine = (await machines_of(self.env, self.goal.cluster.name))[name]
-        self.machines[name] = machine
-        await self.env.connections.wait_ready(machine, timeout_s=BOOT_S)
+        fresh = "machine.create" in kinds
+        if not fresh:
+            await self.say(name, "machine is being started")
+            try:
+                await self._start(name, again="machine.restart" in kinds)
+            except (Unreachable, CommandFailed) as error:
+                if self.goal.cluster.provider != "local":
+                    raise
+                await self.say(name, f"{error.message}; it is made anew", level="warning")
+                fresh = True
+        if fresh:
+            await self.say(name, "machine is being made")
+            async with self.making:
+                machine = self.machines[name] = await self.env.provider.create(self._request(name))
+            await self._wait(machine)
         await self.say(name, "machine is up", done=True, seconds=time.monotonic() - began)
+        return fresh
+
+    async def _start(self, name: str, *, again: bool) -> None:
+        machine = self.observed.machines[name]
+        async with self.making:
+            if again:
+                await self.env.provider.stop(machine)
+            await self.env.provider.start(machine)
+            machine = self.machines[name] = (await machines_of(self.env, self.goal.cluster.name))[name]
+        await self._wait(machine)
+
+    async def _wait(self, machine: Machine) -> None:
+        """Until it answers SSH. Raises Unreachable, with the way to look at what it does instead."""
+        try:
+            await self.env.connections.wait_ready(machine, timeout_s=BOOT_S)
+        except Unreachable as error:
+            error.hint = error.hint or self.env.provider.look_inside(machine)
+            raise
 
     def _request(self, name: str) -> MachineRequest:
         cluster = self.goal.cluster
@@ -214,17 +243,25 @@ class Run:
 
     async def _accounts(self) -> None:
         head = self.machines[self.goal.cluster.head]
-        seen = await read_accounts(self.env, head)
-        if seen is None:
-            raise Refused(
-                f"{head.name}: slurmdbd runs but does not answer sacctmgr",
-                hint=f"headway exec {head.cluster} -- journalctl -u slurmdbd",
-            )
-        changes = account_changes(self.goal.accounts, seen)
+        changes = account_changes(self.goal.accounts, await self._seen_accounts(head))
         steps = [ops.run_step(cast(list[str], c.data["argv"])) for c in changes]
         if steps:
             await ops.perform(self.env.connections, head, steps)
             await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
+
+    async def _seen_accounts(self, head: Machine) -> Accounts:
+        """A slurmdbd that has just started may fail a first question."""
+        ends = time.monotonic() + ACCOUNTS_S
+        while True:
+            try:
+                return await accounts.read(self.env.connections, head)
+            except HeadwayError as error:
+                if time.monotonic() > ends:
+                    raise Refused(
+                        f"{head.name}: slurmdbd runs but does not answer sacctmgr: {error.message}",
+                        hint=f"headway exec {head.cluster} -- journalctl -u slurmdbd",
+                    ) from error
+            await asyncio.sleep(0.3)
 
 
 async def settle(cluster: Cluster, env: Env, say: Say, started: frozenset[str]) -> None:

@@ -20,12 +20,13 @@ MYSQL_DIR = "/srv/headway-state/mysql"
 CONTROLLER_STATE = "/srv/headway-state/slurmctld"
 
 
-async def site_of(cluster: Cluster, env: Env, place: Place) -> Site:
-    """Joins the provider's addresses with the people's uids, departed ones included."""
+async def site_of(cluster: Cluster, env: Env, place: Place, *, give_uids: bool = True) -> Site:
+    """Joins the provider's addresses with the people's uids, departed ones included. A plan gives no uid away: they are
+    never used again."""
     now = [user.name for user in cluster.users]
     ever = await env.store.users_of(cluster.name)
     departed = sorted(ever - set(now))
-    uids = await env.store.uids([*now, *departed])
+    uids = await env.store.uids([*now, *departed], give=give_uids)
     keys = await _host_keys(cluster, env)
     return Site(
         subnet=place.subnet,
@@ -39,6 +40,7 @@ async def site_of(cluster: Cluster, env: Env, place: Place) -> Site:
         real_cpus=place.real_cpus,
         real_memory_mib=place.real_memory_mib,
         host_keys=keys,
+        real_tmp_mib=place.real_tmp_mib,
     )
 
 
@@ -63,7 +65,7 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
     rendered = {role: {**files, **shipped()} for role, files in render(cluster, site).items()}
     role_units = units(cluster)
     digests = cluster_secrets.digests(secrets)
-    head_dirs = [(CONTROLLER_STATE, "slurm", 0o755)]
+    head_dirs = [(CONTROLLER_STATE, "slurm", 0o700)]
     homes = []
     for user in cluster.users:
         uid = site.uids[user.name]

@@ -6,7 +6,6 @@ import base64
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from headway.domain.files import File
@@ -14,6 +13,7 @@ from headway.domain.machine import Machine
 from headway.domain.observed import SeenFile, SeenMachine, SeenUnit
 from headway.errors import HeadwayError, Unreachable
 from headway.machines.ssh import Connections
+from headway.paths import node_dir
 
 Step = dict[str, Any]
 # The program comes first on standard input, then what to do: nothing has to be installed on the machine before.
@@ -32,10 +32,7 @@ class StepFailed(HeadwayError):
 
 @cache
 def _program() -> bytes:
-    for folder in (Path(__file__).parents[3] / "node", Path(__file__).parents[1] / "_node"):
-        if (folder / "ops.py").is_file():
-            return (folder / "ops.py").read_bytes()
-    raise FileNotFoundError("node/ops.py is missing from this installation")
+    return (node_dir() / "ops.py").read_bytes()
 
 
 def _stdin(ask: object) -> bytes:

@@ -99,6 +99,8 @@ async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
     for unit, state in zip(units, ran.stdout.split(), strict=False):
         said = "is running" if state == "active" else f"is {state}; headway exec {cluster.name} -- journalctl -u {unit}"
         found.append(Check(unit, state == "active", said))
+    if not all(check.ok for check in found if check.name in ("slurmctld", "slurmrestd")):
+        return tuple(found)  # nobody would answer: what is said already is the reason
     try:
         states = await node_states(cluster, env, head)
         held = await control.reserved_spares(env.connections, head)

@@ -18,6 +18,7 @@ _DATABASE = (
     "create user if not exists slurm@localhost identified via unix_socket;"
     "grant all on slurm_acct_db.* to slurm@localhost;"
 )
+_ENABLED = (".service", ".mount", ".socket")
 _ACTION = {"unit.start": "start", "unit.restart": "restart", "unit.reload": "reload", "unit.enable": "start"}
 
 
@@ -41,6 +42,9 @@ def by_stage(
     starting = any(c.kind in ("unit.start", "unit.restart") for c in rows)
     if starting or _under("/etc/sysusers.d/", touched):
         base.insert(_after_files(base), {"op": "run", "argv": ["systemd-sysusers"]})
+    enabled = [c.what for c in rows if c.kind.startswith("unit.") and c.what.endswith(_ENABLED)]
+    if enabled:  # before the reload: systemd then knows of it, and nobody is told that units changed on disk
+        base.append({"op": "run", "argv": ["systemctl", "--no-reload", "--quiet", "enable", *enabled]})
     if starting or _under("/etc/systemd/system/", touched):
         base.append({"op": "daemon_reload"})
     if starting or _under("/etc/tmpfiles.d/", touched):
@@ -136,7 +140,6 @@ def _unit_steps(
             "op": "units",
             "names": [name],
             "action": action,
-            "enable": [name] if name.endswith((".service", ".mount", ".socket")) else [],
             "stamps": {name: change.data["loaded"]},
         }
         if action == "reload" and unit.reload:
@@ -159,8 +162,7 @@ def _unit_steps(
             continue
         after = _after(name)
         if steps and not after and _joins(steps[-1], step):
-            for key in ("names", "enable"):
-                steps[-1][key] = steps[-1][key] + step[key]
+            steps[-1]["names"] = steps[-1]["names"] + step["names"]
             steps[-1]["stamps"] |= step["stamps"]
             continue
         steps.append(step)

@@ -165,3 +165,4 @@ class Site:
     real_cpus: int = 0  # what a machine really has; 0 = as the plan says
     real_memory_mib: int = 0
     host_keys: Mapping[str, str] = field(default_factory=dict)  # machine name -> public key, as far as known
+    real_tmp_mib: int = 0  # the disk that jobs' own /tmp is on; 0 = not known

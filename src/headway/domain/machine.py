@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -23,6 +23,8 @@ class Machine:
     port: int = 22
     key_path: str = ""  # private key to sign in with; "" = the cluster's bootstrap key
     image: str = ""  # id of the node image it was made from
+    # When its system last started, in unix seconds; 0 where the provider can't tell. Says nothing about which machine.
+    started_at: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ _SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not respondin
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """The machine does not run: Slurm need not wait for its timeout to requeue the work."""
+    """The machine does not run, or was started again under its jobs: Slurm need not wait for minutes to requeue the
+    work."""
 
     node: str
     reason: str
@@ -57,6 +58,8 @@ def decide(
     """What to tell Slurm now, in order."""
     actions: list[Action] = []
     expected = dict(nodes)
+    jobs = tuple(jobs)
+    lost = {node for job in jobs if job.state == "RUNNING" for node in job.nodes if _outlived(job, machines.get(node))}
     for name in cluster.slot_names:
         node = nodes.get(name)
         if node is None:
@@ -67,6 +70,9 @@ def decide(
             word = "stopped" if machine is not None else "gone"
             actions.append(Down(name, f"{OWN_REASON}machine is {word}"))
             expected[name] = _as(node, "DOWN")
+        elif name in lost and "DOWN" not in node.states:
+            actions.append(Down(name, f"{OWN_REASON}machine was started again under its jobs"))
+            expected[name] = _as(node, "DOWN")
         elif runs and _may_return(node):
             actions.append(Return(name))
     wanted = wanted_reserve(cluster, expected, reserved)
@@ -74,6 +80,12 @@ def decide(
         actions.append(Reserve(wanted))
     actions += [StartNow(job.id) for job in jobs if _waits_after_requeue(job)]
     return actions
+
+
+def _outlived(job: JobState, machine: Machine | None) -> bool:
+    """Whether Slurm still believes in a job whose machine has been started since. A container's slurmd reports the
+    host's boot time, so slurmctld finds out only minutes later that a job is missing."""
+    return machine is not None and 0 < job.start_time < machine.started_at
 
 
 def _as(node: NodeState, state: str) -> NodeState:

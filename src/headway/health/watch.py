@@ -17,7 +17,7 @@ from headway.health.decide import OWN_REASON, Action, Down, Reserve, Return, Sta
 from headway.health.refill import refill
 from headway.slurm import control
 
-REFILL_EVERY_S = 60.0
+REFILL_EVERY_S = 10.0
 
 
 @dataclass

@@ -5,29 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, Protocol
 
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, NotAllowed, NotFound, Refused
 from headway.machines.run import Ran
+from headway.machines.ssh import Remote
+from headway.paths import node_dir
 
 REFUSED = 97  # how the program says that the person or the folder can't be used
 _MOST = 120_000  # bytes of one word of a command that Linux takes (128 KiB)
 
 
-class Links(Protocol):
+class Links(Remote, Protocol):
     """The part of Connections that jobs need."""
-
-    async def remote(
-        self,
-        machine: Machine,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        input: bytes | None = None,  # noqa: A002
-        check: bool = True,
-    ) -> Ran: ...
 
     def stream(
         self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
@@ -37,10 +28,7 @@ class Links(Protocol):
 @cache
 def program(name: str = "submit.py") -> str:
     """The text of a program of node/."""
-    for folder in (Path(__file__).parents[3] / "node", Path(__file__).parents[1] / "_node"):
-        if (folder / name).is_file():
-            return (folder / name).read_text()
-    raise FileNotFoundError(f"node/{name} is missing from this installation")
+    return (node_dir() / name).read_text()
 
 
 def command(ask: dict[str, Any]) -> list[str]:

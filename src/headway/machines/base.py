@@ -22,6 +22,7 @@ class Place:
     addresses: dict[str, str]  # head and every slot
     real_cpus: int
     real_memory_mib: int
+    real_tmp_mib: int  # the disk that jobs' own /tmp is on; 0 = not known
     gpu_devices: int
 
 
@@ -54,6 +55,10 @@ class Provider(Protocol):
     async def stop(self, machine: Machine) -> None: ...
 
     async def delete(self, machine: Machine) -> None: ...
+
+    def look_inside(self, machine: Machine) -> str:
+        """For a person: how to see what a machine does that does not answer SSH."""
+        ...
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
         """Makes exactly these datasets (and home, scratch, head state) appear under /srv/headway in the machines."""

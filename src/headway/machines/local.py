@@ -21,11 +21,13 @@ from typing import Any
 from headway.domain.cluster import Cluster, Dataset
 from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
-from headway.machines import image, mounts, network
+from headway.machines import image_build, mounts, network
 from headway.machines.base import Place
-from headway.machines.podman import Podman, labels, lock_folder, locked
+from headway.machines.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
 
 _AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
+_HEAD_MIB = 400  # state folder: the first database files and logs of a new cluster
+_LEAST_MIB = 32  # for a change to one that is there
 _RUNNING = {
     "running": MachineState.RUNNING,
     "paused": MachineState.RUNNING,
@@ -70,10 +72,16 @@ class LocalProvider:
     # ---- the Protocol
 
     async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
-        from headway.machines.preflight import host_gaps
+        from headway.machines.preflight import host_gaps, room_gaps
 
-        machines = len(cluster.slots) + 1
-        return host_gaps(need_mib=400 + 220 * machines, need_disk_mib=1024 + 300 * machines)
+        try:
+            there = {machine.name for machine in await self.list(cluster.name)}
+        except CommandFailed:  # no podman, or one that does not work: named below, or by what is done next
+            there = set()
+        missing = len({cluster.head, *cluster.slot_names} - there)
+        need_mib, need_disk_mib = (400 + 220 * missing, 1024 + 300 * missing) if missing else (0, _LEAST_MIB)
+        head_mib = _HEAD_MIB if cluster.head not in there else _LEAST_MIB
+        return (*host_gaps(need_mib, need_disk_mib), *room_gaps(head_mib, self.state_dir))
 
     async def place(self, cluster: Cluster) -> Place:
         network.addresses(cluster, ipaddress.IPv4Network("10.64.0.0/24"))  # too many nodes: say so before making any
@@ -110,17 +118,19 @@ class LocalProvider:
         return self._place(cluster, subnet)
 
     async def find(self, cluster: Cluster) -> Place | None:
-        ran = await self._podman("network", "inspect", self._owner(cluster.name), check=False)
+        argv = ("network", "inspect", self._owner(cluster.name))
+        ran = await self._podman(*argv, check=False, timeout_s=LOOK_S)
         if ran.code != 0:
             if "not found" in ran.stderr or "no such network" in ran.stderr:
                 return None
-            raise CommandFailed(ran.argv, ran.code, ran.stderr)
+            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
         return self._place(cluster, ipaddress.IPv4Network(json.loads(ran.stdout)[0]["subnets"][0]["subnet"]))
 
     @staticmethod
     def _place(cluster: Cluster, subnet: ipaddress.IPv4Network) -> Place:
         memory_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 20)
-        return network.place_in(cluster, subnet, cpus=os.cpu_count() or 1, memory_mib=memory_mib)
+        tmp_mib = shutil.disk_usage("/var/lib").total // (1 << 20)
+        return network.place_in(cluster, subnet, cpus=os.cpu_count() or 1, memory_mib=memory_mib, tmp_mib=tmp_mib)
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
         found = await self._ps(cluster)
@@ -142,10 +152,11 @@ class LocalProvider:
             state=_RUNNING.get(item["State"], MachineState.STOPPED),
             host_key=label["headway.host_key"],
             image=item["ImageID"],
+            started_at=float(item.get("StartedAt") or 0),
         )
 
     async def create(self, request: MachineRequest) -> Machine:
-        info = await image.ensure(request.image, state_dir=self.state_dir)
+        info = await image_build.ensure(request.image, state_dir=self.state_dir)
         await asyncio.to_thread(self._folders, request.cluster)
         await asyncio.to_thread(self._write_boot, request)
         argv = await self._run_argv(request, info.tag)
@@ -262,6 +273,9 @@ class LocalProvider:
                 await asyncio.sleep(pause_s)
         await self._podman(*argv, timeout_s=120)
 
+    def look_inside(self, machine: Machine) -> str:
+        return f"podman exec {self._container(machine.cluster, machine.name)} journalctl -b shows what it does"
+
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
         def work() -> None:
             self._folders(cluster)
@@ -279,7 +293,7 @@ class LocalProvider:
             await self._podman("rm", "--force", "--ignore", "--time", "0", "--volumes", *left, timeout_s=300)
         ran = await self._podman("network", "rm", "--force", self._owner(cluster), check=False)
         if ran.code != 0 and "not found" not in ran.stderr:
-            raise CommandFailed(ran.argv, ran.code, ran.stderr)
+            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
         volumes = self._volumes(cluster)
         await asyncio.to_thread(mounts.unshare, volumes / "shared")
         shutil.rmtree(self._boot(cluster, "").parent / cluster, ignore_errors=True)

@@ -55,13 +55,14 @@ def addresses(cluster: Cluster, subnet: ipaddress.IPv4Network) -> dict[str, str]
     return found | {slot.name: str(subnet[HEAD_HOST + slot.number]) for slot in cluster.slots}
 
 
-def place_in(cluster: Cluster, subnet: ipaddress.IPv4Network, *, cpus: int, memory_mib: int) -> Place:
+def place_in(cluster: Cluster, subnet: ipaddress.IPv4Network, *, cpus: int, memory_mib: int, tmp_mib: int) -> Place:
     return Place(
         subnet=str(subnet),
         gateway=str(subnet[1]),
         addresses=addresses(cluster, subnet),
         real_cpus=cpus,
         real_memory_mib=memory_mib,
+        real_tmp_mib=tmp_mib,
         gpu_devices=cluster.plan.gpus,
     )
 

@@ -6,14 +6,19 @@ import fcntl
 import json
 import os
 import resource
+import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headway.domain.machine import Gap
 from headway.errors import CommandFailed, Refused
 from headway.machines.run import Ran, lines, run
 
+# For podman that fails or hangs by itself: nothing of ours can be done without it.
+HINT = "podman on this host does not work as it should: `headway doctor`, or try `podman ps` yourself; then try again"
+LOOK_S = 45.0  # a question that changes nothing; shorter than a client waits for an answer
 _NPROC = (1 << 20, 32768, 4096)  # tried in this order: podman may itself run under a lower limit than we do
 
 
@@ -50,14 +55,18 @@ class Podman:
         check: bool = True,
         input: bytes | None = None,  # noqa: A002
     ) -> Ran:
-        return await run([*self.base(), *argv], timeout_s=timeout_s, check=check, input=input)
+        try:
+            return await run([*self.base(), *argv], timeout_s=timeout_s, check=check, input=input)
+        except CommandFailed as error:
+            error.hint = error.hint or HINT
+            raise
 
     def base(self) -> list[str]:
         """podman with its global options; before `probe` those that fit most hosts."""
         found = self._load()
         return ["podman", *(found["runtime"] if found else [])]
 
-    async def json(self, *argv: str, timeout_s: float = 60) -> Any:
+    async def json(self, *argv: str, timeout_s: float = LOOK_S) -> Any:
         """The parsed answer of a command that was told to speak JSON."""
         return json.loads((await self(*argv, timeout_s=timeout_s)).stdout or "null")
 
@@ -121,6 +130,17 @@ def _own_limits(nproc: int) -> list[str]:
         value = most if hard == resource.RLIM_INFINITY else min(hard, most)
         chosen += ["--ulimit", f"{name}={value}:{value}"]
     return chosen
+
+
+async def podman_gap(timeout_s: float = 20) -> tuple[Gap, ...]:
+    """That podman is there but does not answer, or nothing."""
+    if shutil.which("podman") is None:
+        return ()  # preflight names what is not installed
+    try:
+        await run(["podman", "ps", "--all", "--quiet"], timeout_s=timeout_s)
+    except CommandFailed as error:
+        return (Gap(error.message, "mend podman on this host first: nothing works without it"),)
+    return ()
 
 
 def labels(pairs: Sequence[tuple[str, str]]) -> list[str]:

@@ -109,12 +109,19 @@ def _limits(host: Probe) -> Iterator[Gap]:
             yield Gap(f"{name} is {text}, too low for several machines", f"sysctl -w {name}={least}", fatal=False)
 
 
-def _room(host: Probe, need_mib: int, need_disk_mib: int, disk: Path) -> Iterator[Gap]:
+def room_gaps(need_mib: int, disk: Path, probe: Probe | None = None) -> tuple[Gap, ...]:
+    """That too little is free where `disk` lies (or will lie), or nothing."""
+    host = probe or Probe()
     while not disk.exists():
         disk = disk.parent
     free_mib = host.free_mib(disk)
-    if free_mib < need_disk_mib:
-        yield Gap(f"{disk} has {free_mib} MiB free, {need_disk_mib} MiB are needed", "make room on that disk")
+    if free_mib >= need_mib:
+        return ()
+    return (Gap(f"{disk} has {free_mib} MiB free, {need_mib} MiB are needed", "make room on that disk"),)
+
+
+def _room(host: Probe, need_mib: int, need_disk_mib: int, disk: Path) -> Iterator[Gap]:
+    yield from room_gaps(need_disk_mib, disk, host)
     for line in host.read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             available_mib = int(line.split()[1]) >> 10

@@ -16,12 +16,12 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, Unreachable
 from headway.machines.run import Ran
-from headway.machines.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all
+from headway.machines.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
 
 _SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
 _KEX = ["curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"]  # the quick ones, everywhere
@@ -58,6 +58,20 @@ class _Forward:
 
 class _HostKeyChanged(Unreachable):
     pass
+
+
+class Remote(Protocol):
+    """The part of Connections that most of its users need."""
+
+    async def remote(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        input: bytes | None = None,  # noqa: A002
+        check: bool = True,
+    ) -> Ran: ...
 
 
 class Connections:
@@ -144,6 +158,45 @@ class Connections:
         if code != 0:
             raise CommandFailed(argv, code, err.text, where=machine.name)
 
+    async def converse(
+        self, machine: Machine, argv: Sequence[str], feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        """("out" | "err", bytes) as they come and, last, ("code", its digits); `feed` is the command's standard input.
+        Closing the iterator sends the command SIGTERM. Raises Unreachable when the connection broke."""
+        said: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(1)
+
+        async def read(kind: str, reader: Any) -> None:
+            while chunk := await reader.read(CHUNK):
+                await said.put((kind, chunk))
+            await said.put((kind, b""))
+
+        async with self._process(machine, argv, end="TERM") as process:
+            tasks = [
+                asyncio.ensure_future(work)
+                for work in (
+                    read("out", process.stdout),
+                    read("err", process.stderr),
+                    write_pieces(process.stdin, feed),
+                )
+            ]
+            try:
+                open_ends = 2
+                while open_ends:
+                    kind, chunk = await said.get()
+                    if chunk:
+                        yield kind, chunk
+                    else:
+                        open_ends -= 1
+                await process.wait_closed()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            code = _code(process)
+        if code is None:
+            raise Unreachable(f"the connection to {machine.name} broke while it ran {argv[0]}")
+        yield "code", b"%d" % code
+
     async def wait_ready(self, machine: Machine, *, timeout_s: float) -> None:
         """Returns once the machine's SSH server has let us in. Raises Unreachable after `timeout_s`, and at once when
         it answers with another host key than the pinned one."""
@@ -211,9 +264,9 @@ class Connections:
             self._folder = None
 
     @contextlib.asynccontextmanager
-    async def _process(self, machine: Machine, argv: Sequence[str]) -> AsyncIterator[Any]:
-        """A started command; whatever still runs at the end is ended. A link that turns out dead before the command
-        started is replaced, once."""
+    async def _process(self, machine: Machine, argv: Sequence[str], *, end: str = "KILL") -> AsyncIterator[Any]:
+        """A started command; one that still runs at the end gets the signal `end`. A link that turns out dead before
+        the command started is replaced, once."""
         import asyncssh
 
         command = shlex.join(argv)
@@ -237,7 +290,7 @@ class Connections:
         finally:
             if process.exit_status is None:
                 with contextlib.suppress(OSError, asyncssh.Error):
-                    process.kill()
+                    process.send_signal(end)
             process.close()
             self._give_back(link)
 

@@ -50,6 +50,7 @@ class SshProvider:
             addresses=addresses,
             real_cpus=0,
             real_memory_mib=0,
+            real_tmp_mib=0,
             gpu_devices=0,
         )
 
@@ -89,6 +90,9 @@ class SshProvider:
     async def delete(self, machine: Machine) -> None:
         """The machine stays; only its pinned host key is forgotten."""
         await asyncio.to_thread(self._pin, machine.cluster, machine.name, "")
+
+    def look_inside(self, machine: Machine) -> str:
+        return f"is {machine.address} on, and does its SSH server run? look at its console"
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
         """Nothing: machines you own mount their own storage, under /srv/headway."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 OnLine = Callable[[str], Awaitable[None] | None]
@@ -66,3 +66,16 @@ async def write_all(writer: Any, data: bytes | None) -> None:
         with contextlib.suppress(OSError, RuntimeError):
             if hasattr(writer, "write_eof") and writer.can_write_eof():
                 writer.write_eof()
+
+
+async def write_pieces(writer: Any, pieces: AsyncIterator[bytes]) -> None:
+    """The same of input that comes bit by bit."""
+    try:
+        async for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+    except (BrokenPipeError, ConnectionResetError, OSError):
+        return
+    finally:
+        with contextlib.suppress(OSError, RuntimeError):
+            writer.write_eof()

@@ -68,6 +68,7 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
         slurm_conf.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
         database.PATH: File(database.mariadb_cnf()),
         ssh.PAM: File(ssh.pam_head()),
+        ssh.PAM_MANAGER: File(ssh.pam_manager()),
         sessions.PROGRAM: File(sessions.session_program(head_cpus), mode=0o755),
         **systemd.head_units(known),
         **systemd.agent(cluster, site, head=True),

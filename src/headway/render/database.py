@@ -17,6 +17,7 @@ skip-networking
 skip-name-resolve
 # Sized for Slurm accounting: small when idle, long purges and archive queries still pass.
 innodb_buffer_pool_size = 256M
+innodb_log_file_size = 64M
 innodb_lock_wait_timeout = 900
 max_allowed_packet = 64M
 max_connections = 50

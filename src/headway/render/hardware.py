@@ -19,6 +19,7 @@ class Hardware:
     gpus: int
     gpu_type: str
     pretended: bool
+    tmp_mib: int = 0  # room for jobs' own /tmp; 0 = nobody knows, and --tmp is refused
 
     @property
     def cpus_per_gpu(self) -> int:
@@ -45,4 +46,4 @@ def hardware(cluster: Cluster, site: Site) -> Hardware:
     memory = plan.memory_mib
     if not pretended:
         memory = int(min(site.real_memory_mib or memory, memory) * (1 - _SYSTEM_SHARE))
-    return Hardware(plan.cpus, memory, plan.gpus, plan.gpu_type, pretended)
+    return Hardware(plan.cpus, memory, plan.gpus, plan.gpu_type, pretended, site.real_tmp_mib)

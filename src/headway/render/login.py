@@ -43,7 +43,8 @@ def limits() -> str:
         "# Locked memory for the network cards, many files for data loaders; jobs have Slurm's limits.",
         "* soft nofile 16384",
         "* - memlock unlimited",
-        "* - core 0",
+        "# No core files unless a person asks for them: ulimit -c unlimited.",
+        "* soft core 0",
     )
 
 

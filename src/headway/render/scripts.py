@@ -5,19 +5,28 @@ They must be quick and must not fail for reasons of the job's own: a failing pro
 from __future__ import annotations
 
 from headway.domain.files import File
-from headway.render.slurm_conf import EPILOG, PROLOG
+from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
 from headway.render.text import MARK
 from headway.render.version import Version
+
+JOB_SHM = "/dev/shm/headway"
 
 _PROLOG = f"""\
 #!/bin/bash
 # {MARK}
 # Runs as root before a job's first step on this node. Output goes to the node's journal; failing drains the node.
 set -u
-# The job's own /tmp and shared memory: every task sees these folders there (plugstack.conf).
-own=/var/lib/headway/job-tmp/$SLURM_JOB_ID
-mkdir -p -m 0755 /var/lib/headway/job-tmp && mkdir -p -m 0700 "$own" && mkdir -p "$own/tmp" "$own/shm" || exit 1
-chmod 1777 "$own/tmp" "$own/shm"
+# The job's own /tmp and shared memory: every task sees these folders there (plugstack.conf). Shared memory stays memory:
+# data loaders pass their batches through it. `uid`
+# tells the epilog whose jobs are left.
+own={JOB_TMP}/$SLURM_JOB_ID
+shm={JOB_SHM}/$SLURM_JOB_ID
+# Anybody may put a folder or a link beside shared memory: one that is not root's own leads root astray.
+[ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ] || rm -rf --one-file-system {JOB_SHM}
+mkdir -m 0700 {JOB_SHM} 2>/dev/null || {{ [ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ]; }} || exit 1
+mkdir -p -m 0755 {JOB_TMP} && mkdir -p -m 0700 "$own" && mkdir -p "$own/tmp" "$shm" || exit 1
+chmod 1777 "$own/tmp" "$shm"
+ln -sfnT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
 for part in /etc/headway/prolog.d/*; do
     [ -x "$part" ] || continue
     "$part" || exit 1
@@ -45,10 +54,13 @@ _EPILOG = f"""\
 # {MARK}
 # Runs as root after a job's last step on this node.
 set -u
-if [ -n "$SLURM_JOB_ID" ]; then
-    for place in /var/lib/headway/job-tmp /var/lib/headway/containers /run/headway/containers; do
-        rm -rf --one-file-system "$place/$SLURM_JOB_ID"
-    done
+[ -n "${{SLURM_JOB_ID:-}}" ] || exit 0
+for place in {JOB_TMP} {JOB_SHM} /var/lib/headway/containers /run/headway/containers; do
+    rm -rf --one-file-system "$place/$SLURM_JOB_ID"
+done
+# A person's last job here takes along what they left beside their jobs' own folders: sbcast writes to the node's /tmp.
+if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP}/*/uid; then
+    find /tmp /var/tmp /dev/shm -xdev -mindepth 1 -user "$SLURM_JOB_UID" -delete 2>/dev/null
 fi
 for part in /etc/headway/epilog.d/*; do
     [ -x "$part" ] || continue

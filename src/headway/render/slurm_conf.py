@@ -17,6 +17,7 @@ JWT_KEY = "/etc/slurm/jwt_hs256.key"
 STATE = "/srv/headway-state/slurmctld"
 PROLOG = "/etc/headway/prolog"
 EPILOG = "/etc/headway/epilog"
+JOB_TMP = "/var/lib/headway/job-tmp"
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
 
 
@@ -86,6 +87,11 @@ def _control(cluster: Cluster, site: Site) -> Section:
             Setting("CredType", "cred/munge"),
             Setting("AuthAltTypes", "auth/jwt", "Tokens of Headway's server, which reads through slurmrestd."),
             Setting("AuthAltParameters", f"jwt_key={JWT_KEY}"),
+            Setting(
+                "CommunicationParameters",
+                "block_null_hash",
+                "Only messages whose content is part of what their sender signed.",
+            ),
             Setting("StateSaveLocation", STATE, "On the head's own volume, so that a new head finds the queue."),
         ),
     )
@@ -162,7 +168,12 @@ def _isolation(cluster: Cluster, node: Hardware) -> Section:
             Setting("Prolog", PROLOG),
             Setting("Epilog", EPILOG),
             Setting("LaunchParameters", "use_interactive_step", "salloc opens its shell on the first node of the job."),
-            Setting("PropagateResourceLimits", "NONE", "Limits of the login sessions do not follow into jobs."),
+            Setting(
+                "PropagateResourceLimits",
+                "CORE",
+                "Limits of login sessions stay there, but for core files: none unless the submitter asked (ulimit -c).",
+            ),
+            Setting("TmpFS", JOB_TMP, "Where /tmp of a job is: --tmp means space there."),
             _mpi(cluster),
         ),
     )
@@ -274,6 +285,7 @@ def _recovery(known: Version) -> Section:
             Setting("JobRequeue", "1", "A batch job whose node dies goes back to the queue."),
             Setting("KillWait", str(known.kill_wait_s), "Seconds from SIGTERM to SIGKILL at the time limit."),
             Setting("BatchStartTimeout", "30"),
+            Setting("PrologEpilogTimeout", "300", "Seconds; one that hangs is ended and its node drained."),
             Setting("UnkillableStepTimeout", "120"),
             Setting("MessageTimeout", "20"),
             Setting("InactiveLimit", "0"),

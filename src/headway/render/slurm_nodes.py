@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from headway.domain.cluster import Cluster, Partition
@@ -23,6 +24,8 @@ def node_lines(cluster: Cluster, node: Hardware) -> Iterator[Line]:
         pairs = [("NodeName", compress(names)), ("CPUs", str(node.cpus)), ("RealMemory", str(node.memory_mib))]
         if node.gpus:
             pairs.append(("Gres", f"gpu:{node.gpu_type}:{node.gpus}"))
+        if node.tmp_mib:
+            pairs.append(("TmpDisk", str(node.tmp_mib)))
         pairs += [("Feature", f"{cluster.plan.name},{leaf}"), ("State", "UNKNOWN")]
         yield Line(tuple(pairs))
 
@@ -70,7 +73,13 @@ def duration(seconds: int | None) -> str:
 
 def _billing(node: Hardware) -> str:
     whole = _BILLING_PER_GPU * (node.gpus or node.cpus)
-    weights = [f"CPU={whole / node.cpus:.2f}", f"Mem={whole / (node.memory_mib / 1024):.2f}G"]
+    # Whole nodes count for their GPUs exactly: sums are cut to whole units, so what is rounded is rounded up by a hair.
+    weights = [f"CPU={_weight(whole / node.cpus)}", f"Mem={_weight(whole / (node.memory_mib / 1024))}G"]
     if node.gpus:
         weights.append(f"GRES/gpu={_BILLING_PER_GPU}")
     return ",".join(weights)
+
+
+def _weight(exact: float) -> str:
+    """Six digits behind the point are enough for a terabyte; trailing zeros say nothing."""
+    return f"{math.ceil(exact * 1e6) / 1e6:.6f}".rstrip("0").rstrip(".")

@@ -34,8 +34,8 @@ def cgroup_conf(node: Hardware) -> str:
         Line(comment=MARK),
         *pair("CgroupPlugin", "autodetect"),
         *pair("ConstrainDevices", "yes", "A job can't open GPUs that it was not given."),
-        *pair("ConstrainRAMSpace", "yes", "A job over its memory is ended alone."),
-        *pair("ConstrainSwapSpace", "no"),
+        *pair("ConstrainRAMSpace", "yes", "A job over its memory is ended alone, and does not swap instead."),
+        *pair("ConstrainSwapSpace", "yes"),
     ]
     if node.pretended:
         lines += pair("ConstrainCores", "no", "The machine does not have the cores it is said to have.")
@@ -116,7 +116,12 @@ def slurmdbd_conf(cluster: Cluster, site: Site) -> str:
             *pair("AuthAltTypes", "auth/jwt"),
             *pair("AuthAltParameters", f"jwt_key={JWT_KEY}"),
             *pair("DbdHost", cluster.head),
-            *pair("DbdAddr", site.head_address, "The private address only."),
+            *pair("DbdAddr", site.head_address),
+            *pair(
+                "CommunicationParameters",
+                "NoInAddrAny",
+                "Listens on the address of this machine's own name, which is the private one; else on all there are.",
+            ),
             *pair("SlurmUser", "slurm"),
             *pair("StorageType", "accounting_storage/mysql"),
             *pair(
@@ -127,6 +132,11 @@ def slurmdbd_conf(cluster: Cluster, site: Site) -> str:
             *pair("StorageUser", "slurm"),
             *pair("StorageLoc", "slurm_acct_db"),
             *pair("PidFile", "/run/slurmdbd/slurmdbd.pid"),
+            *pair("PurgeEventAfter", "24months", "Jobs and usage are kept for good; what grows beside them is not."),
+            *pair("PurgeResvAfter", "24months"),
+            *pair("PurgeStepAfter", "12months"),
+            *pair("PurgeSuspendAfter", "12months"),
+            *pair("PurgeTXNAfter", "24months"),
         ],
         "slurmdbd.conf",
     )

@@ -9,6 +9,8 @@ from headway.render.text import MARK, word
 
 SSHD = "/etc/ssh/sshd_config.d/10-headway.conf"
 PAM = "/etc/pam.d/sshd"
+PAM_MANAGER = "/etc/pam.d/systemd-user"
+JOB_TMP = "/usr/lib/headway/pam/job_tmp.so"
 _ADOPT = "action_no_jobs=deny action_unknown=newest action_adopt_failure=deny action_generic_failure=deny"
 
 
@@ -53,6 +55,8 @@ account    required     pam_slurm_adopt.so {_ADOPT}
 account    required     pam_permit.so
 session    required     pam_loginuid.so
 session    optional     pam_keyinit.so force revoke
+# The job's own /tmp and shared memory, where the image carries the module (node/image/pam).
+-session   optional     {JOB_TMP}
 # Not common-session: pam_systemd would take the session out of the job again.
 session    required     pam_unix.so
 session    required     pam_limits.so
@@ -77,4 +81,19 @@ session    required     pam_env.so envfile=/etc/default/locale
 # CPU, memory and task limits of the session, also where systemd can't set them.
 session    optional     pam_exec.so quiet {sessions.PROGRAM}
 @include common-password
+"""
+
+
+def pam_manager() -> str:
+    """The user's own service manager on the head, which starts what `systemd-run --user` is given: beside the session,
+    so it needs the session's limits too."""
+    return f"""\
+# {MARK}
+@include common-account
+session    required     pam_loginuid.so
+session    required     pam_limits.so
+session    optional     pam_exec.so quiet {sessions.PROGRAM}
+@include common-session-noninteractive
+session    optional     pam_keyinit.so force revoke
+session    optional     pam_systemd.so
 """

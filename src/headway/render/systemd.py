@@ -8,7 +8,7 @@ from headway.domain.cluster import Cluster, Site
 from headway.domain.files import File
 from headway.render import sessions
 from headway.render.database import DATADIR
-from headway.render.slurm_conf import STATE
+from headway.render.slurm_conf import JOB_TMP, STATE
 from headway.render.text import MARK, path, script, word
 from headway.render.version import Version
 
@@ -18,6 +18,8 @@ _REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; 
 AGENT = "headway-agent.service"
 AGENT_PROGRAM = "/usr/lib/headway/agent.py"
 _PROTECT = "# The kernel ends users' programs before this daemon.\nOOMScoreAdjust=-900"
+_MUNGE_THREADS = "# Every message of every node is checked here.\nEnvironment=OPTIONS=--num-threads=10"
+_EVERY_LINE = "# An array of 10,000 logs more in a moment than journald takes from others.\nLogRateLimitIntervalSec=0"
 _AGAIN = "# Started again after a crash.\nRestart=on-failure\nRestartSec=2"
 
 
@@ -29,12 +31,12 @@ def drop_in(unit: str) -> str:
 def head_units(known: Version) -> dict[str, File]:
     """Drop-ins of the head's daemons."""
     texts = {
-        "munge.service": f"[Service]\n{_PROTECT}\n",
+        "munge.service": f"[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n",
         "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n[Service]\n{_PROTECT}\n",
         "slurmdbd.service": f"[Unit]\nWants=mariadb.service\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
         "slurmctld.service": (
             f"[Unit]\nWants=slurmdbd.service\nAfter=slurmdbd.service\nRequiresMountsFor={STATE}\n"
-            f"[Service]\n{_PROTECT}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n"
+            f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n"
         ),
         "slurmrestd.service": _slurmrestd(known),
     }
@@ -73,9 +75,11 @@ After=munge.service
 [Service]
 ExecStart=
 ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {word(cluster.head, "name")}
+{_PROTECT}
 {_AGAIN}
 """
-    return {drop_in("slurmd.service"): File(slurmd)}
+    munge = f"# {MARK}\n[Service]\n{_PROTECT}\n"
+    return {drop_in("slurmd.service"): File(slurmd), drop_in("munge.service"): File(munge)}
 
 
 def agent(cluster: Cluster, site: Site, *, head: bool) -> dict[str, File]:
@@ -201,6 +205,9 @@ def tmpfiles(site: Site, *, head: bool, containers: str = "", more: Sequence[str
     else:
         rows += [
             "d /var/lib/slurm/slurmd 0755 root root -",
+            "# What jobs left that the machine died under; only at boot, when nothing runs.",
+            f"R! {JOB_TMP}/*",
+            f"d {JOB_TMP} 0755 root root -",
             "d /run/headway/pmix 1777 root root -",
         ]
         if containers == "builtin":

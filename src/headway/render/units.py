@@ -14,11 +14,10 @@ _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.c
 def units(cluster: Cluster) -> dict[str, tuple[Unit, ...]]:
     """{"head": ..., "node": ...}. Changed keys of slurm.conf may need more than the reload: see `effect.effect_of`."""
     mounts = _mounts(cluster)
-    head_munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd.drop_in("munge.service")))
-    node_munge = Unit("munge.service", restart_on=(MUNGE_KEY,))
+    munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd.drop_in("munge.service")))
     return {
-        "head": (*mounts, head_munge, _ssh(), *_head(), _agent("controller")),
-        "node": (*mounts, node_munge, _ssh(inside.SSHD), _slurmd(), _agent("node")),
+        "head": (*mounts, munge, _ssh(), *_head(), _agent("controller")),
+        "node": (*mounts, munge, _ssh(inside.SSHD), _slurmd(), _agent("node")),
     }
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headway import paths
-from headway.errors import HeadwayError, NotFound, Unreachable
+from headway.errors import HeadwayError, NotFound, Refused, Unreachable
+from headway.sdk.discover import NO_SERVER, NO_SERVER_HINT, in_reach
 from headway.sdk.errors import to_error
 from headway.sdk.work import Work
+from headway.wire.frames import frames
 from headway.wire.schemas import (
     API_PREFIX,
     AccessOut,
@@ -22,6 +21,7 @@ from headway.wire.schemas import (
     BundleOut,
     ChangeSetOut,
     ClusterOut,
+    CommandIn,
     Document,
     DownIn,
     ErrorOut,
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Wire)
 
-NO_SERVER = "no server"
-NO_SERVER_HINT = "headway server start"
+WRONG_URL_HINT = "check HEADWAY_URL; without it the server of this machine is used"
 STOPPED_PATIENCE_S = 15.0  # a server that was stopped in good order may be about to start again
 SSE_SILENCE_S = 40.0  # the server pings open streams every 10 s
 
@@ -273,6 +272,38 @@ class Client(Work):
         """One command on the login; its exit code and output untouched."""
         return self._post(f"/clusters/{_part(cluster)}/exec", ExecOut, request, timeout_s=timeout_s)
 
+    def command(
+        self, cluster: str, argv: Sequence[str], user: str = "root", read: Callable[[], bytes] | None = None
+    ) -> Generator[tuple[str, bytes]]:
+        """("out" | "err", bytes) of a command on the login as they come, and last ("code", digits). `read` gives the
+        next piece of its standard input, b"" at the end; it is called in a thread. Closing the iterator ends the
+        command."""
+        from headway.sdk.commands import stdin_thread
+
+        path = f"/clusters/{_part(cluster)}/commands"
+        key = os.urandom(16).hex() if read else ""
+        ask = CommandIn(argv=list(argv), user=user, input=key)
+        with self._stream(path, None, None, method="POST", body=ask) as answer:
+            if read:
+                stdin_thread(lambda piece: self._put(f"{path}/{key}/input", piece), read)
+            for kind, data in frames(answer.iter_raw()):
+                if kind == "error":
+                    raise to_error(ErrorOut.model_validate_json(data))
+                yield kind, data
+                if kind == "code":
+                    return
+        raise Unreachable("the server ended before the command did", hint="headway server status")
+
+    def _put(self, path: str, piece: bytes) -> bool:
+        """Whether somebody took it."""
+        import httpx
+
+        try:
+            timeout = httpx.Timeout(self._timeout_s, read=None)
+            return self._client().post(API_PREFIX + path, content=piece, timeout=timeout).status_code < 400
+        except (httpx.HTTPError, RuntimeError):  # the client was closed: the command has ended
+            return False
+
     # --- people
 
     def me(self) -> MeOut:
@@ -298,13 +329,23 @@ class Client(Work):
     # --- HTTP
 
     def _get(self, path: str, model: type[M]) -> M:
-        return model.model_validate(self._json("GET", path))
+        return self._read(model, self._json("GET", path))
 
     def _list(self, path: str, model: type[M], params: dict[str, str] | None = None) -> list[M]:
-        return [model.model_validate(item) for item in self._json("GET", path, params=params)]
+        found = self._json("GET", path, params=params)
+        return [self._read(model, item) for item in (found if isinstance(found, list) else [found])]
 
     def _post(self, path: str, model: type[M], body: Any = None, *, timeout_s: float | None = None) -> M:
-        return model.model_validate(self._json("POST", path, body=body, timeout_s=timeout_s))
+        return self._read(model, self._json("POST", path, body=body, timeout_s=timeout_s))
+
+    def _read(self, model: type[M], answer: Any) -> M:
+        try:
+            return model.model_validate(answer)
+        except ValueError:
+            raise Refused(
+                f"the server at {self.url} answers in a way that this headway does not understand",
+                hint="headway version shows both; install the server's version here, or start the server again",
+            ) from None
 
     def _json(
         self,
@@ -331,17 +372,30 @@ class Client(Work):
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         _raise_for(answer.status_code, answer.content)
-        return answer.json() if answer.content else None
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise Refused(f"what answers at {self.url} is not a Headway server", hint=WRONG_URL_HINT) from None
 
     @contextmanager
     def _stream(
-        self, path: str, params: dict[str, str] | None, read_timeout_s: float | None
+        self,
+        path: str,
+        params: dict[str, str] | None,
+        read_timeout_s: float | None,
+        *,
+        method: str = "GET",
+        body: Any = None,
     ) -> Iterator[httpx.Response]:
         import httpx
 
         timeout = httpx.Timeout(self._timeout_s, read=read_timeout_s)
         try:
-            with self._client().stream("GET", API_PREFIX + path, params=params, timeout=timeout) as answer:
+            content = None if body is None else body.model_dump_json()
+            headers = {"content-type": "application/json"} if content else None
+            with self._client().stream(
+                method, API_PREFIX + path, params=params, timeout=timeout, content=content, headers=headers
+            ) as answer:
                 if answer.status_code >= 400:
                     _raise_for(answer.status_code, answer.read())
                 yield answer
@@ -395,62 +449,11 @@ class Client(Work):
         import httpx
 
         if isinstance(error, httpx.ConnectError):
-            return Unreachable(f"{NO_SERVER} at {self.url}", hint=NO_SERVER_HINT)
+            named = self._refresh is None and os.environ.get("HEADWAY_URL", "").rstrip("/") == self.url
+            return Unreachable(f"{NO_SERVER} at {self.url}", hint=WRONG_URL_HINT if named else NO_SERVER_HINT)
         if isinstance(error, httpx.TimeoutException):
             return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")
         return Unreachable(f"the connection to {self.url} broke: {error}", hint="headway server status")
-
-
-def discover(state_dir: Path | str | None = None) -> Client:
-    """The client for the server in reach (of this state folder, when one is named). Unreachable when there is none."""
-    url, token, refresh = in_reach(state_dir)
-    return Client(url, token, refresh=refresh)
-
-
-def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[], tuple[str, str]] | None]:
-    """(url, token, how to find it again): HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else the config
-    folder's client.json. Unreachable ("no server; headway server start") when there is none."""
-    url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
-    if url and state_dir is None:
-        return url, token or _known(paths.state_dir())[1], None
-    folder = Path(state_dir) if state_dir is not None else paths.state_dir()
-
-    def find() -> tuple[str, str]:
-        return _local(folder) or _remote() or _none()
-
-    found_url, found_token = find()
-    return found_url, found_token, find
-
-
-def _local(folder: Path) -> tuple[str, str] | None:
-    """(url, token) of the server running on this state folder."""
-    from headway.sdk.liveness import alive
-
-    try:
-        running = json.loads((folder / paths.SERVER_FILE).read_text())
-        if not alive(int(running["pid"]), str(running.get("started", ""))):
-            return None
-        known = json.loads((folder / paths.CLIENT_FILE).read_text())
-        return str(running["url"]), str(known["token"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _remote() -> tuple[str, str] | None:
-    url, token = _known(paths.config_dir())
-    return (url, token) if url else None
-
-
-def _none() -> tuple[str, str]:
-    raise Unreachable(NO_SERVER, hint=NO_SERVER_HINT)
-
-
-def _known(folder: Path) -> tuple[str, str]:
-    try:
-        known = json.loads((folder / paths.CLIENT_FILE).read_text())
-        return str(known["url"]), str(known["token"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "", ""
 
 
 def _user(name: str) -> dict[str, str] | None:
@@ -477,6 +480,7 @@ def _raise_for(status: int, body: bytes) -> None:
         return
     try:
         out = ErrorOut.model_validate_json(body)
-    except ValueError:
-        out = ErrorOut(kind="error", message=f"the server answered {status}: {body[:200].decode(errors='replace')}")
+    except ValueError:  # not in our words: a proxy, or no Headway server at all
+        said = " ".join(body[:200].decode(errors="replace").split())
+        out = ErrorOut(kind="refused", message=f"no Headway server answered, but {status}: {said}", hint=WRONG_URL_HINT)
     raise to_error(out)

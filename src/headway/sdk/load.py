@@ -11,7 +11,7 @@ from typing import Any
 from headway import paths
 from headway.errors import Fault, InvalidSpec, NotFound, Refused
 from headway.spec.sshkey import looks_like_path, looks_private
-from headway.spec.yamltext import parse_yaml
+from headway.spec.yamltext import LARGEST_BYTES, parse_yaml
 from headway.wire.schemas import Document
 
 CATALOGUE_FILE = "catalogue.yaml"
@@ -63,13 +63,14 @@ def identity(config_dir: Path | None = None, home: Path | None = None) -> Path:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open("rb") as source:  # never more than a cluster file can hold: some files, /dev/zero, have no end
+            return source.read(LARGEST_BYTES + 1).decode("utf-8")
     except FileNotFoundError:
         raise NotFound(f"there is no file {file}", hint="headway init writes one to start from") from None
     except IsADirectoryError:
         raise Refused(f"{file} is a folder", hint="name the cluster file") from None
     except UnicodeDecodeError:
-        raise InvalidSpec([Fault("", f"{file} is not UTF-8 text")]) from None
+        raise InvalidSpec([Fault("", f"{file} is not UTF-8 text", "name the cluster file")]) from None
     except OSError as error:
         raise Refused(f"{file} can't be read: {error.strerror}") from None
 
@@ -82,7 +83,7 @@ def _inline_keys(holder: dict[str, Any], path: str, folder: Path, home: Path, fa
     found: list[Any] = []
     for index, key in enumerate(keys):
         if isinstance(key, str) and looks_like_path(key):
-            found += _keys_of(_resolve(key, folder, home), f"{path}.{index}", faults)
+            found += _keys_of(_resolve(key, folder, home), f"{path}[{index}]", faults)
         else:
             found.append(key)
     holder["ssh_keys"] = found
@@ -90,6 +91,9 @@ def _inline_keys(holder: dict[str, Any], path: str, folder: Path, home: Path, fa
 
 def _keys_of(file: Path, path: str, faults: list[Fault]) -> Iterator[str]:
     try:
+        if not file.is_file() and file.exists():
+            faults.append(Fault(path, f"{file} is not a file", "name the public key, ending in .pub"))
+            return
         if file.stat().st_size > LARGEST_KEY:
             faults.append(Fault(path, f"{file} is too large for a public key"))
             return

@@ -17,6 +17,7 @@ from headway.sdk.liveness import alive
 
 START_S = 20.0
 STOP_S = 15.0
+FULL_MIB = 16  # less than the server needs to start
 _LOOK_S = 0.02
 
 
@@ -80,7 +81,7 @@ def start_server(state_dir: Path | None = None, *, port: int | None = None) -> R
             found = running(folder)  # it may have come up and gone, or another start was faster
             if found is not None:
                 return found
-            raise Refused(f"the server did not start: {_last_words(log, before)}", hint=f"see {log}")
+            raise Refused(f"the server did not start: {_last_words(log, before)}", hint=_hint(log))
         time.sleep(_LOOK_S)
     raise Refused(f"the server did not answer within {START_S:g} s", hint=f"see {log}")
 
@@ -167,6 +168,14 @@ def _locked(folder: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def _hint(log: Path) -> str:
+    """A full disk takes the server's last words too."""
+    import shutil
+
+    free_mib = shutil.disk_usage(log.parent).free >> 20
+    return f"make room in {log.parent}, then start it again" if free_mib < FULL_MIB else f"see {log}"
 
 
 def _last_words(log: Path, start: int) -> str:

@@ -37,6 +37,9 @@ def main() -> int:
     except HeadwayError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except OSError as error:
+        sys.stderr.write(f"the server can't run on {paths.state_dir()}: {error.strerror or error}\n")
+        return 1
     return 0
 
 

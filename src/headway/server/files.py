@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pwd
+import shutil
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,6 +14,8 @@ from headway import __version__, paths
 from headway.errors import Refused
 from headway.sdk.liveness import start_time
 from headway.sdk.local import running
+
+LEAST_MIB = 16  # free on the state folder's disk when the server starts
 
 
 def take(state_dir: Path) -> IO[str]:
@@ -33,6 +36,16 @@ def take(state_dir: Path) -> IO[str]:
         raise Refused(f"a server runs on {state_dir} already{where}", hint="headway server stop") from None
     (state_dir / paths.SERVER_FILE).unlink(missing_ok=True)
     return lock
+
+
+def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
+    """Raises Refused when the state folder's disk is full: a database that can't be written serves nobody."""
+    free_mib = shutil.disk_usage(state_dir).free >> 20
+    if free_mib < least_mib:
+        raise Refused(
+            f"the disk of {state_dir} is full: {free_mib} MiB are free, {least_mib} MiB are needed",
+            hint="make room there, then start the server again; nothing is lost",
+        )
 
 
 def announce(state_dir: Path, url: str) -> None:

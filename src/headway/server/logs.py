@@ -3,7 +3,9 @@ blanked."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import re
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -26,7 +28,7 @@ def configure(state_dir: Path) -> None:
         file.replace(file.with_suffix(".log.1"))
     file.touch(mode=0o600)
     file.chmod(0o600)
-    out = file.open("a", encoding="utf-8", buffering=1)
+    out: Any = Patient(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -42,6 +44,20 @@ def configure(state_dir: Path) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [_Forward(logging.WARNING)]
+
+
+class Patient:
+    """A log file that swallows what does not fit: a full disk must not end the work that would have been logged."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            os.write(self._handle, text.encode(errors="replace"))
+        return len(text)
+
+    def flush(self) -> None: ...
 
 
 def blank_secrets(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

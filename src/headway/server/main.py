@@ -57,6 +57,7 @@ def serve(
     os.umask(0o077)
     lock = files.take(state_dir)
     try:
+        files.need_room(state_dir)
         logs.configure(state_dir)
         asyncio.run(_Server(state_dir, host, port, url, dataset_roots, make_work).run())
     except Exception as error:

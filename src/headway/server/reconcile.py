@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from functools import partial
 
 import structlog
 
@@ -132,8 +133,9 @@ class Reconciler:
         state, name = self._state, operation.cluster
         if error is not None:
             await state.store.save_cluster(name, state="failed")
-            await self._say(operation, operation.kind, error.message, level="error", done=True)
-            state.live.note(name, f"{operation.kind} failed: {error.message.splitlines()[0]}", level="error")
+            first = error.message.splitlines()[0]  # whoever follows is told all of it at the end
+            await self._say(operation, operation.kind, first, level="error", done=True)
+            state.live.note(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind == "apply":
             await state.store.save_cluster(name, state="ready")
             state.live.note(name, f"apply by {operation.person} is done")
@@ -165,7 +167,7 @@ class Reconciler:
             owner=document.owner,
         )
         state.live.touch(name)
-        await state.work.apply(cluster, self._sayer(operation))
+        await state.work.apply(cluster, partial(self._say, operation))
 
     async def _down(self, operation: Operation) -> tuple[str, ...]:
         state, name = self._state, operation.cluster
@@ -177,13 +179,10 @@ class Reconciler:
         await state.store.save_cluster(name, state="changing")
         state.live.touch(name)
         cluster = await state.resolved(row)
-        kept = await state.work.down(cluster, self._sayer(operation), delete_data)
+        kept = await state.work.down(cluster, partial(self._say, operation), delete_data)
         await state.store.forget_cluster(name, delete_data=delete_data)
         await state.forget(name)
         return kept
-
-    def _sayer(self, operation: Operation) -> _Sayer:
-        return _Sayer(self, operation)
 
     async def _say(
         self,
@@ -197,16 +196,3 @@ class Reconciler:
     ) -> None:
         await self._state.store.add_event(operation.id, step, text, level=level, done=done, seconds=seconds)
         self._state.live.hub.publish(operation_topic(operation.id))
-
-
-class _Sayer:
-    """What the work rooms report progress with."""
-
-    def __init__(self, reconciler: Reconciler, operation: Operation) -> None:
-        self._reconciler = reconciler
-        self._operation = operation
-
-    async def __call__(
-        self, step: str, text: str, *, level: str = "info", done: bool = False, seconds: float | None = None
-    ) -> None:
-        await self._reconciler._say(self._operation, step, text, level=level, done=done, seconds=seconds)

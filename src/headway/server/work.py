@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -202,6 +202,16 @@ class RealWork:
         slurm = await self._slurm(cluster)
         code, out, err = await run_command(slurm.links, slurm.head, user, request.argv, stdin)
         return ExecOut(code=code, stdout_b64=base64.b64encode(out).decode(), stderr_b64=base64.b64encode(err).decode())
+
+    async def converse(
+        self, cluster: Cluster, argv: Sequence[str], user: str, feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        from headway.jobs.command import converse
+
+        slurm = await self._slurm(cluster)
+        async with contextlib.aclosing(converse(slurm.links, slurm.head, user, argv, feed)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                yield piece
 
     # --- the watch
 

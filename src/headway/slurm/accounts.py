@@ -9,7 +9,7 @@ from dataclasses import replace
 from headway.domain.accounts import Account, Accounts, Association, Qos
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError
-from headway.slurm.history import Remote
+from headway.machines.ssh import Remote
 
 _TIMEOUT_S = 30.0
 _QUEUE_S = 5.0

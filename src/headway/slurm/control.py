@@ -9,12 +9,13 @@ from headway.domain.hostlist import compress, expand
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
 from headway.machines.run import Ran
-from headway.slurm.history import Remote
+from headway.machines.ssh import Remote
 
 SPARES = "headway_spares"
 # IGNORE_JOBS: it may be put on nodes with running jobs, which it leaves alone. Not MAINT: that would show a healthy
 # spare as being under maintenance; without it sinfo says "resv".
-_SPARE_OPTIONS = ("Users=root", "StartTime=now", "Duration=infinite", "Flags=IGNORE_JOBS")
+_SPARE_OPTIONS = ("Users=root", "StartTime=now", "Flags=IGNORE_JOBS")
+_SPARES_END = "EndTime=2100-01-01"  # "infinite" is one year to Slurm: the spares would then become ordinary nodes
 _TIMEOUT_S = 30.0
 _NODES = re.compile(r"\bNodes=(\S+)")
 
@@ -55,7 +56,7 @@ async def set_spare_reservation(connections: Remote, head: Machine, names: Seque
     if not names:
         await _scontrol(connections, head, "delete", f"ReservationName={SPARES}")
         return
-    what = (f"ReservationName={SPARES}", f"Nodes={compress(names)}")
+    what = (f"ReservationName={SPARES}", f"Nodes={compress(names)}", _SPARES_END)
     if held:
         await _scontrol(connections, head, "update", "reservation", *what)
     else:

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from headway.domain.live import JobState
 from headway.domain.machine import Machine
-from headway.machines.run import Ran
+from headway.machines.ssh import Remote
 from headway.slurm.adapters.base import gpus_of_tres, hosts, text
 
 _BREAK = "\x1f"  # stands between fields: a job's name may hold "|"
-
-
-class Remote(Protocol):
-    """The part of Connections that is needed here."""
-
-    async def remote(
-        self,
-        machine: Machine,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        input: bytes | None = None,  # noqa: A002
-        check: bool = True,
-    ) -> Ran: ...
 
 
 def _moment(value: str) -> int:

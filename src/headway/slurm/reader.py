@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError, NotFound
+from headway.machines.ssh import Remote
 from headway.slurm import history
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import Adapter, Reservation
-from headway.slurm.history import Remote
 from headway.slurm.rest import Forwards, Rest, SlurmToken
 
 # Above this many jobs that started since the last look, one detailed request for all is cheaper than one each.

@@ -112,8 +112,9 @@ class ClusterStore(Base):
 
     # --- people on machines
 
-    async def uids(self, names: Iterable[str]) -> dict[str, int]:
-        """The uid of each name, given out in order from FIRST_UID on and never used for another name."""
+    async def uids(self, names: Iterable[str], *, give: bool = True) -> dict[str, int]:
+        """The uid of each name, given out in order from FIRST_UID on and never used for another name. Without `give` a
+        new name shows the uid it would be given now, and gets none."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -121,15 +122,16 @@ class ClusterStore(Base):
             known = await self._known(db, wanted)
         if len(known) == len(wanted):
             return known
-        async with self._write() as db:
-            if self._engine.dialect.name == "postgresql":
+        async with self._write() if give else self._read() as db:
+            if give and self._engine.dialect.name == "postgresql":
                 await db.execute(text("LOCK TABLE uids IN SHARE ROW EXCLUSIVE MODE"))
             known = await self._known(db, wanted)
             last = (await db.execute(select(func.max(t.uids.c.uid)))).scalar()
             following = FIRST_UID if last is None else int(last) + 1
             for name in wanted:
                 if name not in known:
-                    await db.execute(insert(t.uids).values(name=name, uid=following))
+                    if give:
+                        await db.execute(insert(t.uids).values(name=name, uid=following))
                     known[name] = following
                     following += 1
         return known

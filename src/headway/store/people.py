@@ -102,10 +102,14 @@ class PeopleStore(Base):
             )
 
     async def delete_token(self, token_id: str) -> None:
+        """And the person's browser sessions and unused sign-in codes, which a token may have made."""
         async with self._write() as db:
-            gone = await db.execute(delete(t.tokens).where(t.tokens.c.id == token_id))
-        if not gone.rowcount:
-            raise NotFound(f"no token {token_id!r}", hint="headway token ls")
+            person = (await db.execute(select(t.tokens.c.person).where(t.tokens.c.id == token_id))).scalar()
+            if person is None:
+                raise NotFound(f"no token {token_id!r}", hint="headway token ls")
+            await db.execute(delete(t.tokens).where(t.tokens.c.id == token_id))
+            for made in (t.sessions, t.signin_codes):
+                await db.execute(delete(made).where(made.c.person == person))
 
     # --- the browser
 

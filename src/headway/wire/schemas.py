@@ -394,6 +394,15 @@ class ExecIn(Ask):
     stdin_b64: str = ""
 
 
+class CommandIn(Ask):
+    """A command whose output is answered as it comes, in frames (`wire.frames`). `input` is a number of the client's own
+    making under which it will post standard input; "" for none."""
+
+    argv: list[str] = Field(min_length=1)
+    user: str = "root"
+    input: str = Field("", pattern=r"^([0-9a-f]{32})?$")
+
+
 class ExecOut(Wire):
     """Output is bytes, in base64: passed through with nothing added."""
 

@@ -1,0 +1,98 @@
+"""One command on the login, watched: its output is streamed, its input comes in requests of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from headway.api.access import Member, State, audit
+from headway.api.errors import error_out
+from headway.api.jobs import place
+from headway.api.state import AppState
+from headway.errors import NotFound, Refused
+from headway.wire.frames import frame
+from headway.wire.schemas import CommandIn
+
+router = APIRouter(prefix="/clusters/{name}/commands", tags=["jobs"])
+_AHEAD = 4  # pieces of input kept for a command that does not read yet
+_LOOK_S = 1.0
+
+
+@router.post("")
+async def run(name: str, ask: CommandIn, request: Request, state: State, who: Member) -> StreamingResponse:
+    """Runs it as `user` (root is for admins) and answers its output as it comes, in frames. The command is ended when
+    the connection is."""
+    user = who.acting(ask.user)
+    _, cluster = await state.cluster(name)
+    key = (who.person, ask.input)
+    if key in state.inputs:
+        raise Refused("two commands can't have the same input")
+    held = contextlib.ExitStack()
+    held.enter_context(place(state, who))
+    await audit(state, who, "exec", name, user=user, program=ask.argv[0][:100])
+    if ask.input:
+        state.inputs[key] = asyncio.Queue(_AHEAD)
+    pieces = state.work.converse(cluster, ask.argv, user, _feed(state.inputs.get(key)))
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return StreamingResponse(
+        _frames(state, request, pieces, key, held), media_type="application/octet-stream", headers=headers
+    )
+
+
+@router.post("/{key}/input", status_code=204)
+async def put_input(key: str, request: Request, state: State, who: Member) -> Response:
+    """The next piece of a command's standard input; an empty one is its end."""
+    piece = await request.body()
+    while (queue := state.inputs.get((who.person, key))) is not None:
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                await queue.put(piece)
+        except TimeoutError:
+            continue  # it does not read now; it may have ended
+        return Response(status_code=204)
+    raise NotFound("the command has ended, or takes no input")
+
+
+async def _feed(queue: asyncio.Queue[bytes] | None) -> AsyncIterator[bytes]:
+    while queue is not None and (piece := await queue.get()):
+        yield piece
+
+
+async def _frames(
+    state: AppState,
+    request: Request,
+    pieces: AsyncIterator[tuple[str, bytes]],
+    key: tuple[str, str],
+    held: contextlib.ExitStack,
+) -> AsyncIterator[bytes]:
+    ends = [asyncio.ensure_future(_gone(request)), asyncio.ensure_future(state.live.stopping.wait())]
+    following: asyncio.Future[Any] = asyncio.ensure_future(anext(pieces, None))
+    try:
+        while True:
+            await asyncio.wait({following, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done() or (piece := following.result()) is None:
+                return
+            yield frame(*piece)
+            following = asyncio.ensure_future(anext(pieces, None))
+    except Exception as error:  # the answer has begun: what went wrong can only be its last frame
+        yield frame("error", error_out(error).model_dump_json().encode())
+    finally:
+        held.close()
+        state.inputs.pop(key, None)
+        for task in (following, *ends):
+            task.cancel()
+        await asyncio.gather(following, *ends, return_exceptions=True)
+        close = getattr(pieces, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _gone(request: Request) -> None:
+    """Until whoever asked is gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

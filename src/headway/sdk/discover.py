@@ -1,0 +1,92 @@
+"""Which server is meant, and how to speak to it: from the environment, the state folder, or the config folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway import paths
+from headway.errors import Refused, Unreachable
+
+if TYPE_CHECKING:
+    from headway.sdk.client import Client
+
+NO_SERVER = "no server"
+NO_SERVER_HINT = "headway server start"
+
+
+def discover(state_dir: Path | str | None = None) -> Client:
+    """The client for the server in reach (of this state folder, when one is named). Raises Unreachable and Refused as
+    `in_reach` does."""
+    from headway.sdk.client import Client
+
+    url, token, refresh = in_reach(state_dir)
+    return Client(url, token, refresh=refresh)
+
+
+def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[], tuple[str, str]] | None]:
+    """(url, token, how to find it again): HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else the
+    config folder's client.json. Raises Unreachable ("no server; headway server start") when there is none, Refused for
+    an address that can't be one."""
+    url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
+    if url and state_dir is None:
+        _check(url, token)
+        return url, token or _known(paths.state_dir())[1], None
+    folder = Path(state_dir) if state_dir is not None else paths.state_dir()
+
+    def find() -> tuple[str, str]:
+        return _local(folder) or _remote() or _none()
+
+    found_url, found_token = find()
+    return found_url, found_token, find
+
+
+def _check(url: str, token: str) -> None:
+    """Raises Refused for an address or a token that can't be one."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        fits = False
+    if not fits or not (url.isascii() and url.isprintable()):
+        raise Refused(f"HEADWAY_URL is no server's address: {url[:200]!r}", hint="for example http://127.0.0.1:7878")
+    if not (token.isascii() and token.isprintable()):
+        raise Refused(
+            "HEADWAY_TOKEN is no token: it has characters that none has", hint="headway token create makes one"
+        )
+
+
+def _local(folder: Path) -> tuple[str, str] | None:
+    """(url, token) of the server running on this state folder."""
+    from headway.sdk.liveness import alive
+
+    try:
+        running = json.loads((folder / paths.SERVER_FILE).read_text())
+        if not alive(int(running["pid"]), str(running.get("started", ""))):
+            return None
+        known = json.loads((folder / paths.CLIENT_FILE).read_text())
+        return str(running["url"]), str(known["token"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remote() -> tuple[str, str] | None:
+    url, token = _known(paths.config_dir())
+    return (url, token) if url else None
+
+
+def _none() -> tuple[str, str]:
+    raise Unreachable(NO_SERVER, hint=NO_SERVER_HINT)
+
+
+def _known(folder: Path) -> tuple[str, str]:
+    try:
+        known = json.loads((folder / paths.CLIENT_FILE).read_text())
+        return str(known["url"]), str(known["token"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", ""

@@ -1,0 +1,117 @@
+"""What an administrator and the scripts of other clusters take for granted."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from subprocess import PIPE
+
+import pytest
+from tests.cluster.lab import Lab
+
+
+def wait_and_read(lab: Lab, user: str, script: str, *flags: str) -> str:
+    """The output of a small batch job."""
+    out = f"/home/{user}/admin-out.txt"
+    lab.head("sbatch", "--wait", f"--output={out}", *flags, user=user, stdin=f"#!/bin/bash\n{script}\n", check=False)
+    return lab.output(out, user=user)
+
+
+def test_a_job_leaves_no_core_files_unless_its_submitter_wants_them(lab: Lab) -> None:
+    assert wait_and_read(lab, "vito", "ulimit -c").strip() == "0"
+    lab.head("bash", "-c", "ulimit -c unlimited; sbatch --wait -o core.txt --wrap 'ulimit -c; ulimit -Hc'", user="vito")
+    assert lab.output("/home/vito/core.txt").split() == ["unlimited", "unlimited"]
+
+
+def test_a_job_may_ask_for_room_in_tmp(lab: Lab) -> None:
+    assert wait_and_read(lab, "vito", "echo ran", "--tmp=1G").strip() == "ran"
+
+
+def test_shared_memory_of_a_job_is_memory_its_own_and_gone_with_it(lab: Lab) -> None:
+    script = "echo x >/dev/shm/mine; stat -f -c %T /dev/shm; ls -A /dev/shm; srun ls -A /dev/shm; ls -A /tmp"
+    assert wait_and_read(lab, "sonia", script, "-w", "lab-2-2").split() == ["tmpfs", "mine", "mine"]
+    lab.wait(lambda: not left(lab, "/dev/shm/headway /var/lib/headway/job-tmp"), "the epilog to clean up")
+
+
+def test_what_a_job_left_beside_its_own_folders_goes_with_the_last_of_them(lab: Lab) -> None:
+    """sbcast writes to the node's own /tmp, which no job sees and nobody would ever empty."""
+    lab.head("bash", "-c", "echo data > f", user="stan")
+    wait_and_read(lab, "stan", "sbcast f /tmp/left-by-stan && echo sent", "-w", "lab-2-2")
+    assert lab.output("/home/stan/admin-out.txt").strip() == "sent"
+    lab.wait(lambda: "left-by-stan" not in left(lab, "/tmp"), "the epilog to clean up")
+
+
+def left(lab: Lab, folders: str) -> str:
+    """What lies in folders of the node, seen by root from outside any job."""
+    return lab.podman("exec", lab.container("lab-2-2"), "find", *folders.split(), "-mindepth", "1")
+
+
+def test_the_spares_reservation_does_not_run_out(lab: Lab) -> None:
+    """Slurm itself must take such a far end; the lab has no spare, so this asks for one in a reservation of its own."""
+    lab.head("scontrol", "create", "reservation", "ReservationName=far", "Nodes=lab-2-2", "EndTime=2100-01-01",
+             "StartTime=now+10days", "Users=root")  # fmt: skip
+    try:
+        assert "EndTime=2100-01-01" in lab.head("scontrol", "show", "reservation", "far").out
+    finally:
+        lab.head("scontrol", "delete", "ReservationName=far")
+
+
+def test_systemd_knows_the_units_as_they_are_on_disk(lab: Lab) -> None:
+    asked = lab.head("systemctl", "show", "-p", "NeedDaemonReload", "--value", "slurmctld", "munge", "ssh").out
+    assert asked.split() == ["no", "no", "no"]
+
+
+def test_a_command_on_the_login_can_be_watched_fed_and_interrupted(lab: Lab) -> None:
+    """Each line is answered before the next is given: neither input nor output waits for the end."""
+    argv = [sys.executable, "-m", "headway", "exec", "lab", "-u", "vito", "--", "bash", "-c"]
+    script = "while read line; do echo got $line; done; echo last >&2; exit 7"
+    with subprocess.Popen([*argv, script], env=lab.env, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as told:
+        assert told.stdin is not None and told.stdout is not None and told.stderr is not None  # noqa: PT018
+        for word in ("one", "two"):
+            told.stdin.write(f"{word}\n")
+            told.stdin.flush()
+            assert told.stdout.readline() == f"got {word}\n"
+        told.stdin.close()
+        assert (told.stderr.read(), told.wait(timeout=60)) == ("last\n", 7)
+    with subprocess.Popen([*argv, "echo $$; sleep 600"], env=lab.env, stdin=PIPE, stdout=PIPE, text=True) as told:
+        assert told.stdout is not None
+        pid = told.stdout.readline().strip()
+        told.send_signal(signal.SIGINT)
+        assert told.wait(timeout=60) == 130
+    lab.wait(lambda: lab.head("kill", "-0", pid, check=False).code != 0, "the command to end")
+
+
+@pytest.fixture
+def _nothing_used(lab: Lab) -> Iterator[None]:
+    lab.head("sacctmgr", "-i", "modify", "qos", "where", "name=small", "set", "RawUsage=0")
+    yield
+    lab.head("scancel", "--user=carol")
+    lab.head("sacctmgr", "-i", "modify", "qos", "where", "name=small", "set", "RawUsage=0")
+
+
+@pytest.mark.usefixtures("_nothing_used")
+def test_a_cap_that_is_used_up_holds_jobs_until_its_period_begins_anew(lab: Lab) -> None:
+    """carol's team has one GPU-hour a month. The store is told that the last refill was long ago, as it would be on the
+    first of a month; nothing else is pretended."""
+    job = lab.sbatch("carol", "-N4", "--gpus-per-node=8", "--time=1", wrap="sleep 12")
+    lab.wait_job(job)
+    lab.wait(lambda: used_min(lab) >= 5, "Slurm to count the usage")
+    held = lab.sbatch("carol", "-N1", "--gpus=8", "--time=7", wrap="true")
+    lab.wait(lambda: lab.field(held, "Reason") == "QOSGrpGRESMinutes", "the cap to be the reason")
+    with sqlite3.connect(lab.state / "headway.db") as store:
+        changed = store.execute("update refills set at=? where team='small'", (time.time() - 40 * 86400,))
+        assert changed.rowcount == 1
+    assert lab.wait_job(held) == "COMPLETED"
+    assert used_min(lab) < 5
+
+
+def used_min(lab: Lab) -> float:
+    """GPU-minutes that the team's QOS has used, as the controller enforces it."""
+    words = lab.head("scontrol", "-o", "show", "assoc_mgr", "qos=small", "flags=qos").out.split()
+    counts = next(word for word in words if word.startswith("GrpTRESMins="))
+    shown = next(part for part in counts.removeprefix("GrpTRESMins=").split(",") if part.startswith("gres/gpu="))
+    return float(shown.split("(")[1].rstrip(")"))

@@ -1,0 +1,76 @@
+"""Commands that somebody watches: frames out, pieces of input in, one person's never another's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from headway.api.jobs import MOST_AT_ONCE
+from headway.errors import Unreachable
+from headway.wire.frames import frames
+from headway.wire.schemas import ErrorOut
+from tests.unit.server_fakes import Server
+
+KEY = "0123456789abcdef" * 2
+PATH = "/api/clusters/lab/commands"
+
+
+async def test_output_comes_in_frames_and_is_done_as_the_person(server: Server) -> None:
+    await server.apply()
+    server.work.answers["converse"] = lambda *_: said(("out", b"\xff"), ("err", b"e"), ("code", b"3"))
+    ann, eve = await server.client(), await server.client("eve", "member")
+    answer = await ann.post(PATH, json={"argv": ["id"]})
+    assert list(frames([answer.content])) == [("out", b"\xff"), ("err", b"e"), ("code", b"3")]
+    assert (await eve.post(PATH, json={"argv": ["id"], "user": "eve"})).status_code == 200
+    assert [call[2] for call in server.work.named("converse")] == ["root", "eve"]
+    assert (await eve.post(PATH, json={"argv": ["id"]})).status_code == 403
+
+
+async def test_an_error_under_way_is_the_last_frame(server: Server) -> None:
+    await server.apply()
+    server.work.answers["converse"] = lambda *_: said(("out", b"x"), Unreachable("the line broke"))
+    answer = await (await server.client()).post(PATH, json={"argv": ["id"]})
+    (_, (kind, data)) = frames([answer.content])
+    assert (kind, ErrorOut.model_validate_json(data).message) == ("error", "the line broke")
+
+
+async def test_input_is_posted_under_the_command_s_number_by_the_same_person(server: Server) -> None:
+    await server.apply()
+    server.work.answers["converse"] = lambda _cluster, _argv, _user, feed: echo(feed)
+    ann, bob = await server.client(), await server.client("bob")
+    running = asyncio.create_task(ann.post(PATH, json={"argv": ["cat"], "input": KEY}))
+    while not server.state.inputs:
+        await asyncio.sleep(0)
+    assert (await bob.post(f"{PATH}/{KEY}/input", content=b"mine")).status_code == 404
+    for piece in (b"one", b"two", b""):
+        assert (await ann.post(f"{PATH}/{KEY}/input", content=piece)).status_code == 204
+    assert list(frames([(await running).content])) == [("out", b"one"), ("out", b"two"), ("code", b"0")]
+    assert server.state.inputs == {}
+    assert (await ann.post(f"{PATH}/{KEY}/input", content=b"late")).status_code == 404
+
+
+async def test_a_member_has_as_many_commands_at_once_as_with_exec(server: Server) -> None:
+    await server.apply()
+    server.work.answers["converse"] = lambda *_: said(("code", b"0"))
+    eve = await server.client("eve", "member")
+    server.state.commands["eve"] = MOST_AT_ONCE
+    ask = {"argv": ["id"], "user": "eve"}
+    assert (await eve.post(PATH, json=ask)).status_code == 400
+    server.state.commands["eve"] -= 1
+    for _ in range(2):  # what has ended holds no place
+        assert (await eve.post(PATH, json=ask)).status_code == 200
+    assert server.state.commands["eve"] == MOST_AT_ONCE - 1
+
+
+async def said(*pieces: Any) -> AsyncIterator[tuple[str, bytes]]:
+    for piece in pieces:
+        if isinstance(piece, BaseException):
+            raise piece
+        yield piece
+
+
+async def echo(feed: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, bytes]]:
+    async for piece in feed:
+        yield "out", piece
+    yield "code", b"0"
