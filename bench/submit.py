@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from place import Place, place
-
 from headway import Client
 from headway.wire.schemas import SubmitIn
+from place import Place, place
 
 RUNS = 25
 SCRIPT = "#!/bin/bash\n#SBATCH --hold --output=/dev/null\ntrue\n"
