@@ -118,7 +118,7 @@ def task(env, argv, sys_root=SYS):
     found = {**ranks(env), **network(env, sys_root), **threads(env)}
     found = {name: value for name, value in found.items() if not env.get(name)}
     if env.get("HEADWAY_LAUNCHER") == "torchrun":
-        python = interpreter(argv[0])
+        python = interpreter(next((word for word in argv if os.path.basename(word) == "torchrun"), argv[0]))
         if python and gpu_cpus("0", env, sys_root) and not env.get("PYTHON_EXEC"):
             found["PYTHON_EXEC"] = os.path.abspath(__file__)
             found["HEADWAY_PYTHON"] = python

@@ -58,6 +58,12 @@ def test_every_line_that_is_not_plain_shell_says_where_it_comes_from() -> None:
     assert origins["#SBATCH --dependency"] == "--after"
 
 
+def test_a_warning_goes_by_headway_train_to_the_ranks() -> None:
+    text = make("torchrun", "train.py", nodes=2, gpus=8, warn=True).text()
+    assert "#SBATCH --signal=USR1@120 " in text
+    assert "-- python3 -m headway_train torchrun --nnodes=" in text
+
+
 def test_srun_starts_one_task_a_gpu_and_python_one_process() -> None:
     assert "#SBATCH --ntasks-per-node=8" in lines(make("./a.out", launcher="srun", nodes=2, gpus=8))
     python = make("python3", "train.py", gpus=2)

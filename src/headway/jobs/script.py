@@ -199,6 +199,8 @@ def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[
         yield Line(f"#SBATCH --account={run.team}", "--team")
     if run.after:
         yield Line(f"#SBATCH --dependency={dependency(run.after)}", "--after")
+    if run.warn:
+        yield Line("#SBATCH --signal=USR1@120", "--warn")
     yield Line("#SBATCH --requeue", "a job whose node dies goes back to the queue")
     yield Line("#SBATCH --open-mode=append", "one log for all its restarts")
     yield Line("#SBATCH --output=%x-%j.out", "in the job's own folder")
@@ -242,7 +244,8 @@ def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
     program = '"$@"'
     if launcher == "torchrun":
         words = _torchrun(run)
-        program = f'torchrun {" ".join(words)} "$@"' if words else 'torchrun "$@"'
+        before = ["python3 -m headway_train"] if run.warn else []  # hands the warning on to the ranks
+        program = " ".join([*before, "torchrun", *words, '"$@"'])
     yield Line(f"{' '.join(step)} {task} {program}", f"launcher {launcher}")
 
 

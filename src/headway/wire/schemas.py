@@ -270,6 +270,7 @@ class RunIn(Ask):
     partition: str = Field(default="", max_length=64)
     team: str = Field(default="", max_length=64)
     after: list[str] = []  # "ok:123", "any:123", "notok:123", "start:123"
+    warn: bool = False  # USR1 two minutes before the time limit or preemption
     container: ContainerIn | None = None
     env: dict[str, str] = {}
     sbatch: list[str] = []  # further flags of sbatch, as they are

@@ -1,0 +1,65 @@
+"""`srun python3 -m headway_train torchrun ... train.py`: hands Slurm's warning on to the ranks.
+
+Slurm signals only what srun itself started: that is the launcher, which ends on it, and not the ranks. This stands in
+between. It runs the launcher with the signal ignored, passes a warning (USR1, USR2) to all processes below it that listen
+for it, and ends as the launcher ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
+ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    if not words:
+        print("usage: python3 -m headway_train COMMAND ...", file=sys.stderr)
+        return 2
+    for number in WARNINGS:  # what is ignored stays so in the launcher and in the ranks, until they listen
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        child = subprocess.Popen(words)
+    except OSError as error:
+        print(f"headway_train: {words[0]}: {error.strerror}", file=sys.stderr)
+        return 127
+    for number in WARNINGS:
+        signal.signal(number, lambda got, _: warn(child.pid, got))
+    for number in ENDINGS:
+        signal.signal(number, lambda got, _: child.send_signal(got))
+    code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+def warn(top: int, number: int) -> None:
+    """Sends the signal to every process below `top` that has a handler for it, and to no other."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat") as file:
+                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+    for pid in parents:
+        above = pid
+        while above not in (top, 0, 1):
+            above = parents.get(above, 0)
+        if above == top and _listens(pid, number):
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
+
+def _listens(pid: int, number: int) -> bool:
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
+        for line in file:
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""`headway run` and its launchers, on a real cluster: what is started, where, with which files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.cluster.lab import Lab
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with the examples in it."""
+    made = tmp_path_factory.mktemp("work") / "project"
+    shutil.copytree(EXAMPLES, made)
+    (made / ".gitignore").write_text("*.log\n")
+    (made / "big.log").write_text("not sent")
+    return made
+
+
+def run(lab: Lab, folder: Path, *words: str, **env: str) -> int:
+    done = lab.cli("run", "lab", "--folder", str(folder), "-o", "json", *words, **env)
+    return int(json.loads(done.out)["job_id"])
+
+
+def finished(lab: Lab, job: int) -> str:
+    """What the job wrote; it must have ended well."""
+    state = lab.wait_job(job, patience_s=240)
+    said = lab.cli("logs", "lab", str(job)).out
+    assert state == "COMPLETED", said
+    return said
+
+
+def test_torchrun_trains_over_nodes_in_a_copy_of_the_folder(lab: Lab, folder: Path) -> None:
+    job = run(lab, folder, "--nodes", "2", "--gpus", "8", "--", "torchrun", "train_ddp.py", "--steps", "4")
+    said = finished(lab, job)
+    assert "2 ranks" in said
+    work = lab.client.job("lab", job).workdir
+    there = lab.head("ls", "-A", work, user="admin").out.split()
+    assert "train_ddp.py" in there
+    assert "checkpoints" in there
+    assert "big.log" not in there
+    again = lab.head("ls", "/scratch/admin/.headway/bundles", user="admin").out.split()
+    run(lab, folder, "--sbatch", "--test-only", "--", "true")
+    assert lab.head("ls", "/scratch/admin/.headway/bundles", user="admin").out.split() == again  # sent once
+
+
+def test_fsdp_shards_over_nodes(lab: Lab, folder: Path) -> None:
+    job = run(lab, folder, "--nodes", "2", "--gpus", "8", "--", "torchrun", "train_fsdp.py")
+    assert "step" in finished(lab, job)
+
+
+def test_srun_s_ranks_meet_over_the_node_s_own_interface(lab: Lab, folder: Path) -> None:
+    job = run(lab, folder, "--nodes", "2", "--tasks", "2", "--launcher", "srun", "--", "python3", "ranks.py")
+    said = finished(lab, job)
+    assert (
+        sorted(line for line in said.splitlines() if line.startswith("rank"))
+        == sorted(f"rank {n} of 4 on lab-1-{1 + n // 2}, eth0: sum 10" for n in range(4))
+        or said.count("eth0: sum 10") == 4
+    )
+
+
+def test_a_launcher_by_host_file_reaches_the_job_s_nodes_by_ssh(lab: Lab, folder: Path) -> None:
+    job = run(lab, folder, "--nodes", "2", "--", "python3", "hostfile_launch.py", "python3", "ranks.py")
+    assert finished(lab, job).count("sum 3") == 2
+
+
+def test_ssh_opens_no_node_without_a_job_there(lab: Lab) -> None:
+    done = lab.head("srun", "-w", "lab-1-1", "ssh", "lab-2-2", "true", user="carol", check=False)
+    assert done.code != 0
+    assert "no active jobs" in done.err + done.out
+
+
+@pytest.fixture(scope="module")
+def allreduce(lab: Lab, folder: Path) -> str:
+    """A compiled MPI program on scratch."""
+    target = "/scratch/admin/allreduce"
+    finished(lab, run(lab, folder, "--name", "build", "--", "mpicc", "-O2", "-o", target, "allreduce.c"))
+    return target
+
+
+def test_mpi_programs_by_srun_and_by_mpirun(lab: Lab, allreduce: str) -> None:
+    flags = ("run", "lab", "--no-files", "--nodes", "2", "--tasks", "2", "-o", "json")
+    by_srun = json.loads(lab.cli(*flags, "--launcher", "mpi", "--", allreduce).out)["job_id"]
+    by_mpirun = json.loads(lab.cli(*flags, "--", "mpirun", allreduce).out)["job_id"]
+    assert finished(lab, by_srun).count("sum 10") == 4
+    assert finished(lab, by_mpirun).count("sum 10") == 4
+    plain = lab.head("srun", "-N2", "--ntasks-per-node=1", allreduce, user="admin").out
+    assert plain.count("sum 3") == 2
+
+
+def test_later_edits_do_not_change_a_queued_job(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "say.sh").write_text("#!/bin/sh\necho first\n")
+    job = run(lab, tmp_path, "--sbatch", "--hold", "--", "sh", "say.sh")
+    (tmp_path / "say.sh").write_text("#!/bin/sh\necho second\n")
+    later = run(lab, tmp_path, "--", "sh", "say.sh")
+    lab.head("scontrol", "release", str(job), user="admin")
+    assert "first" in finished(lab, job)
+    assert "second" in finished(lab, later)
+
+
+def test_a_dry_run_submits_nothing_and_its_script_is_what_runs(lab: Lab, tmp_path: Path) -> None:
+    before = lab.head("squeue", "-h", "-t", "all", "-o", "%i").out
+    done = lab.cli("run", "lab", "--folder", str(tmp_path), "--dry-run", "--nodes", "2", "--", "torchrun", "x.py")
+    assert lab.head("squeue", "-h", "-t", "all", "-o", "%i").out == before
+    assert done.out.startswith("#!/bin/bash\n#SBATCH --job-name=x ")
+    assert "# --nodes" in done.out
+    checked = lab.head(
+        "sbatch", "--test-only", user="admin", stdin=done.out.replace("/scratch/admin/runs", "/tmp"), check=False
+    )
+    assert "to start at" in checked.err + checked.out
+
+
+def test_one_job_follows_another(lab: Lab) -> None:
+    flags = ("run", "lab", "--no-files", "-o", "json")
+    first = json.loads(lab.cli(*flags, "--", "true").out)["job_id"]
+    second = json.loads(lab.cli(*flags, "--after", f"ok:{first}", "--", "echo", "after").out)["job_id"]
+    assert "after" in finished(lab, second)
+    assert lab.state_of(first) == "COMPLETED"
+
+
+def test_words_reach_the_program_as_they_are(lab: Lab) -> None:
+    words = ["a b", "$HOME", "`id`", "; true", "ü"]
+    job = json.loads(lab.cli("run", "lab", "--no-files", "-o", "json", "--", "printf", "%s|", *words).out)["job_id"]
+    assert "a b|$HOME|`id`|; true|ü|" in finished(lab, job)
+
+
+def test_all_that_can_be_known_is_said_before_anything_is_submitted(lab: Lab) -> None:
+    done = lab.cli(
+        "run", "lab", "--no-files", "--gpus", "9", "-p", "nosuch", "--time", "soon", "--", "true", check=False
+    )
+    assert done.code == 1
+    assert "no node of lab has more than 8 GPUs" in done.err
+    assert "it has train, debug, urgent" in done.err
+    assert "--time" in done.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["-A", "speech"], "admin is in default"),
+        (["-p", "nosuch"], "lab has train, debug, urgent"),
+        (["--gres=gpu:9"], "lab has 4 nodes of 8 GPUs"),
+    ],
+)
+def test_sbatch_s_refusals_come_with_what_to_do(lab: Lab, flags: list[str], said: str) -> None:
+    done = lab.cli("submit", "lab", *flags, "--wrap", "true", check=False)
+    assert done.code == 1
+    assert said in done.err
+
+
+def test_windows_line_ends_are_refused_before_anything_is_sent(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "dos.sbatch").write_bytes(b"#!/bin/bash\r\ntrue\r\n")
+    done = lab.cli("submit", "lab", str(tmp_path / "dos.sbatch"), check=False)
+    assert "Windows line ends" in done.err
+
+
+def test_a_failed_job_says_why_in_words(lab: Lab) -> None:
+    job = json.loads(lab.cli("run", "lab", "--no-files", "-o", "json", "--", "no-such-program").out)["job_id"]
+    assert lab.wait_job(job) == "FAILED"
+    assert "was not found" in lab.cli("job", "lab", str(job)).out
+    assert "no-such-program: No such file" in lab.cli("logs", "lab", str(job)).out
+
+
+def test_a_shell_has_the_gpus_it_asked_for(lab: Lab) -> None:
+    done = lab.cli("shell", "lab", "--gpus", "1", "--", "nvidia-smi", "-L")
+    assert done.out.count("GPU 0:") == 1
+    assert "GPU 1:" not in done.out

@@ -1,0 +1,168 @@
+"""run, bundles, lineage, retry, rerun and pipelines: what reaches the cluster, what is kept, who may."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import Refused
+from headway.wire.schemas import ExecOut, SubmitOut
+from tests import builders
+
+from . import server_fakes
+from .server_fakes import Server, reading
+
+DIGEST = "a" * 64
+JOBS = "/api/clusters/lab/jobs"
+PIPELINES = "/api/clusters/lab/pipelines"
+CHAIN = {
+    "name": "chain",
+    "steps": {"a": {"run": "true"}, "b": {"run": "x", "needs": ["a"]}, "c": {"run": "y", "needs": ["b"]}},
+}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    made = await server_fakes.start(tmp_path, lambda: 1000.0)
+    await made.apply()
+    numbers = iter(range(41, 100))
+
+    def submit(_: Any, request: Any, user: str, *__: Any) -> SubmitOut:
+        return SubmitOut(job_id=next(numbers), cluster="lab", user=user, workdir=request.chdir)
+
+    made.work.answers |= {"submit": submit, "read": reading(), "machines": (), "job": builders.job(41)}
+    yield made
+    await made.close()
+
+
+async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    ask = {
+        "argv": ["torchrun", "train.py"],
+        "nodes": 2,
+        "gpus": 8,
+        "bundle": DIGEST,
+        "env": {"HF_TOKEN": "s3cret", "A": "1"},
+    }
+    done = (await eve.post("/api/clusters/lab/run", json=ask)).json()
+    assert (done["job_id"], done["user"], done["script_args"]) == (41, "eve", ["train.py"])
+    ((_, request, user, stage),) = server.work.named("submit")
+    assert (user, request.env["HF_TOKEN"], stage.bundle) == ("eve", "s3cret", DIGEST)
+    assert stage.work == request.chdir == done["workdir"]
+    record = await server.store.job_record("lab", 41)
+    assert record
+    assert record.request["env"] == {"HF_TOKEN": "********", "A": "1"}
+    server.work.answers["run_command"] = ExecOut(code=1)
+    shown = (await eve.get(f"{JOBS}/41/lineage")).json()
+    assert (shown["bundle"], shown["launcher"], shown["kind"]) == (DIGEST, "torchrun", "run")
+
+
+async def test_a_dry_run_submits_nothing(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    done = (await eve.post("/api/clusters/lab/run", json={"argv": ["true"], "dry_run": True})).json()
+    assert done["job_id"] == 0
+    assert done["script"][0]["text"] == "#!/bin/bash"
+    assert server.work.named("submit") == []
+
+
+async def test_lineage_and_repeats_are_the_owner_s_and_admins(server: Server) -> None:
+    eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
+    await eve.post("/api/clusters/lab/run", json={"argv": ["true"]})
+    assert (await bob.get(f"{JOBS}/41/lineage")).status_code == 403
+    assert (await bob.post(f"{JOBS}/41/rerun", json={})).status_code == 403
+    assert (await eve.post(f"{JOBS}/41/rerun", json={})).json()["job_id"] == 42
+    admin = await server.client()
+    assert (await admin.post(f"{JOBS}/41/rerun", json={})).status_code == 201
+    assert server.work.named("submit")[-1][2] == "eve"  # still as the one whose job it is
+    assert (await eve.get(f"{JOBS}/99/lineage")).status_code == 404
+
+
+async def test_a_secret_has_to_be_given_again(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    await eve.post(JOBS, json={"script": "#!/bin/sh\n", "env": {"API_KEY": "k"}})
+    refused = await eve.post(f"{JOBS}/41/rerun", json={})
+    assert "--env API_KEY" in refused.json()["hint"]
+    assert (await eve.post(f"{JOBS}/41/rerun", json={"env": {"API_KEY": "k"}})).status_code == 201
+    assert server.work.named("submit")[-1][1].env == {"API_KEY": "k"}
+
+
+async def test_only_failed_tasks_are_retried(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    await eve.post(JOBS, json={"script": "#!/bin/sh\n", "args": ["--array=0-3"], "chdir": "here"})
+    server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED", "2": "TIMEOUT", "3": "RUNNING"}
+    assert (await eve.get(f"{JOBS}/41/tasks")).json()["failed_tasks"] == "1-2"
+    assert (await eve.post(f"{JOBS}/41/retry", json={})).json()["job_id"] == 42
+    request = server.work.named("submit")[-1][1]
+    assert (request.args, request.chdir) == (["--array=1-2"], "here")
+    server.work.answers["array"] = {"0": "COMPLETED"}
+    assert (await eve.post(f"{JOBS}/41/retry", json={})).status_code == 400
+
+
+async def test_bundles_are_asked_for_and_sent(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    server.work.answers["keep_bundle"] = lambda *args: bool(args[-1])
+    path = f"/api/clusters/lab/bundles/{DIGEST}"
+    assert (await eve.get(path)).json() == {"digest": DIGEST, "present": False}
+    large = b"x" * (17 * 1024 * 1024)  # more than other requests may have
+    assert (await eve.put(path, content=large)).json()["present"] is True
+    assert server.work.named("keep_bundle")[-1][1:4] == ("eve", "/scratch/eve/.headway", DIGEST)
+    assert (await eve.put(path, content=b"x" * (65 * 1024 * 1024))).status_code == 400
+    assert (await eve.get("/api/clusters/lab/bundles/..%2f..")).status_code in (404, 422)
+    assert (await eve.get(f"{path}?user=bob")).status_code == 403
+
+
+async def test_a_pipeline_s_steps_depend_on_each_other(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    made = (await eve.post(PIPELINES, json={"document": CHAIN, "bundle": DIGEST})).json()
+    assert [step["job_id"] for step in made["steps"]] == [41, 42, 43]
+    scripts = [call[1].script for call in server.work.named("submit")]
+    assert "--dependency" not in scripts[0]
+    assert "#SBATCH --dependency=afterok:41 " in scripts[1]
+    assert "#SBATCH --dependency=afterok:42 " in scripts[2]
+    assert len({call[3].work for call in server.work.named("submit")}) == 1
+    assert (await eve.get(f"{PIPELINES}/chain")).json()["id"] == made["id"]
+
+
+async def test_a_refused_step_takes_back_those_before_it(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    good = server.work.answers["submit"]
+
+    def submit(*args: Any) -> SubmitOut:
+        if args[1].script_name == "b":
+            raise Refused("no")
+        return good(*args)  # type: ignore[no-any-return]
+
+    server.work.answers |= {"submit": submit, "cancel": None}
+    answer = await eve.post(PIPELINES, json={"document": CHAIN})
+    assert answer.json()["message"] == "step b: no"
+    assert [call[1] for call in server.work.named("cancel")] == [41]
+
+
+async def test_a_pipeline_goes_on_from_the_failed_step(server: Server) -> None:
+    eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
+    await eve.post(PIPELINES, json={"document": CHAIN})
+    jobs = (builders.job(41, "COMPLETED"), builders.job(42, "FAILED"), builders.job(43, "PENDING"))
+    server.work.answers |= {"read": reading(*jobs), "cancel": None}
+    server.state.live.forget("lab")
+    assert (await bob.post(f"{PIPELINES}/chain/retry", json={})).status_code == 403
+    assert (await eve.post(f"{PIPELINES}/chain/retry", json={"steps": ["nope"]})).status_code == 404
+    server.work.answers["job"] = builders.job(44, "PENDING")
+    answer = await eve.post(f"{PIPELINES}/chain/retry", json={})
+    assert answer.status_code == 201, answer.text
+    assert [call[1] for call in server.work.named("cancel")] == [43]
+    scripts = [call[1].script for call in server.work.named("submit")[3:]]
+    assert len(scripts) == 2
+    assert "--dependency" not in scripts[0]  # what it needs has ended well
+    assert "afterok:44" in scripts[1]
+
+
+async def test_faults_of_a_pipeline_are_said_before_the_first_step_is_submitted(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    wrong = {"name": "p", "steps": {"a": {"run": "x", "gpus": 99}, "b": {"run": "y", "nodes": 999}}}
+    answer = await eve.post(PIPELINES, json={"document": wrong})
+    assert "step a:" in answer.json()["message"]
+    assert "step b:" in answer.json()["message"]
+    assert server.work.named("submit") == []

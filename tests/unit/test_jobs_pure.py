@@ -1,0 +1,132 @@
+"""Arrays, refusals, reasons and what is kept of a job: words in, words out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.errors import Refused
+from headway.jobs.array import array_out, failed_tasks, ranges, with_array
+from headway.jobs.lineage import is_secret, lost_secrets, masked, masked_text, masked_words
+from headway.jobs.run import again, prepare_run, prepare_submit
+from headway.jobs.tail_array import tasks_of
+from headway.jobs.words import explained, hint, why
+from headway.wire.schemas import RunIn, SubmitIn
+from tests import builders
+
+LAB = builders.cluster(4)
+
+
+def test_an_array_is_counted_by_how_its_tasks_stand() -> None:
+    words = ["COMPLETED", "RUNNING", "PENDING", "FAILED", "TIMEOUT", "CANCELLED", "COMPLETED"]
+    told = array_out({str(n): word for n, word in enumerate(words)})
+    assert (told.total, told.done, told.running, told.pending, told.failed) == (7, 2, 1, 1, 3)
+    assert told.failed_tasks == "3-5"
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_ranges_hold_each_number_once(numbers: set[int]) -> None:
+    found = set()
+    for part in filter(None, ranges(numbers).split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    assert found == numbers
+
+
+def test_what_still_runs_has_not_failed() -> None:
+    assert failed_tasks({"1": "RUNNING", "2": "PENDING", "3": "REQUEUED"}) == ""
+
+
+@pytest.mark.parametrize("flags", [["--array=0-9"], ["--array", "0-9"], ["-a", "0-9"], ["-a0-9"], ["--arr=0-9"], []])
+def test_a_retry_asks_for_its_tasks_only(flags: list[str]) -> None:
+    assert with_array(SubmitIn(args=["-N1", *flags, "-J", "x"]), "3,5").args == ["-N1", "-J", "x", "--array=3,5"]
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [("HF_TOKEN", True), ("WANDB_API_KEY", True), ("AWS_SECRET_ACCESS_KEY", True), ("DB_PASSWORD", True), ("KEY", True),
+     ("MONKEY", False), ("TOKENIZER", True), ("LR", False), ("PATH", False)],
+)  # fmt: skip
+def test_names_say_what_is_secret(name: str, secret: bool) -> None:
+    assert is_secret(name) is secret
+
+
+def test_secrets_are_masked_wherever_they_stand() -> None:
+    env = masked({"HF_TOKEN": "x", "LR": "1"})
+    assert env == {"HF_TOKEN": "********", "LR": "1"}
+    assert lost_secrets(env) == ["HF_TOKEN"]
+    assert masked_text("export HF_TOKEN=abc LR=2\nx=$HF_TOKEN") == "export HF_TOKEN=******** LR=2\nx=$HF_TOKEN"
+    assert masked_words(["--hf-token=abc", "--api-key", "k", "--lr=1"]) == [
+        "--hf-token=********",
+        "--api-key",
+        "********",
+        "--lr=1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "help_"),
+    [
+        ("Invalid account or account/partition combination specified", "alice is in"),
+        ("invalid partition specified: x", "lab has train"),
+        ("Requested node configuration is not available", "8 GPUs"),
+        ("something new", ""),
+    ],
+)
+def test_refusals_have_the_hint_they_lack(said: str, help_: str) -> None:
+    assert help_ in hint(said, LAB, "alice") if help_ else hint(said, LAB, "alice") == ""
+    with pytest.raises(Refused) as caught, explained(LAB, "alice"):
+        raise Refused(said)
+    assert help_ in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"state": "OUT_OF_MEMORY"}, "--mem"),
+        ({"state": "TIMEOUT", "time_limit_s": 5400}, "1 h 30 min"),
+        ({"state": "FAILED", "exit_code": 127}, "not found"),
+        ({"state": "FAILED", "exit_code": 139}, "SIGSEGV"),
+        ({"state": "FAILED", "exit_code": 3}, "exit code 3"),
+        ({"state": "PENDING", "reason": "DependencyNeverSatisfied"}, "never starts"),
+        ({"state": "PENDING", "reason": "Something, new"}, "Something"),
+        ({"state": "PENDING", "reason": "None"}, ""),
+        ({"state": "RUNNING"}, ""),
+        ({"state": "COMPLETED"}, ""),
+    ],
+)
+def test_why_in_words(change: dict[str, object], said: str) -> None:
+    found = why(replace(builders.job(7), **change))  # type: ignore[arg-type]
+    assert said in found if said else found == ""
+
+
+def test_files_are_worked_on_in_a_folder_of_the_job_s_own() -> None:
+    digest = "a" * 64
+    sent = prepare_submit(
+        SubmitIn(script="#!/bin/sh\n", script_name="a b.sbatch", bundle=digest, chdir="sub"), LAB, "alice", "m1"
+    )
+    assert sent.request.chdir == "/scratch/alice/runs/a-b-m1/sub"
+    assert sent.stage
+    assert (sent.stage.bundle, sent.stage.work) == (digest, "/scratch/alice/runs/a-b-m1")
+    assert prepare_submit(SubmitIn(script="#!/bin/sh\n"), LAB, "alice", "m1").stage is None
+
+
+def test_a_rerun_is_the_same_but_for_its_folder() -> None:
+    first = prepare_run(RunIn(argv=["python3", "x.py"], bundle="a" * 64), LAB, "alice", "20260101-000000-abcd")
+    second = again(first.request, LAB, "alice", "20260102-000000-ef01")
+    assert second.request.chdir == "/scratch/alice/runs/x-20260102-000000-ef01"
+    assert second.request.script
+    assert first.request.script
+    assert second.request.script.replace("20260102-000000-ef01", "20260101-000000-abcd") == first.request.script
+    assert second.request.script_args == first.request.script_args
+
+
+def test_a_waiting_task_is_found_in_the_record_of_many() -> None:
+    many = replace(builders.job(9), array_job_id=9, array_task="3-7%2", state="PENDING")
+    one = replace(builders.job(10), array_job_id=9, array_task="1", state="RUNNING")
+    assert [task.id for task in tasks_of([many, one], 9, "1")] == [10]
+    assert [task.array_task for task in tasks_of([many, one], 9, "5")] == ["5"]
+    assert tasks_of([many, one], 9, "8") == []
