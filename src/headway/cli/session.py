@@ -29,7 +29,9 @@ def complete_cluster(incomplete: str) -> list[str]:
         return []
 
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="table for people, json for programs.", show_default=False)]
+Output = Annotated[
+    Format, typer.Option("-o", "--output", help="table for people, json for programs.", show_default=False)
+]
 ClusterName = Annotated[
     str,
     typer.Argument(metavar="CLUSTER", help="May be left out when there is one.", autocompletion=complete_cluster),
