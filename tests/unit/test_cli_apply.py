@@ -207,6 +207,18 @@ def test_down_asks_and_names_what_it_kept(cli: Cli, config: Path) -> None:
     assert cli.api.named("down") == [(("lab",), {"delete_data": False})]
 
 
+def test_a_down_that_is_no_longer_followed_leaves_no_ssh_files(cli: Cli, config: Path) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    down_ready(cli, [])
+    cli.api.on("events", interrupted)
+    config.mkdir(parents=True)
+    (config / "lab.conf").write_text("")
+    assert cli("down", "lab", "--yes").code == 130
+    assert list(config.iterdir()) == []
+
+
 def test_down_without_a_terminal_needs_yes(cli: Cli) -> None:
     down_ready(cli, [])
     refused = cli("down", "lab", "--delete-data")
