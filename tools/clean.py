@@ -28,6 +28,9 @@ TIMEOUT_S = 180
 
 
 def podman(*argv: str) -> str:
+    """What it prints; nothing where it failed, or is not installed."""
+    if shutil.which("podman") is None:
+        return ""
     ran = subprocess.run(["podman", *argv], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     return ran.stdout if ran.returncode == 0 else ""
 
@@ -86,14 +89,23 @@ def stop_server(state: Path) -> None:
         os.kill(int(json.loads((state / "server.json").read_text())["pid"]), signal.SIGKILL)
 
 
-def others_clusters(state: Path) -> list[str]:
-    """Clusters with machines or data in this state folder that neither demo nor tests made."""
+def clusters(state: Path) -> set[str]:
+    """Names of the clusters with machines or data in this state folder."""
     label = f"label=headway.instance={instance(state)}"
     names = {item["Labels"].get("headway.cluster", "") for item in listed("ps", "--all", "--filter", label)}
     volumes = state / "volumes"
     if volumes.is_dir():
         names |= {path.name for path in volumes.iterdir()}
-    return sorted(names - OURS - {""})
+    return names - {""}
+
+
+def forget_ssh(names: Iterable[str]) -> None:
+    """Takes the clusters out of the person's ssh config, as `headway down` does."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from headway.cli import sshfiles
+
+    for name in names:
+        sshfiles.forget(name)
 
 
 def remove_machines(state: Path) -> tuple[int, int]:
@@ -145,7 +157,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--yes", action="store_true", default=os.environ.get("YES") == "1")
     options = parser.parse_args(argv)
     state = state_folder()
-    if shutil.which("podman") and (kept := others_clusters(state)) and not options.yes:
+    known = clusters(state)
+    if (kept := sorted(known - OURS)) and not options.yes:
         print(f"clean: {state} also holds {', '.join(kept)}, with homes and accounting", file=sys.stderr)
         print("  headway down NAME --delete-data removes one; make clean YES=1 removes everything", file=sys.stderr)
         return 1
@@ -154,13 +167,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for folder in folders:
         if folder.exists():
             stop_server(folder)
-        if shutil.which("podman"):
-            made = remove_machines(folder)
-            machines, networks = machines + made[0], networks + made[1]
+        made = remove_machines(folder)
+        machines, networks = machines + made[0], networks + made[1]
         if folder.exists():
             remove_folder(folder)
             print(f"removed {folder}")
-    images = remove_images() if shutil.which("podman") else 0
+    forget_ssh(known)
+    images = remove_images()
     shutil.rmtree(ROOT / ".cache", ignore_errors=True)
     print(f"removed {say([(machines, 'machine'), (networks, 'network'), (images, 'node image')])}")
     return 0

@@ -7,10 +7,13 @@ import os
 from pathlib import Path
 
 CLIENT_FILE = "client.json"  # {"url", "token"}, mode 600
+SUDO_FILE = "sudo.json"  # {state folder: {"url", "token", "pid", "started"}}, mode 600: servers started through sudo
 SERVER_FILE = "server.json"  # {"url", "pid", ...} of the server that runs on this state folder
 PID_FILE = "server.pid"
 LOCK_FILE = "server.lock"
 LOG_FILE = "server.log"
+
+ROOT_STATE = Path("/var/lib/headway")
 
 
 def state_dir() -> Path:
@@ -19,7 +22,7 @@ def state_dir() -> Path:
     if chosen:
         return Path(chosen).absolute()
     if os.geteuid() == 0:
-        return Path("/var/lib/headway")
+        return ROOT_STATE
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "headway"
 
 

@@ -34,6 +34,7 @@ def test_a_node_refuses_ssh_without_a_job_there(lab: Lab) -> None:
 
 def test_ssh_beside_a_one_gpu_job_sees_one_gpu(lab: Lab) -> None:
     with_key(lab, "viola")
+    lab.head("rm", "-f", "/home/viola/done", user="viola")
     job = lab.sbatch("viola", "-w", "lab-1-2", "--gpus=1", wrap="while [ ! -e done ]; do sleep 0.1; done")
     lab.wait_job(job, "RUNNING")
     seen = lab.head(*ON_NODE, "lab-1-2", "nvidia-smi", "-L", user="viola").out
@@ -82,7 +83,10 @@ def test_commands_through_the_api_have_the_limits_of_a_login(lab: Lab) -> None:
     assert told.startswith("500\n")  # ended before any daemon
     assert limited(told, uid)
     with_key(lab, "alice")
-    beside = "systemd-run --user --quiet --pipe --wait cat /proc/self/cgroup"
+    beside = (
+        "cd /home/alice; rm -f beside; systemd-run --user --quiet sh -c 'cd; cat /proc/self/cgroup >b; mv b beside';"
+        "for i in $(seq 300); do [ -e beside ] && break; sleep 0.1; done; cat beside"
+    )
     assert limited(lab.head(*ON_NODE, "lab-head", beside, user="alice").out, uid)
     job = lab.submit("#!/bin/bash\ncat /proc/self/oom_score_adj\n", user="alice")
     assert lab.wait_job(job) == "COMPLETED"

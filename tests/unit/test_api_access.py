@@ -130,6 +130,21 @@ async def test_tasks_of_an_array_are_cancelled_when_the_one_of_its_number_has_en
     assert (await (await server.client()).delete("/api/clusters/lab/jobs/7")).status_code == 204
 
 
+async def test_who_was_removed_from_a_cluster_reads_and_cancels_nothing_there(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {
+        "read": reading(builders.job(7, user="bob")),
+        "machines": (),
+        "cancel": None,
+        "tail_log": [b"loss 1.0\n"],
+    }
+    bob = await server.client("bob", "member")
+    await server.store.note_users("lab", ["alice", "bob"])  # once there; the cluster has only alice now
+    assert kind(await bob.get("/api/clusters/lab/jobs/7/log")) == (403, "not_allowed")
+    assert kind(await bob.delete("/api/clusters/lab/jobs/7")) == (403, "not_allowed")
+    assert (await (await server.client()).get("/api/clusters/lab/jobs/7/log")).status_code == 200
+
+
 async def test_queue_can_be_narrowed(server: Server) -> None:
     await server.apply()
     jobs = (

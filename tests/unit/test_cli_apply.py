@@ -136,6 +136,7 @@ def test_interrupt_says_that_the_work_goes_on(cli: Cli, file: str) -> None:
     assert done.code == 130
     assert "the apply of lab goes on on the server" in done.err
     assert "headway apply --follow op1" in done.err
+    assert "headway down lab" in done.err
 
     ready(cli, changes())
     again = cli("apply", "--follow", "op1")
@@ -179,6 +180,43 @@ def test_a_file_that_cannot_be_used(cli: Cli, file: str, text: str | None, code:
     assert "Traceback" not in done.err
 
 
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "a cluster file is a mapping of fields; start from a working one: headway init"),
+        (b"- a\n- b\n", "a cluster file is a mapping of fields"),
+        (b"\x7fELF\x02\x01\xff\xfe", "is not UTF-8 text; name the cluster file"),
+        (b"name: lab\0\n", "characters that YAML does not allow"),
+        (b"a" * (5 << 20), "larger than 4 MiB"),
+        (BOMB.encode(), "holds more than"),
+        (b"[" * 5000, "nested more than 24 levels deep"),
+        (b"!!python/object/apply:os.system [id]\n", "the tag"),
+        (b"name: lab\n---\nname: two\n", "a second document starts"),
+        (b"base: &b {nodes: 2}\n<<: *b\n", "merge keys"),
+        (b"name: lab\nssh_keys: [./none.pub]\n", "ssh_keys[0]: there is no file"),
+        (b"name: lab\nssh_keys: [./]\n", "is not a file"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_every_kind_of_bad_file_gets_one_message_and_no_server(cli: Cli, file: str, content: bytes, why: str) -> None:
+    Path(file).write_bytes(content)
+    done = cli("plan", file)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: the cluster file has 1 fault:")
+    assert why in done.err
+
+
+def test_a_folder_and_a_file_without_end_are_no_cluster_files(cli: Cli, tmp_path: Path) -> None:
+    assert cli("plan", str(tmp_path)).code == 1
+    assert "is a folder" in cli("plan", str(tmp_path)).err
+    assert "larger than 4 MiB" in cli("plan", "/dev/zero").err
+
+
 # --- down
 
 
@@ -205,6 +243,18 @@ def test_down_asks_and_names_what_it_kept(cli: Cli, config: Path) -> None:
     assert "6 machines of lab go, and 3 jobs; home, scratch and accounting are kept" in done.out
     assert "kept /data/lab/home" in done.out
     assert cli.api.named("down") == [(("lab",), {"delete_data": False})]
+
+
+def test_a_down_that_is_no_longer_followed_leaves_no_ssh_files(cli: Cli, config: Path) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    down_ready(cli, [])
+    cli.api.on("events", interrupted)
+    config.mkdir(parents=True)
+    (config / "lab.conf").write_text("")
+    assert cli("down", "lab", "--yes").code == 130
+    assert list(config.iterdir()) == []
 
 
 def test_down_without_a_terminal_needs_yes(cli: Cli) -> None:

@@ -14,6 +14,7 @@ import pytest
 from headway import errors
 from headway.cli import session
 from headway.cli.index import ENTRIES
+from headway.cli.main import complain
 from headway.sdk.client import Client
 
 from .cli_fakes import Cli, FakeApi, cli
@@ -92,6 +93,17 @@ def test_errors_end_with_their_code_on_stderr(cli: Cli, error: errors.HeadwayErr
     done = cli("ls")
     assert (done.code, done.out) == (code, "")
     assert done.err == f"error: {error.message}\n  do this\n"
+
+
+def test_an_error_s_words_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """They may hold another person's: the name of a log file, what a job said."""
+    complain(
+        "job 7 has not written /home/eve/\x1b]0;pwn\x07\x1b[2J\x9b31m\u202elog\n  second line", "look\x1b[1A\nthere"
+    )
+    said = capsys.readouterr().err
+    assert not set(said) & set("\x1b\x07\x9b\u202e")
+    assert said.count("\n") == 4
+    assert "\n  second line\n" in said
 
 
 def test_no_server_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -81,3 +81,17 @@ async def test_lines_end_the_program_when_nobody_listens() -> None:
         pid = int(await anext(heard))
         assert _running(pid)
     assert not _running(pid)
+
+
+async def test_run_may_leave_a_program_to_end_by_itself(tmp_path: Path) -> None:
+    begun, done = tmp_path / "begun", tmp_path / "done"
+    script = f"touch {begun}; sleep 0.3; touch {done}"
+    task = asyncio.create_task(run(["sh", "-c", script], timeout_s=30, outlives=True))
+    while not begun.exists():
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(30):
+        while not done.exists():
+            await asyncio.sleep(0.01)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
+from headway import paths
 from headway.api.errors import error_out
 from headway.errors import (
     CommandFailed,
@@ -23,6 +26,7 @@ from headway.errors import (
 from headway.sdk.client import Client
 from headway.sdk.discover import discover
 from headway.sdk.errors import to_error
+from headway.sdk.liveness import start_time
 from headway.sdk.load import identity, load_document
 from headway.spec.sshkey import key_fault
 from headway.wire.schemas import ErrorOut
@@ -133,6 +137,28 @@ def test_no_server_says_how_to_start_one(tmp_path: Path, monkeypatch: pytest.Mon
         client.me()
     with pytest.raises(NotFound):
         Client("http://127.0.0.1:9", "t").cluster("")
+
+
+def test_a_server_started_by_sudo_is_found_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HEADWAY_URL", "HEADWAY_STATE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(paths, "ROOT_STATE", tmp_path / "root")
+    file = tmp_path / "headway" / paths.SUDO_FILE
+    file.parent.mkdir()
+    pid = os.getpid()
+    lives = {"url": "http://127.0.0.1:7001", "token": "hw_a", "pid": pid, "started": start_time(pid)}
+    ended = {**lives, "url": "http://127.0.0.1:7002", "started": "1"}
+    file.write_text(json.dumps({str(tmp_path / "root"): lives, str(tmp_path / "lab"): ended}))
+    assert discover().url == "http://127.0.0.1:7001"
+    for folder in (tmp_path / "lab", tmp_path / "another"):
+        monkeypatch.setenv("HEADWAY_STATE", str(folder))
+        with pytest.raises(Unreachable, match="no server"):
+            discover()
+    file.write_text("[]")
+    monkeypatch.delenv("HEADWAY_STATE")
+    with pytest.raises(Unreachable, match="no server"):
+        discover()
 
 
 def test_environment_names_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,16 @@ def test_detached_start_says_why_it_failed(state_dir: Path, monkeypatch: pytest.
         start_server(state_dir, port=0)
 
 
+@pytest.mark.parametrize("port", ["abc", "99999", "-1"])
+def test_a_port_that_is_none_says_so(state_dir: Path, monkeypatch: pytest.MonkeyPatch, port: str) -> None:
+    from headway.errors import Refused
+
+    monkeypatch.setenv("HEADWAY_PORT", port)
+    with pytest.raises(Refused, match=f"HEADWAY_PORT is no port: '{port}'") as caught:
+        start_server(state_dir)
+    assert "0 takes a free one" in caught.value.hint
+
+
 def test_a_full_disk_keeps_the_server_from_starting_and_says_so(state_dir: Path) -> None:
     from headway.errors import Refused
     from headway.server.files import need_room

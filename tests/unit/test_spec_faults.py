@@ -129,6 +129,12 @@ ROWS: list[tuple[str, str, str]] = [
     # storage
     ("storage: {datasets: [{name: d, path: /d, mount: /etc/d}]}", "storage.datasets[0].mount", "in /etc"),
     ("storage: {datasets: [{name: d, path: /d, mount: /}]}", "storage.datasets[0].mount", "root folder"),
+    ("storage: {datasets: [{name: d, path: /d, mount: /opt/modulefiles/d}]}", "storage.datasets[0].mount", "in /opt"),
+    (
+        "storage: {datasets: [{name: d, path: /d, mount: /opt/}]}",
+        "storage.datasets[0].mount",
+        "covers /opt/modulefiles",
+    ),
     ("storage: {datasets: [{name: d, path: /d, mount: /home}]}", "storage.datasets[0].mount", "in /home"),
     ("storage: {datasets: [{name: d, path: /d, mount: /scratch/d}]}", "storage.datasets[0].mount", "in /scratch"),
     ("storage: {datasets: [{name: d, path: /d, mount: /usr/../d}]}", "storage.datasets[0].mount", '".."'),

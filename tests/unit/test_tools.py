@@ -60,6 +60,20 @@ def test_clean_finds_machines_by_the_providers_own_label(tmp_path: Path) -> None
     assert clean.instance(tmp_path) == LocalProvider(tmp_path).instance
 
 
+def test_clean_takes_its_clusters_out_of_the_ssh_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh = tmp_path / "config" / "headway" / "ssh"
+    ssh.mkdir(parents=True)
+    for name in ("config", "demo.conf", "demo.known_hosts", "kept.conf", "elsewhere.conf"):
+        (ssh / name).write_text("")
+    state = tmp_path / "state"
+    (state / "volumes" / "kept").mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(clean, "listed", lambda *_: [{"Labels": {"headway.cluster": "demo"}}])
+    assert clean.clusters(state) == {"demo", "kept"}
+    clean.forget_ssh(clean.clusters(state))
+    assert sorted(path.name for path in ssh.iterdir()) == ["config", "elsewhere.conf"]
+
+
 def test_clean_stops_before_deleting_under_a_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / "state" / "volumes"
     kept.mkdir(parents=True)

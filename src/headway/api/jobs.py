@@ -79,7 +79,7 @@ async def job(name: str, job_id: int, state: State, _who: Anyone) -> JobOut:
 async def cancel(name: str, job_id: int, state: State, who: Member) -> Response:
     _, cluster = await state.cluster(name)
     found = await _job(state, cluster, job_id)
-    _may(who, found, "cancel")
+    await _may(state, cluster, who, found, "cancel")
     tasks = (job for job in state.live.snapshot(name).jobs if job_id in (job.id, job.array_job_id))
     if found.state not in PENDING | RUNNING and not any(job.state in PENDING | RUNNING for job in tasks):
         raise Conflict(f"job {job_id} has ended already: {found.state}", hint=f"headway job {name} {job_id}")
@@ -102,7 +102,7 @@ async def log(
     number: all its tasks' lines, each with its number before it."""
     _, cluster = await state.cluster(name)
     found = await _job(state, cluster, job_id)
-    _may(who, found, "read the log of")
+    await _may(state, cluster, who, found, "read the log of")
     if found.array_job_id == job_id and not task:
         stream = state.work.tail_array(cluster, job_id, follow=follow, err=err)
     else:
@@ -183,7 +183,11 @@ async def _job(state: AppState, cluster: Cluster, job_id: int) -> JobState:
     return await state.work.job(cluster, job_id)
 
 
-def _may(who: Principal, job: JobState, what: str) -> None:
-    """Somebody else's job is for admins."""
-    if job.user != who.user and not who.has("admin"):
+async def _may(state: AppState, cluster: Cluster, who: Principal, job: JobState, what: str) -> None:
+    """Somebody else's job is for admins, and so are the jobs of people who left the cluster."""
+    if who.has("admin"):
+        return
+    if job.user != who.user:
         raise NotAllowed(f"{who.person} may not {what} job {job.id}: it belongs to {job.user}")
+    if who.user not in {user.name for user in cluster.users} and who.user in await state.store.users_of(cluster.name):
+        raise NotAllowed(f"{who.user} may not work on {cluster.name} any more")

@@ -32,8 +32,9 @@ def down(
         if session.at_terminal():
             session.say(message)
         session.confirm(f"Take {name} down?", yes=False, otherwise=message)
-    final = follow(api, api.down(name, delete_data=delete_data), quiet=quiet)
-    sshfiles.forget(name)
+    operation = api.down(name, delete_data=delete_data)
+    sshfiles.forget(name)  # not at the end: whoever stops following does not stop the cluster from going
+    final = follow(api, operation, quiet=quiet)
     if quiet:
         session.print_json(final)
         return

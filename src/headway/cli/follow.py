@@ -37,10 +37,13 @@ def follow(
             for event in api.events(operation.id, on_lost=on_lost):
                 view.event(event)
     except KeyboardInterrupt:
+        name = operation.cluster
         session.note(
-            f"\nthe {operation.kind} of {operation.cluster} goes on on the server; "
+            f"\nthe {operation.kind} of {name} goes on on the server; "
             f"follow it again: headway apply --follow {operation.id}"
         )
+        if operation.kind == "apply":
+            session.note(f"  take back what it makes: headway down {name}; let it rest: headway server stop")
         raise typer.Exit(130) from None
     final = api.operation(operation.id)
     if final.state == "failed":

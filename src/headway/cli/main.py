@@ -185,13 +185,16 @@ def run() -> None:
 
 
 def complain(message: str, hint: str = "") -> None:
-    """`error: message`, then the hint, on standard error."""
+    """`error: message`, then the hint, on standard error. Neither steers the terminal: they may hold others' words."""
+    from headway.cli.show import clean
+
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     label = "\x1b[1;31merror:\x1b[0m" if coloured else "error:"
     sys.stdout.flush()
-    print(f"{label} {message}", file=sys.stderr)  # noqa: T201
+    shown = "\n".join(clean(line) for line in message.split("\n"))
+    print(f"{label} {shown}", file=sys.stderr)  # noqa: T201
     if hint:
-        print("\n".join(f"  {line}" for line in hint.splitlines()), file=sys.stderr)  # noqa: T201
+        print("\n".join(f"  {clean(line)}" for line in hint.splitlines()), file=sys.stderr)  # noqa: T201
 
 
 def _wrong_use(error: Any) -> int:

@@ -196,6 +196,7 @@ class Run:
 
     async def _wait(self, machine: Machine) -> None:
         """Until it answers SSH. Raises Unreachable, with the way to look at what it does instead."""
+        await self.env.connections.drop(machine.name)  # a connection to its life before may still look alive
         try:
             await self.env.connections.wait_ready(machine, timeout_s=BOOT_S)
         except Unreachable as error:

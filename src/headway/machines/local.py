@@ -160,15 +160,16 @@ class LocalProvider:
         await asyncio.to_thread(self._folders, request.cluster)
         await asyncio.to_thread(self._write_boot, request)
         argv = await self._run_argv(request, info.tag)
+        # A podman that is ended while it sets the network up loses the address for good: a server that stops lets it end.
         async with self._gate:
             try:
-                await self._podman(*argv, timeout_s=120)
+                await self._podman(*argv, timeout_s=120, outlives=True)
             except CommandFailed as error:
                 if "already in use" not in error.stderr and "already allocated" not in error.stderr:
                     raise self._explain(request, error) from error
                 await self._remove(request.cluster, request.name)
                 try:
-                    await self._podman(*argv, timeout_s=120)
+                    await self._podman(*argv, timeout_s=120, outlives=True)
                 except CommandFailed as again:
                     raise self._explain(request, again) from again
         return Machine(

@@ -69,9 +69,11 @@ async def run(
     max_output: int = MAX_OUTPUT,
     stdin: int | None = None,
     stdout: int | None = None,
+    outlives: bool = False,
 ) -> Ran:
     """Runs a program here. `env` is added to ours; `on_line` hears each line of stdout and stderr.
     `stdin` and `stdout` join programs by a pipe: file descriptors, closed here once the program has them.
+    `outlives`: when we are cancelled the program is left to end by itself, as half of what it does can't be undone.
 
     Raises CommandFailed when it can't start, runs past `timeout_s` (it is then ended with all it started), or, with
     `check`, ends with anything but 0.
@@ -105,7 +107,8 @@ async def run(
         await _end(process)
         raise CommandFailed(argv, None, err.text or f"no end after {timeout_s:g} s") from None
     except BaseException:
-        await _end(process)
+        if not outlives:
+            await _end(process)
         raise
     if check and code != 0:
         raise CommandFailed(argv, code, err.text or out.text)

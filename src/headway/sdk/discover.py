@@ -28,17 +28,18 @@ def discover(state_dir: Path | str | None = None) -> Client:
 
 
 def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[], tuple[str, str]] | None]:
-    """(url, token, how to find it again): HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else the
-    config folder's client.json. Raises Unreachable ("no server; headway server start") when there is none, Refused for
-    an address that can't be one."""
+    """(url, token, how to find it again): HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else one that
+    this person started through sudo, else the config folder's client.json. Raises Unreachable ("no server; headway
+    server start") when there is none, Refused for an address that can't be one."""
     url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
     if url and state_dir is None:
         _check(url, token)
         return url, token or _known(paths.state_dir())[1], None
     folder = Path(state_dir) if state_dir is not None else paths.state_dir()
+    chosen = state_dir is not None or "HEADWAY_STATE" in os.environ
 
     def find() -> tuple[str, str]:
-        return _local(folder) or _remote() or _none()
+        return _local(folder) or _through_sudo(folder if chosen else paths.ROOT_STATE) or _remote() or _none()
 
     found_url, found_token = find()
     return found_url, found_token, find
@@ -71,6 +72,19 @@ def _local(folder: Path) -> tuple[str, str] | None:
             return None
         known = json.loads((folder / paths.CLIENT_FILE).read_text())
         return str(running["url"]), str(known["token"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _through_sudo(folder: Path) -> tuple[str, str] | None:
+    """(url, token) of root's server on this state folder, whose own files only root may read."""
+    from headway.sdk.liveness import alive
+
+    try:
+        known = json.loads((paths.config_dir() / paths.SUDO_FILE).read_text())[str(folder)]
+        if not alive(int(known["pid"]), str(known["started"])):
+            return None
+        return str(known["url"]), str(known["token"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -81,7 +81,8 @@ def start_server(state_dir: Path | None = None, *, port: int | None = None) -> R
             found = running(folder)  # it may have come up and gone, or another start was faster
             if found is not None:
                 return found
-            raise Refused(f"the server did not start: {_last_words(log, before)}", hint=_hint(log))
+            message, hint = _last_words(log, before)
+            raise Refused(f"the server did not start: {message}", hint=hint or _hint(log))
         time.sleep(_LOOK_S)
     raise Refused(f"the server did not answer within {START_S:g} s", hint=f"see {log}")
 
@@ -178,18 +179,20 @@ def _hint(log: Path) -> str:
     return f"make room in {log.parent}, then start it again" if free_mib < FULL_MIB else f"see {log}"
 
 
-def _last_words(log: Path, start: int) -> str:
-    """The last line this start wrote that is no continuation (a hint, a traceback's frame)."""
+def _last_words(log: Path, start: int) -> tuple[str, str]:
+    """The error this start ended with, and its hint ("" when there is none)."""
     try:
         with log.open("rb") as source:
             source.seek(start)
             said = source.read()[-4000:].decode(errors="replace").splitlines()
     except OSError:
-        return "no log"
-    lines = [line for line in said if line and not line.startswith(" ")]
-    line = lines[-1] if lines else "it said nothing"
+        return "no log", ""
+    firsts = [index for index, line in enumerate(said) if line and not line.startswith(" ")]
+    if not firsts:
+        return "it said nothing", ""
+    line, after = said[firsts[-1]], said[firsts[-1] + 1 :]
     try:
         entry = json.loads(line)
-        return str(entry.get("error") or entry.get("event"))
+        return str(entry.get("error") or entry.get("event")), ""
     except ValueError:
-        return line
+        return line, "\n".join(text.strip() for text in after)

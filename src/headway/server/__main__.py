@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from headway import paths
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, Refused
 
 
 def main() -> int:
@@ -24,8 +24,7 @@ def main() -> int:
 
     env = os.environ
     try:
-        port_text = env.get("HEADWAY_PORT", "")
-        port = int(port_text) if port_text.isascii() and port_text.isdigit() else None
+        port = _port(env.get("HEADWAY_PORT", ""))
         roots = tuple(Path(root).resolve() for root in env.get("HEADWAY_DATASET_ROOTS", "").split(":") if root)
         serve(
             paths.state_dir(),
@@ -41,6 +40,15 @@ def main() -> int:
         sys.stderr.write(f"the server can't run on {paths.state_dir()}: {error.strerror or error}\n")
         return 1
     return 0
+
+
+def _port(text: str) -> int | None:
+    """None for an empty text."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 1 << 16):
+        raise Refused(f"HEADWAY_PORT is no port: {text[:40]!r}", hint="a number up to 65535; 0 takes a free one")
+    return int(text)
 
 
 if __name__ == "__main__":

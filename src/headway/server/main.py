@@ -26,7 +26,7 @@ from headway.api.live import Live
 from headway.api.state import AppState, Settings
 from headway.api.work import Work
 from headway.errors import HeadwayError, Refused
-from headway.server import files, logs
+from headway.server import files, logs, sudo
 from headway.server.poll import Poller
 from headway.server.reconcile import Reconciler
 from headway.server.watching import Watcher
@@ -93,6 +93,7 @@ class _Server:
             app = create_app(state)
             _mount_page(app, state)
             files.write_client(self.state_dir, url, token)
+            await sudo.hand_over(store, self.state_dir, url)
             log.info("server starts", url=url, version=__version__, freed_leases=freed)
             await self._serve(app, bound, state, f"{owner}{os.getpid()}", url, began)
         finally:

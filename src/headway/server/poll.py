@@ -35,6 +35,7 @@ class Poller:
         self._began: dict[str, float] = {}
         self._extras_due: dict[str, float] = {}
         self._losses_due: dict[str, float] = {}
+        self._stale: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -77,6 +78,9 @@ class Poller:
                 self._due[row.name] = loop.time() + BUSY_S
                 return
             snapshot = await self._state.read(cluster, max_age_s=BUSY_S / 2)
+            if snapshot.stale != self._stale.get(row.name, ""):
+                self._stale[row.name] = snapshot.stale
+                log.info("reading", cluster=row.name, old=snapshot.stale or "no more")
             if row.state in {"ready", "failed"}:  # an apply that failed may have left a cluster that works
                 await self._act(cluster, snapshot)
             await self._extras(cluster)

@@ -48,6 +48,14 @@ class _Open:
     slurm: _Slurm | None = None
     watch: Watch | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    listing: asyncio.Task[tuple[Machine, ...]] | None = None
+
+    async def machines(self, cluster: str) -> tuple[Machine, ...]:
+        """The provider's machines; who asks while it is being asked gets the same answer. On a host that is short of
+        processor time podman needs seconds, and a reading that asked twice would never be done in time."""
+        if self.listing is None or self.listing.done():
+            self.listing = asyncio.create_task(self.env.provider.list(cluster))
+        return await asyncio.shield(self.listing)
 
 
 class RealWork:
@@ -94,8 +102,7 @@ class RealWork:
         return await checks(cluster, await self._env(cluster))
 
     async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
-        env = await self._env(cluster)
-        return await env.provider.list(cluster.name)
+        return await (await self._held(cluster)).machines(cluster.name)
 
     # --- Slurm
 
@@ -264,7 +271,7 @@ class RealWork:
 
         held = await self._held(cluster)
         async with held.lock:
-            machines = await held.env.provider.list(cluster.name)
+            machines = await held.machines(cluster.name)
             head = next((machine for machine in machines if machine.name == cluster.head), None)
             if head is None:
                 raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")

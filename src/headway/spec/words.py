@@ -39,6 +39,7 @@ RESERVED_PARTITIONS = frozenset({"default", "all", "none"})
 SYSTEM_PATHS = (
     "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc",
     "/root", "/run", "/sbin", "/scratch", "/srv", "/sys", "/tmp", "/usr", "/var",
+    "/opt/modulefiles",  # render.login.MODULES
 )
 # fmt: on
 
@@ -125,6 +126,8 @@ def mount_fault(path: str) -> str:
     for system in SYSTEM_PATHS:
         if path == system or path.startswith(f"{system}/"):
             return f"is in {system}, which belongs to the machines"
+        if system.startswith(f"{path.rstrip('/')}/"):
+            return f"covers {system}, which belongs to the machines"
     return ""
 
 
