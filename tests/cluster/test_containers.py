@@ -278,6 +278,23 @@ def test_salloc_s_steps_are_in_its_container(lab: Lab, images: None) -> None:
     assert done.out.count("Tiny 1") == 2
 
 
+def test_the_example(lab: Lab, images: None) -> None:
+    text = (registries.ROOT / "examples/container.sbatch").read_text()
+    put(lab, "vera", "/scratch/vera/example/container.sbatch", text)
+    where = [
+        "--chdir=/scratch/vera/example",
+        "-o",
+        "/scratch/vera/example/out",
+        "/scratch/vera/example/container.sbatch",
+    ]
+    job = lab.sbatch("vera", *where, "oci:/scratch/vito/oci:tiny")
+    assert lab.wait_job(job) == "COMPLETED"
+    told = printed(lab, "/scratch/vera/example/out")
+    assert sorted(line for line in told if line.startswith("prepared")) == ["prepared on node 0", "prepared on node 1"]
+    assert sum("SIMULATED" in line or line.startswith("GPU 0") for line in told) == 2
+    assert told.count("container.sbatch") == 2
+
+
 # ---- inside
 
 
