@@ -30,7 +30,7 @@ soak:  ## the long tests
 
 bench:  ## every figure that the README quotes
 	@$(PYTHON) tools/setup.py --for demo --quiet
-	@for part in help server scale noop bringup; do echo "== bench/$$part.py" && $(BIN)/python bench/$$part.py || exit 1; done
+	@for part in help server scale noop container bringup; do echo "== bench/$$part.py" && $(BIN)/python bench/$$part.py || exit 1; done
 
 assets:  ## the page's browser libraries
 	@$(BIN)/python tools/assets.py

@@ -162,6 +162,7 @@ def test_the_cache_is_the_user_s_alone(lab: Lab, images: None) -> None:
     srun(lab, OCI, "true")
     assert lab.head("stat", "-c", "%a %U", "/scratch/alice/.containers").out.split() == ["700", "alice"]
     digest = lab.head("bash", "-c", "cd /scratch/alice/.containers; ls -t *.sqsh | head -1").out.strip()
+    lab.head("rm", "-rf", "/scratch/.containers")
     # Somebody else's folder in the place of the administrators' one: not used, though the digest in its names is right.
     lab.head("bash", "-c", f"mkdir -p /scratch/.containers && echo hsqs > /scratch/.containers/{digest}", user="vera")
     try:
@@ -184,7 +185,7 @@ def test_an_administrator_s_image_serves_everybody(lab: Lab, images: None) -> No
     assert "no shared container image" in lab.cli("container", "ls", "lab").out
     lost = lab.cli("container", "import", "lab", "oci:/scratch/vito/lost:tiny", check=False)
     assert lost.code != 0
-    assert "is not an OCI layout" in lost.err
+    assert "there is no image /scratch/vito/lost" in lost.err
 
 
 # ---- flags
@@ -241,7 +242,8 @@ kill %1; wait
     assert lab.wait_job(job) == "COMPLETED"
     told = printed(lab, "/scratch/viola/named.out")
     assert sorted(told[:2]) == ["0", "1"]
-    assert told[2:6] == ["clean", "clean", "into", "0"]
+    assert told[2:5] == ["clean", "clean", "into"]
+    assert told[5] in told[:2]
     other = srun(lab, "--container-name=kept", "true", user="viola", check=False)
     assert other.code != 0
     assert "--container-image" in other.err
@@ -274,6 +276,23 @@ echo "$@"
 def test_salloc_s_steps_are_in_its_container(lab: Lab, images: None) -> None:
     done = lab.head("salloc", "-N2", OCI, "srun", "cat", "/etc/os-release", user="vera")
     assert done.out.count("Tiny 1") == 2
+
+
+def test_the_example(lab: Lab, images: None) -> None:
+    text = (registries.ROOT / "examples/container.sbatch").read_text()
+    put(lab, "vera", "/scratch/vera/example/container.sbatch", text)
+    where = [
+        "--chdir=/scratch/vera/example",
+        "-o",
+        "/scratch/vera/example/out",
+        "/scratch/vera/example/container.sbatch",
+    ]
+    job = lab.sbatch("vera", *where, "oci:/scratch/vito/oci:tiny")
+    assert lab.wait_job(job) == "COMPLETED"
+    told = printed(lab, "/scratch/vera/example/out")
+    assert sorted(line for line in told if line.startswith("prepared")) == ["prepared on node 0", "prepared on node 1"]
+    assert sum("SIMULATED" in line or line.startswith("GPU 0") for line in told) == 2
+    assert told.count("container.sbatch") == 2
 
 
 # ---- inside
@@ -409,6 +428,7 @@ def test_signals_reach_the_program_and_not_its_file_system(lab: Lab, images: Non
 #SBATCH -o /scratch/stan/signals.out
 srun {OCI} bash -c 'trap "cat /etc/os-release; exit 0" TERM; echo up; while :; do sleep 0.1; done'
 """
+    lab.head("rm", "-f", "/scratch/stan/signals.out")
     job = lab.sbatch("stan", script=script)
     lab.wait(lambda: "up" in lab.head("cat", "/scratch/stan/signals.out", check=False).out, "the program to be up")
     lab.head("scancel", "--signal=TERM", f"{job}.0", user="stan")

@@ -219,6 +219,13 @@ ROWS: list[tuple[str, str, str]] = [
     ("provider: ssh\nhosts: [a, b, c, d, {address: e, key: ~/.ssh/id}]", "hosts[4].key", "makes paths absolute"),
     ("provider: ssh\nhosts: [a, b, c, d, {address: e, user: -o}]", "hosts[4].user", "form"),
     ("provider: ssh\nhosts: [a, b, c, d, {address: e, port: 0}]", "hosts[4].port", "at least 1"),
+    (
+        "provider: ssh\nhosts: [a, b, c, d, e]\ncontainers: {backend: builtin}",
+        "containers.backend",
+        "machines of your own are not made from; use enroot",
+    ),
+    ("containers: {backend: enroot}", "containers.backend", "do not carry Enroot and Pyxis; leave it out"),
+    ("containers: {backend: docker}", "containers.backend", "enroot"),
     ("mail: {relay: mail.example.org}", "mail.relay", "must be host:port"),
     ("mail: {}", "mail.relay", "is missing"),
 ]

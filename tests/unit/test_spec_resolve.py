@@ -290,3 +290,17 @@ def test_schema_describes_every_field() -> None:
 def test_a_fault_reads_as_one_line() -> None:
     fault = Fault("partitions.urgent.preempt", "unknown field", "did you mean preempts?")
     assert str(fault) == "partitions.urgent.preempt: unknown field; did you mean preempts?"
+
+
+def test_containers_are_headway_s_own_where_its_image_is_and_the_site_s_elsewhere() -> None:
+    hosts = {"provider": "ssh", "hosts": [f"10.0.0.{n}" for n in range(9)]}
+    given: list[tuple[dict[str, object], str]] = [
+        ({}, "builtin"),
+        ({"containers": {"backend": "builtin"}}, "builtin"),
+        (hosts, ""),
+        ({**hosts, "containers": {"backend": "enroot"}}, "enroot"),
+    ]
+    for part, runs in given:
+        cluster, faults = check({**SMALLEST, **part}, CATALOGUE, owner="ann")
+        assert cluster is not None, faults
+        assert cluster.containers == runs

@@ -406,6 +406,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
         say("headway: no room for a container on this node: " ON_DISK " can't be written");
         _exit(1);
     }
+    signal(SIGTERM, SIG_DFL); /* slurmstepd's own handler is still there: a cancelled import would not notice */
     spank_get_item(spank, S_TASK_ID, &task);
     if (task == 0) {
         told->holder = start(spank);

@@ -8,7 +8,7 @@
 
 int main(int argc, char **argv)
 {
-    char *loader[] = {SIM "/lib64/ld-linux-x86-64.so.2", SIM "/lib/ld-linux-aarch64.so.1"};
+    char *loader[] = {SIM "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", SIM "/lib/aarch64-linux-gnu/ld-linux-aarch64.so.1"};
     char **words = calloc(argc + 8, sizeof(*words));
     int count = 0;
 
