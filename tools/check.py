@@ -49,8 +49,9 @@ def run(name: str, argv: list[str]) -> Ended:
             check=False,
         )
         code, output = ran.returncode, ran.stdout
-    except subprocess.TimeoutExpired:
-        code, output = 124, f"took longer than {TIMEOUT_S} s"
+    except subprocess.TimeoutExpired as error:
+        said = bytes(error.stdout or b"").decode(errors="replace")  # bytes, though text was asked for
+        code, output = 124, f"{said}\ntook longer than {TIMEOUT_S} s"
     return Ended(name, code, output, time.monotonic() - began)
 
 

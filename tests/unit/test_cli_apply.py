@@ -11,7 +11,7 @@ import pytest
 
 from headway.cli import changeset as cs
 from headway.cli import show
-from headway.errors import Conflict, Refused, Unreachable
+from headway.errors import Conflict, NotFound, Refused, Unreachable
 from headway.wire import schemas as w
 
 from .cli_fakes import Cli, change, cli, cluster, event, operation
@@ -42,7 +42,7 @@ def changes(*found: w.ChangeOut, asks: int = 0, **others: Any) -> w.ChangeSetOut
 def ready(cli: Cli, plan: w.ChangeSetOut) -> None:
     api = cli.api
     api.on("me", w.MeOut(person="alice", role="admin", version="1")).on("plan", plan)
-    api.on("apply", operation())
+    api.on("apply", operation()).on("cluster", cluster())
     api.on("events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd is up", at=1012.34)]))
     api.on("operation", operation("done", finished_at=1020.0))
 
@@ -66,6 +66,16 @@ def test_no_change_says_why_and_applies_nothing(cli: Cli, file: str) -> None:
     assert done.code == 0
     assert done.out == "lab: nothing to change: everything is as the file says\n"
     assert not cli.api.named("apply")
+
+
+@pytest.mark.parametrize("known", [cluster(state="failed"), NotFound("no cluster 'lab'")])
+def test_a_cluster_mended_by_hand_or_unknown_to_the_server_is_looked_at(cli: Cli, file: str, known: object) -> None:
+    ready(cli, changes(why_empty="everything is as the file says"))
+    cli.api.on("cluster", known)
+    done = cli("apply", file)
+    assert done.code == 0
+    assert "lab is ready" in done.out
+    assert cli.api.named("apply")
 
 
 def test_a_disturbing_change_needs_a_yes(cli: Cli, file: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import time
@@ -96,6 +97,7 @@ async def serving(port: int = 0, host_key: Any = None, client: Any = None) -> As
             command.cancel()
         if made.commands:
             await asyncio.wait(made.commands, timeout=5)  # the one who hears of a child's end may be gone by now
+        gc.collect()  # so that it is here that the marks above pass over what was torn down
 
 
 @pytest.fixture

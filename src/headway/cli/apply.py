@@ -54,7 +54,7 @@ def apply(
         return
     if not quiet:
         _print_changes(changes, diff=diff)
-    if not changes.changes:
+    if not changes.changes and _settled(api, changes.cluster):
         if quiet:
             session.print_json(changes)
         return
@@ -64,6 +64,17 @@ def apply(
         )
     operation = api.apply(document, digest=changes.digest, confirmed=bool(changes.asks))
     _end(follow(api, operation, quiet=quiet, on_lost=_start_again), output)
+
+
+def _settled(api: Api, name: str) -> bool:
+    """Whether the server holds the cluster for good as it is: one that failed and was mended by hand, or that another
+    server made, is ready only once an apply has looked."""
+    from headway.errors import NotFound
+
+    try:
+        return api.cluster(name).state != "failed"
+    except NotFound:
+        return False
 
 
 def _document(file: Path) -> Document:

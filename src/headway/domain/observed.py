@@ -46,7 +46,6 @@ class Observed:
     accounts: Accounts | None = None  # None: the accounting database does not answer (yet)
     texts: Mapping[str, str] = field(default_factory=dict)  # current text of the head's Slurm files, for diffs
     datasets: frozenset[str] = frozenset()  # names attached now
-    departed_busy: frozenset[str] = frozenset()  # departed users with jobs that still run
 
 
 NOT_SEEN = SeenMachine()

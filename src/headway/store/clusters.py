@@ -88,14 +88,6 @@ class ClusterStore(Base):
             async with self._read() as db:
                 return str((await db.execute(select(t.secrets.c.value).where(*where))).scalar_one())
 
-    async def forget_secrets(self, cluster: str) -> None:
-        async with self._write() as db:
-            await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster))
-
-    async def drop_secret(self, cluster: str, name: str) -> None:
-        async with self._write() as db:
-            await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name))
-
     # --- caps
 
     async def refills(self, cluster: str) -> dict[str, float]:
