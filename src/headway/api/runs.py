@@ -159,7 +159,8 @@ async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Mem
     if not failed:
         raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
     sent = _with_secrets(record, request)
-    prepared = Prepared(with_array(sent, failed), None)
+    known = {name: str(record.facts.get(name, "")) for name in ("launcher", "checkpoints")}
+    prepared = Prepared(with_array(sent, failed), None, **known)
     return await send(state, who, cluster, prepared, record.user, "retry", parent=job_id)
 
 
@@ -168,7 +169,8 @@ async def rerun(name: str, job_id: int, request: RetryIn, state: State, who: Mem
     """The same script, words, environment and files once more, in a folder of its own."""
     _, cluster = await state.cluster(name)
     record = await _record(state, who, cluster, job_id)
-    prepared = again(_without_dependency(_with_secrets(record, request)), cluster, record.user, new_mark())
+    sent = _without_dependency(_with_secrets(record, request))
+    prepared = again(sent, record.facts, cluster, record.user, new_mark())
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
 
 
