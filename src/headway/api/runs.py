@@ -159,8 +159,8 @@ async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Mem
     if not failed:
         raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
     sent = _with_secrets(record, request)
-    known = {name: str(record.facts.get(name, "")) for name in ("launcher", "checkpoints")}
-    prepared = Prepared(with_array(sent, failed), None, **known)
+    launcher, checkpoints = (str(record.facts.get(name, "")) for name in ("launcher", "checkpoints"))
+    prepared = Prepared(with_array(sent, failed), None, launcher=launcher, checkpoints=checkpoints)
     return await send(state, who, cluster, prepared, record.user, "retry", parent=job_id)
 
 
