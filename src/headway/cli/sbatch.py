@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from headway.errors import Refused
 
-# Of sbatch 22.05 to 24.11, and of containers. A flag that is in none of these passes through as it is (a plugin's, a newer sbatch's).
+# Of sbatch 22.05 to 24.11, and our plugin's. A flag that is in none of these passes through as it is (of another plugin,
+# of a newer sbatch).
 SHORT_WITHOUT_VALUE = frozenset("hHkOQsuvVW")
 SHORT_WITH_VALUE = frozenset("AabBcCDdeFGiJLmMnNopqStwx")
 _LONG_WITHOUT_VALUE = """
