@@ -385,6 +385,7 @@ def test_wrong_and_missing_passwords(lab: Lab, registry: Registry) -> None:
 
 
 def test_a_full_disk_at_import(lab: Lab, images: None) -> None:
+    lab.head("rm", "-rf", "/scratch/sonia/.containers")
     lab.podman(
         "exec",
         lab.container("lab-2-1"),

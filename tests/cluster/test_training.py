@@ -16,6 +16,7 @@ TWO = ("--nodes=2", "--gpus-per-node=1")
 
 @pytest.fixture(scope="module", autouse=True)
 def _copied(lab: Lab) -> None:
+    lab.head("rm", "-rf", HOME)  # of a lab that is kept: cp would put the folder into it
     lab.cli("cp", "-q", "-r", str(EXAMPLES), f"lab:{HOME}")
 
 

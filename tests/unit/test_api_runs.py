@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         return SubmitOut(job_id=next(numbers), cluster="lab", user=user, workdir=request.chdir)
 
     made.work.answers |= {"submit": submit, "read": reading(), "machines": (), "job": builders.job(41)}
+    made.work.answers["run_command"] = ExecOut(code=1)
     yield made
     await made.close()
 
@@ -55,9 +58,13 @@ async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> No
     record = await server.store.job_record("lab", 41)
     assert record
     assert record.request["env"] == {"HF_TOKEN": "********", "A": "1"}
-    server.work.answers["run_command"] = ExecOut(code=1)
+    seen = {"checkpoints": ["step-10"], "used": [{"image": "", "file": f"/x/sha256-{'b' * 64}.sqsh"}]}
+    server.work.answers["run_command"] = ExecOut(
+        code=0, stdout_b64=base64.b64encode(json.dumps(seen).encode()).decode()
+    )
     shown = (await eve.get(f"{JOBS}/41/lineage")).json()
     assert (shown["bundle"], shown["launcher"], shown["kind"]) == (DIGEST, "torchrun", "run")
+    assert (shown["checkpoints"], shown["container_digest"]) == (["step-10"], f"sha256:{'b' * 64}")
 
 
 async def test_a_dry_run_submits_nothing(server: Server) -> None:

@@ -29,6 +29,12 @@ from headway.errors import Refused
         ("--dependency afterok:12 x.sh", "--dependency afterok:12", "x.sh", ""),
         ("--part train x.sh", "--part train", "x.sh", ""),  # clear, so as long as sbatch takes it
         ("--mem-per-g 1G x.sh", "--mem-per-g 1G", "x.sh", ""),
+        (
+            "--container-image a/b:1 --container-mount-home x.sh",
+            "--container-image a/b:1 --container-mount-home",
+            "x.sh",
+            "",
+        ),
         ("--of-a-plugin=1 x.sh", "--of-a-plugin=1", "x.sh", ""),
         ("--of-a-plugin x.sh", "--of-a-plugin", "x.sh", ""),
         ("-o out-%j.txt -e err x.sh", "-o out-%j.txt -e err", "x.sh", ""),

@@ -116,7 +116,8 @@ def test_files_are_worked_on_in_a_folder_of_the_job_s_own() -> None:
 
 def test_a_rerun_is_the_same_but_for_its_folder() -> None:
     first = prepare_run(RunIn(argv=["python3", "x.py"], bundle="a" * 64), LAB, "alice", "20260101-000000-abcd")
-    second = again(first.request, LAB, "alice", "20260102-000000-ef01")
+    second = again(first.request, {"checkpoints": first.checkpoints}, LAB, "alice", "20260102-000000-ef01")
+    assert second.checkpoints == "/scratch/alice/runs/x-20260102-000000-ef01/checkpoints"
     assert second.request.chdir == "/scratch/alice/runs/x-20260102-000000-ef01"
     assert second.request.script
     assert first.request.script
@@ -130,3 +131,19 @@ def test_a_waiting_task_is_found_in_the_record_of_many() -> None:
     assert [task.id for task in tasks_of([many, one], 9, "1")] == [10]
     assert [task.array_task for task in tasks_of([many, one], 9, "5")] == ["5"]
     assert tasks_of([many, one], 9, "8") == []
+
+
+def test_a_rerun_without_files_has_its_own_folder_and_one_in_a_person_s_folder_stays_there() -> None:
+    first = prepare_run(RunIn(argv=["x"]), LAB, "alice", "20260101-000000-abcd")
+    assert (
+        again(first.request, {}, LAB, "alice", "20260102-000000-ef01").work
+        == "/scratch/alice/runs/x-20260102-000000-ef01"
+    )
+    mine = SubmitIn(script="#!/bin/sh\n", chdir="/scratch/alice/runs/mine")
+    assert again(mine, {}, LAB, "alice", "m").request == mine
+
+
+def test_steps_that_share_a_folder_have_checkpoints_of_their_own() -> None:
+    made = prepare_run(RunIn(argv=["x"], name="ppo"), LAB, "alice", "", work="/scratch/alice/runs/p-1")
+    assert made.checkpoints == "/scratch/alice/runs/p-1/checkpoints/ppo"
+    assert made.checkpoints in (made.request.script or "")

@@ -29,7 +29,7 @@ sys.exit(code)
 def start(*words: str) -> subprocess.Popen[str]:
     argv = [sys.executable, "-m", "headway_train", *words]
     env = {**os.environ, "PYTHONPATH": str(TRAIN)}
-    return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def test_a_warning_reaches_the_rank_below_a_launcher_that_would_die_of_it() -> None:
@@ -39,6 +39,19 @@ def test_a_warning_reaches_the_rank_below_a_launcher_that_would_die_of_it() -> N
         ran.send_signal(signal.SIGUSR1)
         assert ran.stdout.read() == "warned\ndeaf None\n"
         assert ran.wait(timeout=60) == 3, "the launcher's own end"
+
+
+def test_a_warning_that_comes_too_early_waits_for_who_listens() -> None:
+    slow = "import sys; print('up', flush=True); sys.stdin.readline()\n" + RANK
+    with start(sys.executable, "-c", slow) as ran:
+        assert ran.stdout is not None
+        assert ran.stdin is not None
+        assert ran.stdout.readline() == "up\n"
+        ran.send_signal(signal.SIGUSR1)
+        ran.stdin.write("go\n")
+        ran.stdin.flush()
+        assert ran.stdout.read() == "listens\nwarned\n"
+        assert ran.wait(timeout=60) == 3
 
 
 def test_it_ends_as_the_command_ends_and_passes_an_ending_on() -> None:

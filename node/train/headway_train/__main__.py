@@ -2,7 +2,7 @@
 
 Slurm signals only what srun itself started: that is the launcher, which ends on it, and not the ranks. This stands in
 between. It runs the launcher with the signal ignored, passes a warning (USR1, USR2) to all processes below it that listen
-for it, and ends as the launcher ends.
+for it, as soon as there is one, and ends as the launcher ends.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
+RETRY_S = 1.0
 ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -30,15 +31,25 @@ def main() -> int:
         print(f"headway_train: {words[0]}: {error.strerror}", file=sys.stderr)
         return 127
     for number in WARNINGS:
-        signal.signal(number, lambda got, _: warn(child.pid, got))
+        signal.signal(number, lambda got, _: hand_on(child.pid, got))
     for number in ENDINGS:
         signal.signal(number, lambda got, _: child.send_signal(got))
     code = child.wait()
     return code if code >= 0 else 128 - code
 
 
-def warn(top: int, number: int) -> None:
-    """Sends the signal to every process below `top` that has a handler for it, and to no other."""
+def hand_on(top: int, number: int) -> None:
+    """Warns those below `top`; tries again each second while nobody listens yet, as when a training still starts."""
+    if warn(top, number):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return
+    signal.signal(signal.SIGALRM, lambda *_: hand_on(top, number))
+    signal.setitimer(signal.ITIMER_REAL, RETRY_S)
+
+
+def warn(top: int, number: int) -> int:
+    """Sends the signal to every process below `top` that has a handler for it, and to no other; how many those are."""
+    warned = 0
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -51,6 +62,8 @@ def warn(top: int, number: int) -> None:
         if above == top and _listens(pid, number):
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
+                warned += 1
+    return warned
 
 
 def _listens(pid: int, number: int) -> bool:

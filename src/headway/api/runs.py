@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import secrets as random
 import time
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -117,7 +119,8 @@ async def show_lineage(name: str, job_id: int, state: State, who: Member) -> Lin
     record = await _record(state, who, cluster, job_id)
     request = SubmitIn.model_validate(record.request)
     job = await _job(state, cluster, job_id)
-    folder = str(record.facts.get("checkpoints", ""))
+    folder, image = str(record.facts.get("checkpoints", "")), str(record.facts.get("container_image", ""))
+    seen = await _found(state, cluster, record.user, job_id, folder)
     return LineageOut(
         job_id=job_id,
         cluster=name,
@@ -137,11 +140,11 @@ async def show_lineage(name: str, job_id: int, state: State, who: Member) -> Lin
         bundle=request.bundle,
         git=GitIn.model_validate(request.git) if request.git else None,
         launcher=str(record.facts.get("launcher", "")),
-        container_image=str(record.facts.get("container_image", "")),
-        container_digest=_digest_of(str(record.facts.get("container_image", ""))),
+        container_image=image,
+        container_digest=_digest(image, seen["used"]),
         datasets=list(record.facts.get("datasets", [])),
         checkpoint_dir=folder,
-        checkpoints=await _listed(state, cluster, record.user, folder) if folder else [],
+        checkpoints=seen["checkpoints"],
         nodes=compress(job.nodes) if job else "",
         gpus=job.gpus if job else 0,
         partition=job.partition if job else "",
@@ -159,7 +162,8 @@ async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Mem
     if not failed:
         raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
     sent = _with_secrets(record, request)
-    prepared = Prepared(with_array(sent, failed), None)
+    launcher, checkpoints = (str(record.facts.get(name, "")) for name in ("launcher", "checkpoints"))
+    prepared = Prepared(with_array(sent, failed), None, launcher=launcher, checkpoints=checkpoints)
     return await send(state, who, cluster, prepared, record.user, "retry", parent=job_id)
 
 
@@ -168,7 +172,8 @@ async def rerun(name: str, job_id: int, request: RetryIn, state: State, who: Mem
     """The same script, words, environment and files once more, in a folder of its own."""
     _, cluster = await state.cluster(name)
     record = await _record(state, who, cluster, job_id)
-    prepared = again(_without_dependency(_with_secrets(record, request)), cluster, record.user, new_mark())
+    sent = _without_dependency(_with_secrets(record, request))
+    prepared = again(sent, record.facts, cluster, record.user, new_mark())
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
 
 
@@ -217,14 +222,29 @@ async def _job(state: AppState, cluster: Cluster, job_id: int) -> JobState | Non
         return None
 
 
-async def _listed(state: AppState, cluster: Cluster, user: str, folder: str) -> list[str]:
-    """Names in the folder, as its owner sees them."""
-    program = "import json, os, sys; print(json.dumps(sorted(os.listdir(sys.argv[1]))))"
-    request = ExecIn(argv=["python3", "-I", "-S", "-c", program, folder], user=user)
+_LOOK = """
+import json, os, sys
+checkpoints, used = [], []
+try: checkpoints = sorted(os.listdir(sys.argv[1]))
+except OSError: pass
+try: used = [json.loads(line) for line in open(sys.argv[2])]
+except (OSError, ValueError): pass
+print(json.dumps({"checkpoints": checkpoints, "used": used}))
+"""
+
+
+async def _found(state: AppState, cluster: Cluster, user: str, job_id: int, folder: str) -> dict[str, Any]:
+    """What lies on the cluster of the job, as its owner sees it: names of checkpoints, images its steps have used."""
+    used = f"{place(cluster, user).shared}/.containers/.used-{job_id}"
+    request = ExecIn(argv=["python3", "-I", "-S", "-c", _LOOK, folder or "/nonexistent", used], user=user)
     done = await state.work.run_command(cluster, request, user)
-    return list(json.loads(base64.b64decode(done.stdout_b64))) if done.code == 0 else []
+    return dict(json.loads(base64.b64decode(done.stdout_b64))) if done.code == 0 else {"checkpoints": [], "used": []}
 
 
-def _digest_of(image: str) -> str:
-    """The digest that an image reference pins."""
+def _digest(image: str, used: Sequence[Mapping[str, str]]) -> str:
+    """The digest of the image that ran, else the one its reference pins."""
+    for one in used:
+        match = re.search(r"sha256-([0-9a-f]{64})", str(one.get("file", "")))
+        if match and one.get("image") in (image, None, ""):
+            return f"sha256:{match[1]}"
     return image.partition("@")[2] if "@sha256:" in image else ""

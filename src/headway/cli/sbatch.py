@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from headway.errors import Refused
 
-# Of sbatch 22.05 to 24.11. A flag that is in none of these passes through as it is (a plugin's, a newer sbatch's).
+# Of sbatch 22.05 to 24.11, and our plugin's. A flag that is in none of these passes through as it is (of another plugin,
+# of a newer sbatch).
 SHORT_WITHOUT_VALUE = frozenset("hHkOQsuvVW")
 SHORT_WITH_VALUE = frozenset("AabBcCDdeFGiJLmMnNopqStwx")
 _LONG_WITHOUT_VALUE = """
 contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue share
 spread-job stepmgr test-only usage use-min-nodes verbose version wait
+container-mount-home no-container-mount-home
 """
 LONG_WITHOUT_VALUE = frozenset(_LONG_WITHOUT_VALUE.split())
 LONG_WITH_OPTIONAL_VALUE = frozenset(
@@ -27,6 +29,7 @@ mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefil
 ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition power prefer
 priority profile qos reservation resv segment signal sockets-per-node switches thread-spec threads-per-core time
 time-min tmp tres-bind tres-per-task uid wckey wrap
+container-image container-mounts container-name container-workdir
 """
 LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
 OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait", "with-files"})

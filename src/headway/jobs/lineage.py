@@ -60,11 +60,10 @@ def kept_request(prepared: Prepared) -> dict[str, Any]:
 
 def facts(prepared: Prepared, cluster: Cluster) -> dict[str, Any]:
     """What is known when a job is submitted, and is not in the request."""
-    script = prepared.script
     return {
-        "launcher": script.launcher if script else "",
+        "launcher": prepared.launcher,
         "container_image": _image(prepared),
-        "checkpoints": f"{prepared.work}/checkpoints" if script else "",
+        "checkpoints": prepared.checkpoints,
         "datasets": [{"name": one.name, "mount": one.mount, "version": one.source} for one in cluster.storage.datasets],
     }
 

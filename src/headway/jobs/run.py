@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.jobs.place import place
@@ -13,6 +15,8 @@ from headway.jobs.remote import program
 from headway.jobs.script import Script, run_script
 from headway.jobs.submit import Stage
 from headway.wire.schemas import RunIn, RunOut, ScriptLine, SubmitIn
+
+_MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark of a job's own folder
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class Prepared:
     request: SubmitIn
     stage: Stage | None
     script: Script | None = None
+    launcher: str = ""
+    checkpoints: str = ""  # their folder, where it is known
 
     @property
     def work(self) -> str:
@@ -29,15 +35,16 @@ class Prepared:
 
 
 def prepare_run(run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str = "") -> Prepared:
-    """`mark` makes the job's folder its own; `work` is a folder that other steps share. Raises Refused with every
-    fault."""
+    """`mark` makes the job's folder its own; `work` is a folder that other steps share (checkpoints are each one's own).
+    Raises Refused with every fault."""
     from headway.jobs.script import job_name
 
     there = place(cluster, user)
     text = program("launch.py")
     helper = there.helper(hashlib.sha256(text.encode()).hexdigest())
     folder = work or there.work(job_name(run), mark)
-    script = run_script(run, cluster, there, folder, helper)
+    checkpoints = f"{folder}/checkpoints/{job_name(run)}" if work else f"{folder}/checkpoints"
+    script = run_script(run, cluster, there, folder, helper, checkpoints)
     request = SubmitIn(
         args=run.sbatch,
         script=script.text(),
@@ -48,7 +55,9 @@ def prepare_run(run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str
         env=run.env,
         git=run.git,
     )
-    return Prepared(request, Stage(there.root, run.bundle, folder, {helper: text}), script)
+    return Prepared(
+        request, Stage(there.root, run.bundle, folder, {helper: text}), script, script.launcher, checkpoints
+    )
 
 
 def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> Prepared:
@@ -62,22 +71,20 @@ def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) ->
     return Prepared(request.model_copy(update={"chdir": str(inside)}), Stage(there.root, request.bundle, work))
 
 
-def again(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> Prepared:
-    """The same request in a fresh copy of the same files. The helper of that day is still where the script names it."""
-    if not request.bundle:
-        return Prepared(request, None)
+def again(request: SubmitIn, facts: Mapping[str, Any], cluster: Cluster, user: str, mark: str) -> Prepared:
+    """The same request in a fresh copy of the same files, with its own checkpoints. `facts` are those kept of the first
+    run; the helper of that day is still where the script names it."""
     there = place(cluster, user)
-    old = request.chdir
-    runs = PurePosixPath(there.runs)
-    inside = PurePosixPath(old)
-    if runs not in inside.parents:
-        return Prepared(request, None)
-    first, *rest = inside.relative_to(runs).parts
-    name = re.sub(r"-\d{8}-\d{6}-[0-9a-f]{4}$", "", first)
-    work = there.work(name, mark)
-    script = request.script.replace(str(runs / first), work) if request.script else request.script
+    launcher, checkpoints = str(facts.get("launcher", "")), str(facts.get("checkpoints", ""))
+    runs, inside = PurePosixPath(there.runs), PurePosixPath(request.chdir)
+    first, *rest = inside.relative_to(runs).parts if runs in inside.parents else ("",)
+    if not _MARKED.search(first):  # a folder of the person's own
+        return Prepared(request, None, launcher=launcher, checkpoints=checkpoints)
+    old, work = str(runs / first), there.work(_MARKED.sub("", first), mark)
+    script = request.script.replace(old, work) if request.script else request.script
     fresh = request.model_copy(update={"chdir": str(PurePosixPath(work).joinpath(*rest)), "script": script})
-    return Prepared(fresh, Stage(there.root, request.bundle, work))
+    stage = Stage(there.root, request.bundle, work)
+    return Prepared(fresh, stage, launcher=launcher, checkpoints=checkpoints.replace(old, work))
 
 
 def run_out(prepared: Prepared, cluster: str, user: str, job_id: int = 0, message: str = "") -> RunOut:

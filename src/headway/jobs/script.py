@@ -50,8 +50,8 @@ def shown(line: Line) -> str:
     return f"{line.text:<48} # {line.origin}" if line.origin else line.text
 
 
-def run_script(run: RunIn, cluster: Cluster, place: Place, work: str, helper: str) -> Script:
-    """Raises Refused with every fault of the request at once."""
+def run_script(run: RunIn, cluster: Cluster, place: Place, work: str, helper: str, checkpoints: str = "") -> Script:
+    """`checkpoints`: their folder, where it is not the one in `work`. Raises Refused with every fault at once."""
     launcher = run.launcher or launcher_of(run.argv[0])
     faults = list(_faults(run, cluster, launcher))
     if faults:
@@ -62,7 +62,7 @@ def run_script(run: RunIn, cluster: Cluster, place: Place, work: str, helper: st
     lines = [
         Line("#!/bin/bash"),
         *_header(run, cluster, launcher, work),
-        *_body(run, launcher, helper, work, (workers, why), len(flags)),
+        *_body(run, launcher, helper, checkpoints or f"{work}/checkpoints", (workers, why), len(flags)),
     ]
     return Script(job_name(run), launcher, tuple(lines), (*flags, *command), len(flags))
 
@@ -207,9 +207,9 @@ def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[
     yield Line(f"#SBATCH --chdir={work}", "the job's own copy of the files that were sent")
 
 
-def _body(run: RunIn, launcher: str, helper: str, work: str, workers: tuple[int, str], flags: int) -> Iterator[Line]:
+def _body(run: RunIn, launcher: str, helper: str, kept: str, workers: tuple[int, str], flags: int) -> Iterator[Line]:
     count, why = workers
-    checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{work}/checkpoints}}"
+    checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}"
     yield Line("set -uo pipefail")
     yield Line(f"helper={helper}", "sets network, ranks, threads and CPUs that are not set")
     yield Line(f'export HEADWAY_CHECKPOINT_DIR="{checkpoints}"', "the same over restarts")
