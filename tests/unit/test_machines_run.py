@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import CommandFailed
-from headway.machines.run import lines, run
+from headway.machines.run import lines, run, to_the_end
 
 
 async def test_run_returns_output_and_code() -> None:
@@ -83,15 +83,21 @@ async def test_lines_end_the_program_when_nobody_listens() -> None:
     assert not _running(pid)
 
 
-async def test_run_may_leave_a_program_to_end_by_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits_for_start", [True, False])
+async def test_what_must_not_be_cut_short_ends_before_its_cancellation(tmp_path: Path, waits_for_start: bool) -> None:
     begun, done = tmp_path / "begun", tmp_path / "done"
-    script = f"touch {begun}; sleep 0.3; touch {done}"
-    task = asyncio.create_task(run(["sh", "-c", script], timeout_s=30, outlives=True))
-    while not begun.exists():
+    script = f"touch {begun}; sleep 0.3; touch {done}; exit 1"
+    task = asyncio.create_task(to_the_end(run(["sh", "-c", script], timeout_s=30)))
+    await asyncio.sleep(0)
+    while waits_for_start and not begun.exists():
         await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(30):
-        while not done.exists():
-            await asyncio.sleep(0.01)
+    assert done.exists()
+
+
+async def test_what_must_not_be_cut_short_answers_as_ever() -> None:
+    assert (await to_the_end(run(["echo", "x"], timeout_s=10))).stdout == "x\n"
+    with pytest.raises(CommandFailed):
+        await to_the_end(run(["false"], timeout_s=10))

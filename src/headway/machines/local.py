@@ -24,6 +24,7 @@ from headway.errors import CommandFailed, HeadwayError
 from headway.machines import image_build, mounts, network
 from headway.machines.base import Place
 from headway.machines.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
+from headway.machines.run import to_the_end
 
 _AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
 _HEAD_MIB = 400  # state folder: the first database files and logs of a new cluster
@@ -163,13 +164,13 @@ class LocalProvider:
         # A podman that is ended while it sets the network up loses the address for good: a server that stops lets it end.
         async with self._gate:
             try:
-                await self._podman(*argv, timeout_s=120, outlives=True)
+                await to_the_end(self._podman(*argv, timeout_s=120))
             except CommandFailed as error:
                 if "already in use" not in error.stderr and "already allocated" not in error.stderr:
                     raise self._explain(request, error) from error
                 await self._remove(request.cluster, request.name)
                 try:
-                    await self._podman(*argv, timeout_s=120, outlives=True)
+                    await to_the_end(self._podman(*argv, timeout_s=120))
                 except CommandFailed as again:
                     raise self._explain(request, again) from again
         return Machine(

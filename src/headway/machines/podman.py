@@ -54,10 +54,9 @@ class Podman:
         timeout_s: float = 60,
         check: bool = True,
         input: bytes | None = None,  # noqa: A002
-        outlives: bool = False,
     ) -> Ran:
         try:
-            return await run([*self.base(), *argv], timeout_s=timeout_s, check=check, input=input, outlives=outlives)
+            return await run([*self.base(), *argv], timeout_s=timeout_s, check=check, input=input)
         except CommandFailed as error:
             error.hint = error.hint or HINT
             raise

@@ -10,13 +10,15 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.errors import CommandFailed, HeadwayError
 from headway.machines.streams import MAX_OUTPUT, OnLine, Sink, pump, write_all
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,9 @@ async def run(
     max_output: int = MAX_OUTPUT,
     stdin: int | None = None,
     stdout: int | None = None,
-    outlives: bool = False,
 ) -> Ran:
     """Runs a program here. `env` is added to ours; `on_line` hears each line of stdout and stderr.
     `stdin` and `stdout` join programs by a pipe: file descriptors, closed here once the program has them.
-    `outlives`: when we are cancelled the program is left to end by itself, as half of what it does can't be undone.
 
     Raises CommandFailed when it can't start, runs past `timeout_s` (it is then ended with all it started), or, with
     `check`, ends with anything but 0.
@@ -107,12 +107,23 @@ async def run(
         await _end(process)
         raise CommandFailed(argv, None, err.text or f"no end after {timeout_s:g} s") from None
     except BaseException:
-        if not outlives:
-            await _end(process)
+        await _end(process)
         raise
     if check and code != 0:
         raise CommandFailed(argv, code, err.text or out.text)
     return Ran(tuple(argv), code, out.text, err.text, time.monotonic() - started, bytes(out.data))
+
+
+async def to_the_end(work: Awaitable[T]) -> T:
+    """`work`, which half-way can't be undone: a cancellation comes through when it has ended. It must end by itself."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # looked at, so that nobody is told that it was not
+        raise
 
 
 async def lines(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> AsyncIterator[str]:
