@@ -103,11 +103,9 @@ def test_lineage_says_where_a_job_comes_from_and_repeats_it(lab: Lab, tmp_path: 
     assert found.git
     assert (found.git.commit, found.git.dirty) == (head.stdout.strip(), True)
     assert found.env == {"GREETING": "hello", "HF_TOKEN": "********"}
-    assert (found.script_args, found.nodes, found.datasets[0]["name"]) == (
-        ["sh", "say.sh", "you"],
-        "lab-1-1",
-        "tiny",
-    ) or (found.script_args == ["sh", "say.sh", "you"] and found.nodes)
+    assert found.script_args == ["sh", "say.sh", "you"]
+    assert found.nodes.startswith("lab-")
+    assert [one["name"] for one in found.datasets] == ["tiny"]
     assert b"s3cret" not in (lab.state / "headway.db").read_bytes()
     shown = lab.cli("job", "show", "lab", str(job), "--lineage").out
     assert "with changes of its own" in shown

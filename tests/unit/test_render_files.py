@@ -116,7 +116,11 @@ def baseline() -> str:
 @pytest.mark.parametrize("cluster", [GPU, old_gpu_cluster(), cpu_cluster()], ids=["24.11", "22.05", "own"])
 def test_units_name_files_that_are_rendered(cluster: Cluster) -> None:
     rendered, roles = render(cluster, site_of(cluster)), units(cluster)
-    maybe = {"/etc/slurm/gres.conf", "/etc/slurm/topology.conf"}
+    maybe = {
+        "/etc/slurm/gres.conf",
+        "/etc/slurm/topology.conf",
+        "/usr/lib/headway/agent.py",
+    }  # the last: cluster.shipped
     for role, rows in roles.items():
         for unit in rows:
             for path in (*unit.restart_on, *unit.reload_on):

@@ -57,7 +57,6 @@ def _client(cluster: Cluster) -> str:
         "    PreferredAuthentications hostbased,publickey",
         "    StrictHostKeyChecking yes",
         "    UserKnownHostsFile /dev/null",
-        "    LogLevel ERROR",
     )
 
 

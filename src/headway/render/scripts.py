@@ -78,7 +78,7 @@ done
 """
 
 
-def scripts(known: Version, containers: str) -> dict[str, File]:
+def scripts(known: Version, containers: str = "") -> dict[str, File]:
     """`containers`: what runs them, as in `Cluster`."""
     folders = _ENROOT_FOLDERS if containers == "enroot" else ""
     prolog = _PROLOG + folders + ("exit 0\n" if known.makes_output_folders else _OUTPUT_FOLDERS)
