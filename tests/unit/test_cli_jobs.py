@@ -203,7 +203,7 @@ def test_a_jobs_name_cannot_steer_the_terminal(cli: Cli) -> None:
 def test_job_in_full(cli: Cli) -> None:
     found = job(
         qos="vision", stdout="/home/alice/o", stderr="/home/alice/o", submit_time=1,
-        progress=w.ProgressOut(step=9, loss=1.5, series=[(1, 3.0), (5, 2.0), (9, 1.5)]),
+        progress=w.ProgressOut(step=9, loss=1.5, tokens_per_s=12345.6, series=[(1, 3.0), (5, 2.0), (9, 1.5)]),
     )  # fmt: skip
     cli.api.on("job", found).on("cluster", cluster())
     out = cli("job", "lab", "12").out
@@ -213,7 +213,7 @@ def test_job_in_full(cli: Cli) -> None:
         "2: lab-1-[1-2]",
         "16 SIMULATED",
         "4:07 of 1-00:00:00",
-        "1.5000 at step 9",
+        "1.5000 at step 9, 12,346 tokens/s",
         "█",
     ):
         assert part in out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from headway.machines.ssh import Connections
     from headway.slurm.reader import SlurmReader
 
+LOOK_S = 2.0  # asking the provider takes longer than most of what is asked of the head: not before each question
+
 
 @dataclass(frozen=True)
 class _Slurm:
@@ -46,6 +49,7 @@ class _Open:
     env: Env
     key: object
     slurm: _Slurm | None = None
+    looked_at: float = 0.0  # when the provider last said where the head is
     watch: Watch | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     listing: asyncio.Task[tuple[Machine, ...]] | None = None
@@ -271,10 +275,13 @@ class RealWork:
 
         held = await self._held(cluster)
         async with held.lock:
+            if held.slurm is not None and time.monotonic() - held.looked_at < LOOK_S:
+                return held.slurm
             machines = await held.machines(cluster.name)
             head = next((machine for machine in machines if machine.name == cluster.head), None)
             if head is None:
                 raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")
+            held.looked_at = time.monotonic()
             known = held.slurm
             if known is not None and (known.head, known.version) == (head, cluster.slurm_version):
                 return known

@@ -161,6 +161,7 @@ class TrainingView:
     job: JobView | None
     step: int | None
     loss: float | None
+    tokens_per_s: float | None  # only trainings that report their tokens
     drawn: bool  # there is a chart below
     simulated: bool
 

@@ -78,6 +78,7 @@ def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None)
         job=rows.get(chosen_id),
         step=job.progress.step if job and job.progress else None,
         loss=job.progress.loss if job and job.progress else None,
+        tokens_per_s=job.progress.tokens_per_s if job and job.progress else None,
         drawn=bool(series),
         simulated=cluster.simulated_gpus,
     )
