@@ -256,8 +256,10 @@ def journal(names: list[str]) -> str:
     states = subprocess.run(["systemctl", "is-active", *names], capture_output=True, text=True, timeout=20, check=False)
     for name, state in zip(names, states.stdout.split(), strict=False):
         if state != "active":
+            # What a program said as it died may not be written down yet.
+            subprocess.run(["journalctl", "--sync"], capture_output=True, timeout=20, check=False)
             said = subprocess.run(
-                ["journalctl", "-u", name, "-n", "8", "--no-pager", "-o", "cat"],
+                ["journalctl", "-u", name, "-n", "12", "--no-pager", "-o", "cat"],
                 capture_output=True,
                 text=True,
                 timeout=20,

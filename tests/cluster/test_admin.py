@@ -77,11 +77,16 @@ def test_a_command_on_the_login_can_be_watched_fed_and_interrupted(lab: Lab) -> 
             assert told.stdout.readline() == f"got {word}\n"
         told.stdin.close()
         assert (told.stderr.read(), told.wait(timeout=60)) == ("last\n", 7)
-    with subprocess.Popen([*argv, "echo $$; sleep 600"], env=lab.env, stdin=PIPE, stdout=PIPE, text=True) as told:
+    as_typed = ["env", "--default-signal=INT"]  # tests may have been started in the background, where ^C is ignored
+    argv = [*as_typed, *argv, "echo $$; sleep 600"]
+    with subprocess.Popen(argv, env=lab.env, stdin=PIPE, stdout=PIPE, text=True) as told:
         assert told.stdout is not None
         pid = told.stdout.readline().strip()
         told.send_signal(signal.SIGINT)
-        assert told.wait(timeout=60) == 130
+        try:
+            assert told.wait(timeout=60) == 130
+        finally:
+            told.kill()
     lab.wait(lambda: lab.head("kill", "-0", pid, check=False).code != 0, "the command to end")
 
 

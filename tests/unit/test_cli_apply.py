@@ -99,6 +99,14 @@ def test_a_person_is_asked(cli: Cli, file: str, answer: bytes, code: int, calls:
     assert len(cli.api.named("apply")) == calls
 
 
+def test_an_event_of_many_lines_takes_one(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+    cli.api.on("events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd failed\nits journal", level="error")]))
+    done = cli("apply", file)
+    assert " error: slurmd failed\n" in done.out
+    assert "its journal" not in done.out
+
+
 def test_plan_and_dry_run_only_show(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY, HARD, asks=1))
     shown = cli("plan", file)

@@ -69,6 +69,11 @@ class _Quiet:
     def event(self, event: EventOut) -> None: ...
 
 
+def _line(event: EventOut) -> str:
+    """An event is one line; what more there is to an error, is said with the whole at the end."""
+    return show.clean(event.text.partition("\n")[0])
+
+
 class _Plain(_Quiet):
     """`  12.3s  lab-1-2         slurmd is up`: seconds since the operation was asked for."""
 
@@ -78,7 +83,7 @@ class _Plain(_Quiet):
     def event(self, event: EventOut) -> None:
         mark = "" if event.level == "info" else f"{event.level}: "
         since = max(0.0, event.at - self._started_at)
-        session.say(f"{since:7.1f}s  {event.step:<{STEP_WIDTH}}  {mark}{show.clean(event.text)}")
+        session.say(f"{since:7.1f}s  {event.step:<{STEP_WIDTH}}  {mark}{_line(event)}")
 
 
 class _Live(_Quiet):
@@ -99,7 +104,7 @@ class _Live(_Quiet):
         self._live.stop()
 
     def event(self, event: EventOut) -> None:
-        text = show.clean(event.text)
+        text = _line(event)
         if event.done or event.level != "info":
             self._keep(event, text)
         if event.done:
