@@ -102,7 +102,7 @@ def test_a_training_that_asked_is_warned_before_its_time_limit_and_goes_on(lab: 
 
 
 def test_the_server_knows_step_loss_and_rate_of_a_training_whose_log_says_nothing(lab: Lab) -> None:
-    job = start(lab, "--output=/dev/null")
+    job = start(lab, "--output=/dev/null", steps=("--steps", "100000", "--log-every", "1"))
 
     def progress() -> dict[str, float]:
         told = lab.cli("job", "lab", str(job), "-o", "json").json()["progress"]
