@@ -32,6 +32,7 @@ import signal
 import stat
 import sys
 import time
+import zlib
 from functools import partial
 
 REFUSED = 97
@@ -50,6 +51,8 @@ SESSION = "/usr/local/libexec/headway-session"  # the head's limits of a session
 UNIFIED = "/sys/fs/cgroup/cgroup.controllers"  # is there with cgroup v2
 IDLE_S = 900  # without a request; Headway itself lets go of a helper long before
 MOST_ANSWER = 64 * 1024 * 1024  # bytes kept of each output; the rest is read and dropped
+MOST_FILES, MOST_UNPACKED = 20_000, 512 * 1024 * 1024  # of a bundle: 64 MiB of archive can be made to hold any amount
+MOST_MEMORY = 1024 * 1024 * 1024
 LOGIN_FILES = (".bash_profile", ".bash_login", ".profile", ".bashrc")
 
 
@@ -341,22 +344,26 @@ def under(folder):
 
 
 def bundle(ask):
+    import resource
     import tarfile
 
     entry = person(ask["user"])
     must_be_current(entry)
     data = sys.stdin.buffer.read()
+    limit(entry)
     become(entry)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))  # headers can be made to hold any amount too
     try:
         present = keep_bundle(ask["root"], ask["digest"], data)
-    except (OSError, tarfile.TarError, EOFError) as error:
-        said = getattr(error, "strerror", None) or error
+    except (OSError, EOFError, ValueError, MemoryError, RecursionError, tarfile.TarError, zlib.error) as error:
+        said = getattr(error, "strerror", None) or error or type(error).__name__
         refuse(f"{os.uname().nodename}: the files can't be kept in {ask['root']}: {said}")
     print(json.dumps({"present": present}), flush=True)
 
 
 def keep_bundle(root, digest, data):
-    """Whether the bundle is there now. Read before it gets its name, so a torn one never has it."""
+    """Whether the bundle is there now. Read before it gets its name, so a torn one never has it. Raises ValueError, or
+    what tarfile and the file system raise; nothing is left then."""
     import io
     import shutil
     import tarfile
@@ -372,7 +379,7 @@ def keep_bundle(root, digest, data):
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
             unpack(archive, part)
         if tree_digest(part) != digest:
-            refuse("the files arrived damaged: send them again")
+            raise ValueError("they arrived damaged: send them again")
         for path in under(part):
             if not os.path.islink(path):
                 os.chmod(path, 0o555 if os.path.isdir(path) or os.access(path, os.X_OK) else 0o444)
@@ -394,11 +401,14 @@ def unpack(archive, folder):
     """Plain files, folders and links with names of their own; nothing above the folder."""
     import shutil
 
-    links = []
-    for member in archive:
+    links, left = [], MOST_UNPACKED
+    for count, member in enumerate(archive, 1):
+        left -= member.size
+        if count > 2 * MOST_FILES or left < 0:
+            raise ValueError(f"they are more than {MOST_FILES} files or {MOST_UNPACKED >> 20} MiB")
         parts = member.name.split("/")
         if member.name.startswith("/") or any(word in ("", ".", "..") for word in parts):
-            refuse(f"a file's name can't be used: {member.name[:100]!r}")
+            raise ValueError(f"a file's name can't be used: {member.name[:100]!r}")
         path = os.path.join(folder, *parts)
         os.makedirs(path if member.isdir() else os.path.dirname(path), exist_ok=True)
         if member.isfile():
@@ -421,9 +431,11 @@ def tree_digest(folder):
         if os.path.islink(path):
             lines.append(f"l {hashlib.sha256(os.readlink(path).encode()).hexdigest()} {name}")
         elif not os.path.isdir(path):
+            content = hashlib.sha256()
             with open(path, "rb") as file:
-                content = hashlib.sha256(file.read()).hexdigest()
-            lines.append(f"{'x' if os.access(path, os.X_OK) else 'f'} {content} {name}")
+                while chunk := file.read(CHUNK):
+                    content.update(chunk)
+            lines.append(f"{'x' if os.access(path, os.X_OK) else 'f'} {content.hexdigest()} {name}")
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
