@@ -326,7 +326,9 @@ async def test_a_helper_nobody_has_asked_for_long_is_let_go() -> None:
     head, clock = Counting(), Clock()
     warm = Warm(head, clock=clock)
     await submit(warm, HEAD, held(), PERSON)
+    assert (warm.ready(PERSON), warm.ready("bob")) == (True, False)
     clock.now += KEPT_S + 1
+    assert not warm.ready(PERSON)
     await submit(warm, HEAD, held(), PERSON)
     assert [one.closed for one in head.made] == [True, False]
 

@@ -132,6 +132,10 @@ class Warm:
     ) -> AsyncIterator[tuple[str, bytes]]:
         return self._links.converse(machine, argv, feed)
 
+    def ready(self, user: str) -> bool:
+        """Whether a helper of this person lives and is free."""
+        return any(helper.user == user and not helper.busy and not self._stale(helper) for helper in self._helpers)
+
     async def close(self) -> None:
         helpers, self._helpers = self._helpers, []
         for helper in helpers:
@@ -194,11 +198,13 @@ class Warm:
 
     async def _let_go(self) -> None:
         """Of those that have ended or that nobody has asked for long: they end by themselves some time later."""
-        now = self._clock()
-        old = [h for h in self._helpers if not h.busy and (h.held.over or now - h.used_at > KEPT_S)]
+        old = [helper for helper in self._helpers if not helper.busy and self._stale(helper)]
         self._helpers = [helper for helper in self._helpers if helper not in old]  # before anybody else may take one
         for helper in old:
             await helper.held.close()
+
+    def _stale(self, helper: _Helper) -> bool:
+        return helper.held.over or self._clock() - helper.used_at > KEPT_S
 
     async def _room(self) -> bool:
         if len(self._helpers) + self._starting < MOST:

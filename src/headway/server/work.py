@@ -146,7 +146,9 @@ class RealWork:
         from headway.jobs.submit import submit
         from headway.jobs.words import explained
 
-        slurm = await self._slurm(cluster)
+        held = await self._held(cluster)
+        known = held.slurm  # a helper that lives is on the head as it is: the provider need not be asked where that is
+        slurm = known if known is not None and known.links.ready(user) else await self._slurm(cluster)
         with explained(cluster, user):
             return await submit(slurm.links, slurm.head, request, user, stage)
 
