@@ -53,6 +53,7 @@ IDLE_S = 900  # without a request; Headway itself lets go of a helper long befor
 MOST_ANSWER = 64 * 1024 * 1024  # bytes kept of each output; the rest is read and dropped
 MOST_FILES, MOST_UNPACKED = 20_000, 512 * 1024 * 1024  # of a bundle: 64 MiB of archive can be made to hold any amount
 MOST_MEMORY = 1024 * 1024 * 1024
+BUNDLE_KEPT_S = 30 * 86400
 LOGIN_FILES = (".bash_profile", ".bash_login", ".profile", ".bashrc")
 
 
@@ -317,7 +318,7 @@ def stage(ask):
         os.makedirs(work, exist_ok=True)
         return
     source = os.path.join(ask["root"], "bundles", ask["bundle"])
-    if not os.path.isdir(source):
+    if not used(source):
         refuse(f"the files of this job are not on {os.uname().nodename} any more: send them again")
     if not os.path.isdir(work):  # the steps of a pipeline share one
         part = f"{work}.{os.getpid()}"
@@ -365,14 +366,14 @@ def keep_bundle(root, digest, data):
     """Whether the bundle is there now. Read before it gets its name, so a torn one never has it. Raises ValueError, or
     what tarfile and the file system raise; nothing is left then."""
     import io
-    import shutil
     import tarfile
 
     place = os.path.join(root, "bundles", digest)
-    if os.path.isdir(place) or not data:
+    if used(place) or not data:
         return os.path.isdir(place)
     make_folder(os.path.dirname(place))
     os.chmod(root, 0o700)
+    forget_unused(os.path.dirname(place))
     part = f"{place}.{os.getpid()}"
     os.mkdir(part, 0o700)
     try:
@@ -389,12 +390,36 @@ def keep_bundle(root, digest, data):
             if not os.path.isdir(place):
                 raise error
     finally:
-        if os.path.isdir(part):
-            for path in under(part):
-                if os.path.isdir(path) and not os.path.islink(path):
-                    os.chmod(path, 0o700)
-            shutil.rmtree(part, ignore_errors=True)
+        erase(part)
     return True
+
+
+def used(place):
+    """Whether the bundle is there; from now on it counts as just used."""
+    try:
+        os.utime(place)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def forget_unused(folder):
+    """Bundles, and what a cut transfer has left, that no job was made of for BUNDLE_KEPT_S. Each job has its own copy."""
+    for entry in os.scandir(folder):
+        if time.time() - entry.stat(follow_symlinks=False).st_mtime > BUNDLE_KEPT_S:
+            erase(entry.path)
+
+
+def erase(folder):
+    """A bundle's folder, which is read-only, with all in it."""
+    import shutil
+
+    if not os.path.isdir(folder) or os.path.islink(folder):
+        return
+    for path in under(folder):
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def unpack(archive, folder):

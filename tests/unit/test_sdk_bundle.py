@@ -100,6 +100,25 @@ def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_p
     assert node.tree_digest(str(tmp_path / "root/bundles" / made.digest)) == made.digest
 
 
+def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(node: ModuleType, tmp_path: Path) -> None:
+    root, kept = tmp_path / "root", tmp_path / "root" / "bundles"
+    digests = []
+    for name in ("old", "used", "asked", "new"):
+        made = bundle(tree(tmp_path / name, **{"pkg/a.py": name}))
+        node.keep_bundle(str(root), made.digest, made.archive())
+        digests.append(made.digest)
+    (kept / f"{digests[0]}.77").mkdir()  # of a transfer that was cut off
+    for one in kept.iterdir():
+        os.utime(one, (0, 0))
+    _, used, asked, new = digests
+    node.stage({"files": {}, "work": str(tmp_path / "runs" / "x"), "bundle": used, "root": str(root)})
+    node.keep_bundle(str(root), asked, b"")
+    again = bundle(tree(tmp_path / "another", b="x"))
+    os.utime(kept / new)
+    node.keep_bundle(str(root), again.digest, again.archive())
+    assert {one.name for one in kept.iterdir()} == {used, asked, new, again.digest}
+
+
 @pytest.mark.parametrize("damage", ["cut", "other"])
 def test_a_damaged_archive_never_gets_the_name(folder: Path, tmp_path: Path, node: ModuleType, damage: str) -> None:
     data = bundle(folder).archive()
