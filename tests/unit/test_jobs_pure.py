@@ -73,6 +73,7 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
         ("Invalid account or account/partition combination specified", "alice is in"),
         ("invalid partition specified: x", "lab has train"),
         ("Requested node configuration is not available", "8 GPUs"),
+        ("Batch job submission failed: Job dependency problem", "forgets a job"),
         ("something new", ""),
     ],
 )

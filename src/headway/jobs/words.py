@@ -37,6 +37,8 @@ def hint(said: str, cluster: Cluster, user: str) -> str:
         return f"{user} is in {_list(teams)}; the cluster file says which teams may use a partition"
     if "time limit is invalid" in said:
         return "ask for less with --time: no partition allows that long"
+    if "Job dependency problem" in said:
+        return f"{cluster.name} knows no such job any more: minutes after its end Slurm forgets a job; if it ended, leave it out"
     if "accounting/QOS policy" in said:
         return f"a limit of {_list(teams)} is reached: sshare and sacctmgr show qos on the login have the figures"
     if "DOS line breaks" in said:
