@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 from headway import AsyncClient
+from headway.errors import Refused
 from headway.sdk.aio import AsyncJob
-from headway.sdk.work import Job, Work
+from headway.sdk.work import Job, Work, run_request
 from headway.wire import schemas as w
 
 from .cli_fakes import FakeApi, job
@@ -55,3 +56,8 @@ async def test_the_same_for_asyncio() -> None:
     api = FakeApi().on("job", LAST).on("tasks", w.ArrayOut(total=10, done=8, failed=2, failed_tasks="3,5"))
     assert (await AsyncJob(handle(api)).wait()).state == "FAILED"
     assert AsyncClient.__doc__
+
+
+def test_what_can_not_be_run_is_refused_with_every_fault() -> None:
+    with pytest.raises(Refused, match=r"(?s)nodes: .*gpus: "):
+        run_request(argv=["x"], nodes=0, gpus=-1)

@@ -109,6 +109,15 @@ def why(job: JobState) -> str:
     return ""
 
 
+def pending(job: JobState) -> str:
+    """What a log says while its job waits: "pending (Priority): waits behind jobs of higher priority"."""
+    reason = job.reason.split(",")[0].strip()
+    if reason in ("", "None"):
+        return "pending: waits for its turn"
+    words = _WAITS.get(reason, "")
+    return f"pending ({reason}): {words}" if words else f"pending: {job.reason}"
+
+
 def _failed(job: JobState) -> str:
     code = job.exit_code
     if code > 128 and code - 128 in {int(number) for number in signal.Signals}:

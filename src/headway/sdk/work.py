@@ -66,6 +66,17 @@ def script_text(data: bytes, name: str) -> str:
     return text
 
 
+def run_request(flag: str = "", **fields: object) -> RunIn:
+    """The request of these fields. Raises Refused with every fault, by its field's name with `flag` before it."""
+    from pydantic import ValidationError
+
+    try:
+        return RunIn.model_validate(fields)
+    except ValidationError as error:
+        lines = [f"  {flag}{'-'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
+        raise Refused("\n".join(["this can't be run:", *lines])) from None
+
+
 class Work(ABC):
     """What a client does with jobs, on top of its calls. `cluster` may be left out when there is one."""
 
@@ -119,7 +130,7 @@ class Work(ABC):
         each node. Raises Refused, saying all that is wrong with the request."""
         where = cluster or self.only_cluster()
         digest, git = send_files(self, where, Path(files)) if files is not None else ("", None)
-        request = RunIn(
+        request = run_request(
             argv=list(command),
             launcher=launcher,
             nodes=nodes,
