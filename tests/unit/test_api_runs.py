@@ -183,3 +183,15 @@ async def test_faults_of_a_pipeline_are_said_before_the_first_step_is_submitted(
     assert "step a:" in answer.json()["message"]
     assert "step b:" in answer.json()["message"]
     assert server.work.named("submit") == []
+
+
+async def test_why_a_container_did_not_start_is_told_to_who_may_read_the_log(server: Server) -> None:
+    log = base64.b64encode(b"headway: there is no image a\n").decode()
+    server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=log)
+    server.work.answers["job"] = builders.job(41, "FAILED", user="eve", exit_code=125)
+    eve, mallory = await server.client("eve", "member"), await server.client("mallory", "member")
+    viewer = await server.client("vic", "viewer")
+    assert (await eve.get("/api/clusters/lab/jobs/41")).json()["why"].endswith("there is no image a")
+    for other in (mallory, viewer):
+        assert "no image" not in (await other.get("/api/clusters/lab/jobs/41")).json()["why"]
+    assert [user for _, _, user in server.work.named("run_command")] == ["eve"]
