@@ -37,11 +37,12 @@ class StepFailed(Exception):
 
 def observe(ask: dict[str, Any]) -> dict[str, Any]:
     """The facts that differences are computed from: files, units, homes; nothing is changed."""
+    owners = ask.get("owners", {})
     return {
         "files": {path: seen for path in ask.get("files", ()) if (seen := see_file(path)) is not None},
         "units": see_units(ask.get("units", ())),
         "managed": read_json(MANAGED, []),
-        "dirs": [path for path in ask.get("dirs", ()) if os.path.isdir(path)],
+        "dirs": [path for path in ask.get("dirs", ()) if os.path.isdir(path) and not squatted(path, owners.get(path))],
         "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip(),
         "sessions": see_sessions(ask.get("users", ())),
         "texts": {path: read_text(path) for path in ask.get("texts", ()) if os.path.isfile(path)},
@@ -194,10 +195,33 @@ def op_managed(step: dict[str, Any]) -> None:
 
 
 def op_dir(step: dict[str, Any]) -> None:
-    path = step["path"]
-    os.makedirs(path, exist_ok=True)
-    os.chown(path, uid_of(step.get("owner", "root")), gid_of(step.get("group", "root")))
-    os.chmod(path, step.get("mode", 0o755))
+    path, owner = step["path"], step.get("owner", "root")
+    make_parents(path)
+    if squatted(path, owner):  # whatever it is stays whose it is, under another name
+        os.rename(path, f"{path}.not-of-{owner}-{time.time_ns()}")
+    if not os.path.isdir(path):
+        os.mkdir(path, 0o700)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if squatted(path, owner):
+            raise StepFailed(f"{path} was made by somebody else just now")
+        os.fchown(folder, uid_of(owner), gid_of(step.get("group", "root")))
+        os.fchmod(folder, step.get("mode", 0o755))
+    finally:
+        os.close(folder)
+
+
+def squatted(path: str, owner: str | None) -> bool:
+    """Whether something of somebody else's has the name of this owner's folder, where everybody may make files."""
+    above = os.path.dirname(path)
+    try:
+        info = os.lstat(path)
+        open_to_all = os.stat(above).st_mode & 0o002
+    except OSError:
+        return False
+    if owner is None or not open_to_all:
+        return False
+    return not stat.S_ISDIR(info.st_mode) or info.st_uid not in (0, uid_of(owner))
 
 
 def op_home(step: dict[str, Any]) -> None:

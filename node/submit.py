@@ -15,6 +15,10 @@ touches anything of the person's. Only the standard library, Python 3.9 or newer
                     "D <n>\n" + n bytes, "T\n" when the file was cut short or replaced, "W\n" while there is none
   {"do": "read",   "files": [{"user", "path", "offset", "limit"}], "reports": [{"job", "offset", "limit"}]}
                     one JSON line a file, then one a report: {"size", "b64"} or {"error"}; reports are ours, see agent.py
+  {"do": "serve",  "user": ...}                                     answers "sbatch" of this person ("": "read" of anybody's) one
+                    after the other, until standard input ends or nobody has asked for IDLE_S. Says "ready\n"; then each
+                    request is a line {"ask": {...}, "size": n} + n bytes for its standard input, each answer a line
+                    {"code", "out", "err"} + as many bytes of both outputs
 Ends with 97 and one sentence on standard error when the person or the folder can't be used.
 """
 
@@ -28,12 +32,14 @@ import signal
 import stat
 import sys
 import time
+import zlib
 from functools import partial
 
 REFUSED = 97
 REPORTS = "/var/lib/headway/reports"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 POLL_S = 0.1
+limited = False  # this process was put under the person's limits, and so is all that it starts
 mark = ""  # `run` sets it: what tells a refusal from a command's own words
 GRACE_S = 5  # from SIGTERM to SIGKILL
 CHUNK = 256 * 1024
@@ -43,6 +49,11 @@ LOGIN_S = 30  # a login shell that takes longer does not end
 MOST_ENVIRONMENT = 1024 * 1024  # bytes; Linux takes two of them, with all arguments
 SESSION = "/usr/local/libexec/headway-session"  # the head's limits of a session (cgroup v1)
 UNIFIED = "/sys/fs/cgroup/cgroup.controllers"  # is there with cgroup v2
+IDLE_S = 900  # without a request; Headway itself lets go of a helper long before
+MOST_ANSWER = 64 * 1024 * 1024  # bytes kept of each output; the rest is read and dropped
+MOST_FILES, MOST_UNPACKED = 20_000, 512 * 1024 * 1024  # of a bundle: 64 MiB of archive can be made to hold any amount
+MOST_MEMORY = 1024 * 1024 * 1024
+BUNDLE_KEPT_S = 30 * 86400
 LOGIN_FILES = (".bash_profile", ".bash_login", ".profile", ".bashrc")
 
 
@@ -87,6 +98,8 @@ def become(entry):
 
 def limit(entry):
     """Puts this process under the limits of the person's logins: what comes through Headway is no way around them."""
+    if limited:
+        return
     pid = str(os.getpid())
     if os.path.isfile(UNIFIED):  # systemd holds the limits of the person's slice
         call = ["StartTransientUnit", "ssa(sv)a(sa(sv))", f"headway-{pid}.scope", "fail", "2"]
@@ -284,7 +297,7 @@ def sbatch(ask):
 
     code = in_child(work)
     if folder:
-        in_child(partial(remove, entry, folder))
+        remove(entry, folder)  # this process is the person from here on, and has nothing else to do
     sys.exit(code)
 
 
@@ -305,7 +318,7 @@ def stage(ask):
         os.makedirs(work, exist_ok=True)
         return
     source = os.path.join(ask["root"], "bundles", ask["bundle"])
-    if not os.path.isdir(source):
+    if not used(source):
         refuse(f"the files of this job are not on {os.uname().nodename} any more: send them again")
     if not os.path.isdir(work):  # the steps of a pipeline share one
         part = f"{work}.{os.getpid()}"
@@ -332,38 +345,42 @@ def under(folder):
 
 
 def bundle(ask):
+    import resource
     import tarfile
 
     entry = person(ask["user"])
     must_be_current(entry)
     data = sys.stdin.buffer.read()
+    limit(entry)
     become(entry)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))  # headers can be made to hold any amount too
     try:
         present = keep_bundle(ask["root"], ask["digest"], data)
-    except (OSError, tarfile.TarError, EOFError) as error:
-        said = getattr(error, "strerror", None) or error
+    except (OSError, EOFError, ValueError, MemoryError, RecursionError, tarfile.TarError, zlib.error) as error:
+        said = getattr(error, "strerror", None) or error or type(error).__name__
         refuse(f"{os.uname().nodename}: the files can't be kept in {ask['root']}: {said}")
     print(json.dumps({"present": present}), flush=True)
 
 
 def keep_bundle(root, digest, data):
-    """Whether the bundle is there now. Read before it gets its name, so a torn one never has it."""
+    """Whether the bundle is there now. Read before it gets its name, so a torn one never has it. Raises ValueError, or
+    what tarfile and the file system raise; nothing is left then."""
     import io
-    import shutil
     import tarfile
 
     place = os.path.join(root, "bundles", digest)
-    if os.path.isdir(place) or not data:
+    if used(place) or not data:
         return os.path.isdir(place)
     make_folder(os.path.dirname(place))
     os.chmod(root, 0o700)
+    forget_unused(os.path.dirname(place))
     part = f"{place}.{os.getpid()}"
     os.mkdir(part, 0o700)
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
             unpack(archive, part)
         if tree_digest(part) != digest:
-            refuse("the files arrived damaged: send them again")
+            raise ValueError("they arrived damaged: send them again")
         for path in under(part):
             if not os.path.islink(path):
                 os.chmod(path, 0o555 if os.path.isdir(path) or os.access(path, os.X_OK) else 0o444)
@@ -373,23 +390,50 @@ def keep_bundle(root, digest, data):
             if not os.path.isdir(place):
                 raise error
     finally:
-        if os.path.isdir(part):
-            for path in under(part):
-                if os.path.isdir(path) and not os.path.islink(path):
-                    os.chmod(path, 0o700)
-            shutil.rmtree(part, ignore_errors=True)
+        erase(part)
     return True
+
+
+def used(place):
+    """Whether the bundle is there; from now on it counts as just used."""
+    try:
+        os.utime(place)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def forget_unused(folder):
+    """Bundles, and what a cut transfer has left, that no job was made of for BUNDLE_KEPT_S. Each job has its own copy."""
+    for entry in os.scandir(folder):
+        if time.time() - entry.stat(follow_symlinks=False).st_mtime > BUNDLE_KEPT_S:
+            erase(entry.path)
+
+
+def erase(folder):
+    """A bundle's folder, which is read-only, with all in it."""
+    import shutil
+
+    if not os.path.isdir(folder) or os.path.islink(folder):
+        return
+    for path in under(folder):
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def unpack(archive, folder):
     """Plain files, folders and links with names of their own; nothing above the folder."""
     import shutil
 
-    links = []
-    for member in archive:
+    links, left = [], MOST_UNPACKED
+    for count, member in enumerate(archive, 1):
+        left -= member.size
+        if count > 2 * MOST_FILES or left < 0:
+            raise ValueError(f"they are more than {MOST_FILES} files or {MOST_UNPACKED >> 20} MiB")
         parts = member.name.split("/")
         if member.name.startswith("/") or any(word in ("", ".", "..") for word in parts):
-            refuse(f"a file's name can't be used: {member.name[:100]!r}")
+            raise ValueError(f"a file's name can't be used: {member.name[:100]!r}")
         path = os.path.join(folder, *parts)
         os.makedirs(path if member.isdir() else os.path.dirname(path), exist_ok=True)
         if member.isfile():
@@ -412,9 +456,11 @@ def tree_digest(folder):
         if os.path.islink(path):
             lines.append(f"l {hashlib.sha256(os.readlink(path).encode()).hexdigest()} {name}")
         elif not os.path.isdir(path):
+            content = hashlib.sha256()
             with open(path, "rb") as file:
-                content = hashlib.sha256(file.read()).hexdigest()
-            lines.append(f"{'x' if os.access(path, os.X_OK) else 'f'} {content} {name}")
+                while chunk := file.read(CHUNK):
+                    content.update(chunk)
+            lines.append(f"{'x' if os.access(path, os.X_OK) else 'f'} {content.hexdigest()} {name}")
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
@@ -518,10 +564,121 @@ def read_part(one):
     return {"size": size, "offset": offset, "b64": binascii.b2a_base64(data, newline=False).decode()}
 
 
+def serve(ask):
+    """One helper a person: its limits are theirs from the start, so no request has to wait for them. Root is given up in
+    each request's own child, as ever; none of them can reach the pipes that requests and answers come and go by."""
+    global limited
+    import warnings  # noqa: F401  (os.execvpe does: here once, not in each child)
+
+    user = ask["user"]
+    if user:
+        entry = person(user)
+        must_be_current(entry)
+        limit(entry)
+        limited = True
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")  # neither is handed on by exec
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    answers.write(b"ready\n")
+    answers.flush()
+    while select.select([questions], [], [], IDLE_S)[0]:
+        line = questions.readline()
+        if not line.endswith(b"\n"):
+            return
+        asked = json.loads(line)
+        data = questions.read(asked["size"])
+        if len(data) < asked["size"]:
+            return
+        code, out, err = served(asked["ask"], data, user, (questions, answers))
+        answers.write(json.dumps({"code": code, "out": len(out), "err": len(err)}).encode() + b"\n" + out + err)
+        answers.flush()
+
+
+def served(ask, data, user, ours):
+    """(exit code, standard output, standard error) of one request in a child of its own."""
+    if (ask["do"], ask.get("user", "")) not in (("sbatch", user), ("read", user)):
+        return REFUSED, b"", b"this helper is not for that\n"
+    out, err = os.pipe(), os.pipe()
+    try:
+        child = os.fork()
+    except OSError as error:
+        for number in (*out, *err):
+            os.close(number)
+        said = f"{os.uname().nodename}: nothing can be started for {user or 'root'}: {error.strerror}\n"
+        return REFUSED, b"", said.encode()
+    if child == 0:
+        be_served(ask, data, out[1], err[1], ours)
+    os.close(out[1])
+    os.close(err[1])
+    said = gather(child, out[0], err[0])
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return (code if code >= 0 else 128 - code), *said
+
+
+def be_served(ask, data, out, err, ours):
+    code = 1
+    try:
+        for number in ours:
+            os.close(number.fileno())
+        feed = os.memfd_create("input")
+        view = memoryview(data)
+        while view:
+            view = view[os.write(feed, view) :]
+        os.lseek(feed, 0, os.SEEK_SET)
+        for number, place in ((feed, 0), (out, 1), (err, 2)):
+            os.dup2(number, place)
+        DOES[ask["do"]](ask)
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException as error:
+        refuse(f"{type(error).__name__}: {error}")
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def gather(child, *numbers):
+    """What a child writes until it has ended. Whatever it leaves behind may keep the pipes, and is not waited for."""
+    found = {number: bytearray() for number in numbers}
+    ended = os.pidfd_open(child)
+    watch = select.poll()
+    for number in (*numbers, ended):
+        watch.register(number, select.POLLIN)
+    for number in numbers:
+        os.set_blocking(number, False)
+    over = False
+    while not over:
+        over = ended in [number for number, _ in watch.poll()]  # looked at first: what it wrote is in the pipes by now
+        for number, data in found.items():
+            pour(number, data, watch)
+    for number in (*numbers, ended):
+        os.close(number)
+    return [bytes(data) for data in found.values()]
+
+
+def pour(number, data, watch):
+    """All that is in a pipe now: a pipe holds less than four of these, and whoever writes on is not waited for."""
+    for _ in range(8):
+        try:
+            piece = os.read(number, CHUNK)
+        except BlockingIOError:
+            return
+        if not piece:
+            try:
+                watch.unregister(number)
+            except KeyError:
+                pass
+            return
+        data += piece[: max(0, MOST_ANSWER - len(data))]
+
+
+DOES = {"exec": exec_, "run": run, "sbatch": sbatch, "bundle": bundle, "follow": follow, "read": read, "serve": serve}
+
+
 def main():
     ask = json.loads(sys.argv[1])
-    does = {"exec": exec_, "run": run, "sbatch": sbatch, "bundle": bundle, "follow": follow, "read": read}
-    does[ask["do"]](ask)
+    DOES[ask["do"]](ask)
 
 
 if __name__ == "__main__":

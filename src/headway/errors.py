@@ -9,6 +9,7 @@
     ├── NeedsConfirmation        a disturbing change with neither a terminal nor --yes            exit 3
     ├── Refused                  a request that can't be done as asked (a port in use, ...)       HTTP 400, exit 1
     ├── Unreachable              a machine, the controller or the server does not answer          HTTP 503, exit 7
+    │   └── Unanswered           the same, after the request had gone out: it may have been done
     └── CommandFailed            a process ended badly; carries argv, code and stderr             HTTP 502, exit 1
 
 `api.app` maps them to HTTP in one handler and `cli.main` to exit codes in one place.
@@ -105,6 +106,10 @@ class Unreachable(HeadwayError):
     exit_code = 7
     http_status = 503
     kind = "unreachable"
+
+
+class Unanswered(Unreachable):
+    """What was asked had gone out when the answer was lost: nobody knows whether it was done."""
 
 
 class CommandFailed(HeadwayError):

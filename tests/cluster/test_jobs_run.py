@@ -68,6 +68,21 @@ def test_a_launcher_by_host_file_reaches_the_job_s_nodes_by_ssh(lab: Lab, folder
     assert finished(lab, job).count("sum 3") == 2
 
 
+def test_ssh_lands_in_the_job_it_comes_from_though_a_newer_one_is_there(lab: Lab) -> None:
+    flags = ("run", "lab", "--no-files", "-o", "json", "--nodes", "2", "--sbatch=--nodelist=lab-1-1,lab-1-2")
+    newer = json.loads(lab.cli(*flags, "--sbatch=--hold", "--", "sleep", "120").out)["job_id"]
+    steps = [
+        f"scontrol release {newer}",
+        f'until [ "$(squeue -h -j {newer} -o %T)" = RUNNING ]; do sleep 0.2; done',
+        "ssh lab-1-2 cat /proc/self/cgroup",
+        f"scancel {newer}",
+    ]
+    older = json.loads(lab.cli(*flags, "--", "sh", "-c", "; ".join(steps)).out)["job_id"]
+    said = finished(lab, older)
+    assert f"job_{older}/step_extern" in said
+    assert f"job_{newer}/" not in said
+
+
 def test_ssh_opens_no_node_without_a_job_there(lab: Lab) -> None:
     done = lab.head("srun", "-w", "lab-1-1", "ssh", "lab-2-2", "true", user="carol", check=False)
     assert done.code != 0

@@ -22,6 +22,11 @@ srun bash -c 'while [ ! -e ~/finish ]; do sleep 0.1; done'
 echo finished
 """
 
+AGAIN = """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --requeue --open-mode=append
+srun bash -c 'echo up; [ -n "$SLURM_RESTART_COUNT" ] || sleep 300'
+"""
+
 
 @pytest.fixture(scope="module")
 def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
@@ -62,6 +67,19 @@ def test_a_killed_node_costs_the_job_one_restart_and_comes_back_by_itself(lab: L
     lab.wait(lambda: nodes(lab)["kill-1-2"] in ("idle", "reserved"), "the machine to be back in service")
     lab.wait(lambda: "kill-" in lab.head("scontrol", "show", "reservation").out, "a spare to stand by again")
     assert lab.head("srun", "-N2", "hostname", user="ann").out.count("kill-") == 2
+
+
+def test_a_job_that_its_machine_died_under_starts_again_on_the_same_machine(lab: Lab) -> None:
+    flags = ("--nodelist=kill-1-1,kill-1-2", "--output=again.txt")
+    job = lab.sbatch("ann", *flags, script=AGAIN)
+    lab.wait(
+        lambda: lab.head("cat", "again.txt", user="ann", check=False).out.count("up") == 2, "the step to run on both"
+    )
+    lab.podman("kill", lab.container("kill-1-2"))
+    lab.wait(lambda: "down" in nodes(lab)["kill-1-2"], "Slurm to have the node down")
+    lab.podman("start", lab.container("kill-1-2"))
+    assert lab.wait_job(job) == "COMPLETED"
+    assert lab.output("/home/ann/again.txt").count("up") == 4
 
 
 def test_a_deleted_machine_is_given_back_by_apply(lab: Lab) -> None:

@@ -40,7 +40,7 @@ def test_a_gang_starts_on_all_its_nodes_or_on_none(lab: Lab) -> None:
 
 
 def test_the_higher_tier_preempts_and_the_victim_runs_again_and_finishes(lab: Lab) -> None:
-    wrap = "[ ${SLURM_RESTART_COUNT:-0} -ge 1 ] && exit 0; sleep 600"
+    wrap = "[ ${SLURM_RESTART_COUNT:-0} -ge 1 ] && exit 0; srun sleep 600"
     victim = lab.sbatch("sam", "-N4", "--exclusive", "--requeue", wrap=wrap)
     lab.wait_job(victim, "RUNNING")
     urgent = lab.sbatch("alice", "-p", "urgent", "-N4", "--exclusive", "--output=urgent.txt", wrap="echo urgent")

@@ -41,6 +41,13 @@ def reach(lab: Lab, job: int, step: int) -> None:
     lab.wait(lambda: max(losses(log(lab, job)), default=0) >= step, f"step {step} of job {job}", patience_s=240)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def limited(lab: Lab, _copied: None) -> int:
+    """A job whose time is up in a minute, the shortest that Slurm knows: it runs while other tests do. Slurm looks at
+    warnings every half a minute, and sends one that falls in between early."""
+    return start(lab, "--time=1", "--signal=USR1@25", steps=("--steps", "100000", "--log-every", "1"))
+
+
 def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
     """Once a rank is killed -9, and a node's whole step; then it is requeued while it runs."""
     whole, job = start(lab), start(lab)
@@ -61,6 +68,15 @@ def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
     expected, found = losses(log(lab, whole)), losses(log(lab, job))
     assert sorted(expected) == list(range(1, 41))
     assert found == expected, "each step has one loss, however often it was done, and it is the uninterrupted run's"
+
+
+def test_a_training_that_asked_is_warned_before_its_time_limit_and_goes_on(lab: Lab, limited: int) -> None:
+    lab.wait(lambda: "(restart 1)" in log(lab, limited), "the job to go on after its time limit", patience_s=240)
+    said = log(lab, limited)
+    lab.head("scancel", str(limited), user="admin")
+    stopped = re.findall(r"^warned: saved step (\d+)", said, re.MULTILINE)
+    assert f"at step {stopped[0]} (restart 1)" in said
+    assert "CANCELLED AT" not in said.split("warned:")[0]
 
 
 def test_who_asked_is_warned_saves_and_goes_on_and_who_did_not_is_simply_requeued(lab: Lab) -> None:
@@ -90,19 +106,8 @@ def test_who_asked_is_warned_saves_and_goes_on_and_who_did_not_is_simply_requeue
     assert lab.output(f"{HOME}/plain.txt").count("start") == 2
 
 
-def test_a_training_that_asked_is_warned_before_its_time_limit_and_goes_on(lab: Lab) -> None:
-    # Slurm looks at warnings every half a minute, and sends one that falls in between early: the shortest test there is.
-    job = start(lab, "--time=1", "--signal=USR1@25", steps=("--steps", "100000", "--log-every", "1"))
-    lab.wait(lambda: "(restart 1)" in log(lab, job), "the job to go on after its time limit", patience_s=240)
-    said = log(lab, job)
-    lab.head("scancel", str(job), user="admin")
-    stopped = re.findall(r"^warned: saved step (\d+)", said, re.MULTILINE)
-    assert f"at step {stopped[0]} (restart 1)" in said
-    assert "CANCELLED AT" not in said.split("warned:")[0]
-
-
 def test_the_server_knows_step_loss_and_rate_of_a_training_whose_log_says_nothing(lab: Lab) -> None:
-    job = start(lab, "--output=/dev/null")
+    job = start(lab, "--output=/dev/null", steps=("--steps", "100000", "--log-every", "1"))
 
     def progress() -> dict[str, float]:
         told = lab.cli("job", "lab", str(job), "-o", "json").json()["progress"]

@@ -58,6 +58,8 @@ async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> No
     record = await server.store.job_record("lab", 41)
     assert record
     assert record.request["env"] == {"HF_TOKEN": "********", "A": "1"}
+    (line,) = [line for line in await server.store.audit_trail() if line.action == "run"]
+    assert (line.person, line.target, line.detail["job"], line.detail["user"]) == ("eve", "lab", 41, "eve")
     seen = {"checkpoints": ["step-10"], "used": [{"image": "", "file": f"/x/sha256-{'b' * 64}.sqsh"}]}
     server.work.answers["run_command"] = ExecOut(
         code=0, stdout_b64=base64.b64encode(json.dumps(seen).encode()).decode()
@@ -73,6 +75,14 @@ async def test_a_dry_run_submits_nothing(server: Server) -> None:
     assert done["job_id"] == 0
     assert done["script"][0]["text"] == "#!/bin/bash"
     assert server.work.named("submit") == []
+
+
+async def test_a_submission_that_made_no_job_is_in_the_audit_trail_all_the_same(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="~")
+    assert (await eve.post(JOBS, json={"args": ["--test-only"], "script": "#!/bin/sh\n"})).status_code == 201
+    assert [line.detail["job"] for line in await server.store.audit_trail() if line.action == "submit"] == [0]
+    assert await server.store.job_record("lab", 0) is None
 
 
 async def test_lineage_and_repeats_are_the_owner_s_and_admins(server: Server) -> None:
@@ -173,3 +183,15 @@ async def test_faults_of_a_pipeline_are_said_before_the_first_step_is_submitted(
     assert "step a:" in answer.json()["message"]
     assert "step b:" in answer.json()["message"]
     assert server.work.named("submit") == []
+
+
+async def test_why_a_container_did_not_start_is_told_to_who_may_read_the_log(server: Server) -> None:
+    log = base64.b64encode(b"headway: there is no image a\n").decode()
+    server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=log)
+    server.work.answers["job"] = builders.job(41, "FAILED", user="eve", exit_code=125)
+    eve, mallory = await server.client("eve", "member"), await server.client("mallory", "member")
+    viewer = await server.client("vic", "viewer")
+    assert (await eve.get("/api/clusters/lab/jobs/41")).json()["why"].endswith("there is no image a")
+    for other in (mallory, viewer):
+        assert "no image" not in (await other.get("/api/clusters/lab/jobs/41")).json()["why"]
+    assert [user for _, _, user in server.work.named("run_command")] == ["eve"]

@@ -133,6 +133,18 @@ def test_submit_wait_exits_as_the_job_did(cli: Cli, script: str, monkeypatch: py
     assert "job 12: FAILED" in done.err
 
 
+def test_submit_wait_waits_for_all_tasks_and_fails_with_one(
+    cli: Cli, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepts(cli)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    counts = iter([w.ArrayOut(total=4, done=3, running=1), w.ArrayOut(total=4, done=3, failed=1, failed_tasks="2")])
+    cli.api.on("job", job(array_job_id=12, array_task="3", state="COMPLETED")).on("tasks", lambda *_: next(counts))
+    done = cli("submit", "--wait", script)
+    assert done.code == 1
+    assert "job 12: FAILED; failed: 2" in done.err
+
+
 # --- reading
 
 

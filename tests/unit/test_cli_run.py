@@ -85,14 +85,17 @@ def test_all_wrong_flags_at_once(cli: Cli) -> None:
 
 
 def test_job_is_job_show_and_an_array_has_its_counts(cli: Cli) -> None:
-    cli.api.on("job", job(12, array_job_id=12, array_task="9", why="the program was not found")).on(
-        "cluster", cluster("lab")
-    )
+    # The record under the array's number is its last task's, which has ended well.
+    last = job(12, array_job_id=12, array_task="9", state="COMPLETED", exit_code=0)
+    cli.api.on("job", last).on("cluster", cluster("lab"))
     cli.api.on("tasks", w.ArrayOut(total=10, done=7, failed=1, running=1, pending=1, failed_tasks="3"))
     for words in (("job", "lab", "12"), ("job", "show", "lab", "12")):
         done = cli(*words)
         assert "7 of 10 done, 1 failed, 1 running, 1 waiting; failed: 3" in done.out
-        assert "the program was not found" in done.out
+        assert "state      RUNNING\n" in done.out
+        assert "lab-1-1" not in done.out
+    cli.api.on("tasks", w.ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
+    assert "state      FAILED\n" in cli("job", "lab", "12").out
     assert cli("job", "-o", "json", "lab", "12").code == 0
 
 
@@ -155,4 +158,6 @@ def test_a_shell_is_srun_over_ssh(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp
     assert shell_command.become is not access_commands.become
     cli.api.on("access", w.AccessOut(cluster="lab", user="a", head="lab-head", address="10.0.0.1", host_keys=[]))
     cli("shell", "lab", "--gpus", "1", "--", "echo", "a b; id")
-    assert became == [["ssh", "-F", str(tmp_path / "config"), "lab", "srun --job-name=shell --gpus=1 echo 'a b; id'"]]
+    # On one node: --gpus=9 alone would be given nine GPUs of two.
+    step = "srun --job-name=shell --nodes=1 --ntasks=1 --gpus-per-node=1 echo 'a b; id'"
+    assert became == [["ssh", "-F", str(tmp_path / "config"), "lab", step]]

@@ -13,7 +13,7 @@ from headway.jobs.array import array_out, failed_tasks, ranges, with_array
 from headway.jobs.lineage import is_secret, lost_secrets, masked, masked_text, masked_words
 from headway.jobs.run import again, prepare_run, prepare_submit
 from headway.jobs.tail_array import tasks_of
-from headway.jobs.words import explained, hint, why
+from headway.jobs.words import container_word, explained, hint, why
 from headway.wire.schemas import RunIn, SubmitIn
 from tests import builders
 
@@ -73,6 +73,7 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
         ("Invalid account or account/partition combination specified", "alice is in"),
         ("invalid partition specified: x", "lab has train"),
         ("Requested node configuration is not available", "8 GPUs"),
+        ("Batch job submission failed: Job dependency problem", "forgets a job"),
         ("something new", ""),
     ],
 )
@@ -89,6 +90,7 @@ def test_refusals_have_the_hint_they_lack(said: str, help_: str) -> None:
         ({"state": "OUT_OF_MEMORY"}, "--mem"),
         ({"state": "TIMEOUT", "time_limit_s": 5400}, "1 h 30 min"),
         ({"state": "FAILED", "exit_code": 127}, "not found"),
+        ({"state": "FAILED", "exit_code": 125}, "its container could not be started"),
         ({"state": "FAILED", "exit_code": 139}, "SIGSEGV"),
         ({"state": "FAILED", "exit_code": 3}, "exit code 3"),
         ({"state": "PENDING", "reason": "DependencyNeverSatisfied"}, "never starts"),
@@ -101,6 +103,13 @@ def test_refusals_have_the_hint_they_lack(said: str, help_: str) -> None:
 def test_why_in_words(change: dict[str, object], said: str) -> None:
     found = why(replace(builders.job(7), **change))  # type: ignore[arg-type]
     assert said in found if said else found == ""
+
+
+def test_why_a_container_did_not_start_is_found_in_the_log() -> None:
+    log = "x\nheadway: importing a\nheadway: there is no image a\x1b[2J\n  look at its name\nsrun: error: task 0: 125\n"
+    assert container_word(log) == "its container could not be started: there is no image a?[2J; look at its name"
+    assert container_word("headway: importing a\nheadway: you may not\nheadway: imported a\n").endswith(": you may not")
+    assert container_word("headway: importing a\nsrun: error\n") == ""
 
 
 def test_files_are_worked_on_in_a_folder_of_the_job_s_own() -> None:

@@ -94,9 +94,9 @@ async def rest(chunks: AsyncIterator[bytes]) -> bytes:
 async def test_from_waiting_to_the_last_line() -> None:
     head, now = Head(), Job(WAITS)
     chunks = tail(head, now)
-    assert await take(chunks) == b"--- pending: Resources ---\n"
+    assert await take(chunks) == b"--- pending (Resources): waits until enough nodes or GPUs are free ---\n"
     now.now = replace(WAITS, reason="Priority")
-    assert await take(chunks) == b"--- pending: Priority ---\n"
+    assert await take(chunks) == b"--- pending (Priority): waits behind jobs of higher priority ---\n"
     now.now = RUNS
     head.write(b"step 1\n")
     assert await take(chunks) == b"step 1\n"

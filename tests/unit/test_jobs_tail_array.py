@@ -84,7 +84,8 @@ async def test_what_is_written_later_follows_and_half_a_line_waits_for_its_end()
 async def test_why_all_wait_is_said_once() -> None:
     waits = replace(task(1, "PENDING"), reason="Priority", array_task="1-5")
     files = Files(_1=b"x\n")
-    assert await read(files, [waits], [waits], [task(1, "COMPLETED")]) == b"--- pending: Priority ---\n[1] x\n"
+    said = b"--- pending (Priority): waits behind jobs of higher priority ---\n[1] x\n"
+    assert await read(files, [waits], [waits], [task(1, "COMPLETED")]) == said
 
 
 async def test_tasks_that_share_a_file_have_it_read_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -98,7 +99,7 @@ def test_mounts(runtime: dict[str, ModuleType]) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["/a:/", ":/b", "/a:/b:ro+rw", "/a:/b:exec", "/a:/b/../.."])
+@pytest.mark.parametrize("text", ["/a:/", ":/b", "/a:/b:ro+rw", "/a:/b:exec", "/a:/b/../..", "/a:/proc"])
 def test_wrong_mounts_are_said(runtime: dict[str, ModuleType], text: str) -> None:
     with pytest.raises(runtime["words"].Failed, match="--container-mounts"):
         runtime["reference"].mounts(text)
@@ -203,6 +204,84 @@ def test_the_cache_is_closed_to_others_and_must_be_one_s_own(
         kept._make_cache()
 
 
+def test_a_cache_that_another_can_move_away_is_not_used(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scratch is everybody's: somebody may have made /scratch/root before root came by."""
+    above = tmp_path / "root"
+    above.mkdir()
+    above.chmod(0o777)
+    with pytest.raises(runtime["words"].Failed, match=f"{above} can be changed by others"):
+        runtime["store"].Store(str(above / ".containers"), "", {})._make_cache()
+    above.chmod(0o1777)  # scratch itself: nobody moves another's folder there
+    runtime["store"].Store(str(above / ".containers"), "", {})._make_cache()
+    real = os.stat
+
+    def stat(path: Any, **more: Any) -> os.stat_result:
+        info = list(real(path, **more))
+        info[4] = 4711
+        return os.stat_result(info)
+
+    above.chmod(0o755)
+    monkeypatch.setattr(runtime["store"].os, "stat", stat)
+    with pytest.raises(runtime["words"].Failed, match="can be changed by others"):
+        runtime["store"].Store(str(above / ".containers"), "", {})._make_cache()
+
+
+def layout(folder: Path, manifest: bytes, digest: str = "") -> str:
+    """An OCI layout with this one manifest, under its digest or the one given; its digest."""
+    config = b'{"architecture": "amd64", "config": {"WorkingDir": "/w"}}'
+    own = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    for data, name in ((config, hashlib.sha256(config).hexdigest()), (manifest, (digest or own)[7:])):
+        write(folder / "blobs/sha256", name, data.decode())
+    write(folder, "index.json", json.dumps({"manifests": [{"digest": digest or own}]}))
+    return own
+
+
+def test_what_is_copied_out_of_a_layout_must_be_what_its_digest_says(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a layout of somebody else's brings its own files under the digest of an image that is trusted."""
+    store = runtime["store"]
+    monkeypatch.setattr(store.platform, "machine", lambda: "x86_64")
+    config = hashlib.sha256(b'{"architecture": "amd64", "config": {"WorkingDir": "/w"}}').hexdigest()
+    manifest = json.dumps({"config": {"digest": f"sha256:{config}"}}).encode()
+    kept = store.Store(str(tmp_path / "cache"), "", {})
+    copied: list[list[str]] = []
+
+    def skopeo(_store: object, words: list[str], *_: object) -> bytes:
+        copied.append(words)
+        layout(tmp_path / "work/oci", manifest)  # skopeo names a copy by what it holds
+        return b""
+
+    monkeypatch.setattr(store.Store, "_skopeo", skopeo)
+    monkeypatch.setattr(store.Store, "_run", lambda *_, **__: None)
+    monkeypatch.setattr(store.os, "chmod", lambda *_: None)
+    own = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    kept._build(str(tmp_path / "work"), "oci:/x:tag", "/x", "", str(tmp_path / "draft"), own)
+    assert "--preserve-digests" in copied[0]
+    with pytest.raises(runtime["words"].Failed, match="/x does not hold what it says: sha256:aaaa"):
+        kept._build(str(tmp_path / "work"), "oci:/x:tag", "/x", "", str(tmp_path / "draft"), D)
+
+
+@pytest.mark.parametrize(
+    "manifest", ["[]", "{}", '{"config": []}', '{"config": {"digest": 7}}', '{"config": {"digest": "sha256:00"}}', "\0"]
+)
+def test_an_image_of_nonsense_is_said_to_be_one(runtime: dict[str, ModuleType], tmp_path: Path, manifest: str) -> None:
+    layout(tmp_path, manifest.encode())
+    with pytest.raises(runtime["words"].Failed, match="x can't be read as an image"):
+        runtime["store"]._image_config(str(tmp_path), "x")
+    write(tmp_path, "index.json", '{"manifests": []}')
+    with pytest.raises(runtime["words"].Failed, match="x can't be read as an image"):
+        runtime["store"]._image_config(str(tmp_path), "x")
+
+
+def test_an_image_file_that_is_no_file_is_not_waited_for(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.sqsh")
+    with pytest.raises(runtime["words"].Failed, match="is not a squashfs image"):
+        runtime["store"].Store(str(tmp_path), "", {})._file(runtime["reference"].Path(str(tmp_path / "x.sqsh")))
+
+
 def test_what_a_killed_import_left_is_removed_by_the_next(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     kept = runtime["store"].Store(str(tmp_path), "", {})
     for name in (f".new-{'a' * 64}-node-7", f".new-{'b' * 64}-node-8", ".asked-old", ".asked-new"):
@@ -231,6 +310,11 @@ def test_the_right_architecture_is_chosen_from_a_list(
     monkeypatch.setattr(store.platform, "machine", lambda: "x86_64")
     kept = store.Store(str(tmp_path), "", {})
     assert kept._choose(json.dumps({"manifests": rows}).encode(), "x") == "sha256:1"
+    windows = [{"digest": "sha256:w", "platform": {"architecture": "amd64", "os": "windows"}}]
+    assert kept._choose(json.dumps({"manifests": [*windows, *rows]}).encode(), "x") == "sha256:1"
+    for nonsense in ("[7]", "7", '[{"platform": 7}]'):
+        with pytest.raises(runtime["words"].Failed):
+            kept._choose(f'{{"manifests": {nonsense}}}'.encode(), "x")
     monkeypatch.setattr(store.platform, "machine", lambda: "riscv64")
     with pytest.raises(runtime["words"].Failed, match="is for amd64, arm64; this node is riscv64"):
         kept._choose(json.dumps({"manifests": rows}).encode(), "x")
@@ -267,3 +351,6 @@ def test_the_image_s_environment_does_not_take_the_job_s_place(runtime: dict[str
     }
     (Path(made.root) / ".headway-image.json").write_text(json.dumps(config))
     assert made.state(driver=False).split(b"\0") == [b"/w", b"PATH=/opt/bin", b"A=1\n2", b""]
+    for nonsense in ("[1]", '{"Env": 7}', '{"Env": [7], "WorkingDir": 7}'):
+        (Path(made.root) / ".headway-image.json").write_text(nonsense)
+        assert b"PATH=/usr/local/sbin" in made.state(driver=False)

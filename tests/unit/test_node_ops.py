@@ -157,3 +157,35 @@ for _ in range(300_000):
             assert said == b""
         finally:
             ops.at_one_stroke(uid)
+
+
+def test_a_folder_among_everybody_s_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    """Scratch is everybody's: whoever was first under a newcomer's name, with a folder or a link, gets nothing by it."""
+    everybody, other = tmp_path / "scratch", tmp_path / "other"
+    everybody.mkdir()
+    other.mkdir(mode=0o755)
+    everybody.chmod(0o1777)
+    (everybody / "link").symlink_to(other)
+    (everybody / "dangling").symlink_to(tmp_path / "nothing")
+    (everybody / "file").write_text("x")
+    names = ("link", "dangling", "file", "missing")
+    paths = [str(everybody / name) for name in names]
+    assert ops.observe({"dirs": paths, "owners": dict.fromkeys(paths, ME)})["dirs"] == []
+    for path in paths:
+        told = perform({"op": "dir", "path": path, "owner": ME, "group": MY_GROUP, "mode": 0o700})
+        assert all("error" not in row for row in told), told
+    assert all((everybody / name).is_dir() and not (everybody / name).is_symlink() for name in names)
+    assert sorted(ops.observe({"dirs": paths, "owners": dict.fromkeys(paths, ME)})["dirs"]) == sorted(paths)
+    assert other.stat().st_mode & 0o777 == 0o755
+    assert len(list(everybody.glob("*.not-of-*"))) == 3
+
+
+def test_a_folder_of_somebody_else_is_not_taken_for_the_owner_s(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    (tmp_path / "new").mkdir()
+    if os.getuid() == 0:
+        os.chown(tmp_path / "new", 4711, 4711)
+    stranger = str(os.getuid() + 1)
+    assert ops.squatted(str(tmp_path / "new"), stranger)
+    tmp_path.chmod(0o755)  # where only root makes folders, whose it is was root's doing
+    assert not ops.squatted(str(tmp_path / "new"), stranger)

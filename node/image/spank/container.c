@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
@@ -35,6 +36,7 @@ SPANK_PLUGIN(headway_container, 1);
 #define IN_MEMORY "/run/headway/containers"
 #define OVERLAY_MAGIC 0x794c7630 /* an overlay can't be the writable layer of another one */
 #define MOST_STATE (1 << 20)
+#define NO_CONTAINER 125 /* a task's exit code when its container did not come to be; as podman and docker have it */
 
 /* What the command line asked for; mount_home: -1 not said. */
 static struct {
@@ -404,7 +406,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
         return 0;
     if (told == NULL || folder[0] == '\0') {
         say("headway: no room for a container on this node: " ON_DISK " can't be written");
-        _exit(1);
+        _exit(NO_CONTAINER);
     }
     signal(SIGTERM, SIG_DFL); /* slurmstepd's own handler is still there: a cancelled import would not notice */
     spank_get_item(spank, S_TASK_ID, &task);
@@ -415,24 +417,24 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
     while (atomic_load(&told->state) == WAITING)
         usleep(2000);
     if (atomic_load(&told->state) == FAILED)
-        _exit(1); /* the first task said why; an error of ours to Slurm would only say that a plugin failed */
+        _exit(NO_CONTAINER); /* the first task said why; an error of ours to Slurm would only say that a plugin failed */
     if (asked.name)
         snprintf(name, sizeof(name), "name-%s", asked.name);
     else
         snprintf(name, sizeof(name), "step-%u", step_id);
     state = read_state(name, &size);
     if (state == NULL || enter(told->holder) != 0)
-        _exit(1);
+        _exit(NO_CONTAINER);
     rest = state + strlen(state) + 1;
     set_environment(spank, rest, state + size > rest ? (size_t)(state + size - rest) : 0);
     if (chdir(asked.workdir ? asked.workdir : state) != 0) {
         if (asked.workdir) {
             say("headway: --container-workdir: %s: %s; name a folder that is in the image or mounted", asked.workdir,
                 strerror(errno));
-            _exit(1);
+            _exit(NO_CONTAINER);
         }
         if (chdir("/") != 0)
-            _exit(1);
+            _exit(NO_CONTAINER);
     }
     find_program(spank);
     free(state);
@@ -446,7 +448,7 @@ static pid_t fork_as_user(void)
 {
     pid_t child = fork();
 
-    if (child == 0 && (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0))
+    if (child == 0 && (setgroups(1, &gid) != 0 || setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0))
         _exit(1);
     return child;
 }
@@ -474,10 +476,15 @@ static int runs(pid_t pid)
 int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
 {
     uint32_t tasks = 0;
+    int task = -1, waiting = WAITING;
     pid_t child;
 
     (void)argc, (void)argv;
-    if (!wanted() || told == NULL || told->helper <= 0)
+    if (!wanted() || told == NULL)
+        return 0;
+    if (spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task == 0) /* killed while the others wait for it */
+        atomic_compare_exchange_strong(&told->state, &waiting, FAILED);
+    if (told->helper <= 0)
         return 0;
     if (spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS || ++tasks_ended < tasks)
         return 0;

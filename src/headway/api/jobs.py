@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, Refused, Unreachable
 from headway.jobs.run import prepare_submit
+from headway.jobs.words import NO_CONTAINER, container_word
 from headway.wire.schemas import ExecIn, ExecOut, JobOut, SubmitIn, SubmitOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
@@ -69,10 +71,20 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
 
 
 @router.get("/jobs/{job_id}")
-async def job(name: str, job_id: int, state: State, _who: Anyone) -> JobOut:
+async def job(name: str, job_id: int, state: State, who: Anyone) -> JobOut:
+    """All about one job. Why its container did not start stands in its log, so that is for who may read the log."""
     _, cluster = await state.cluster(name)
     found = await _job(state, cluster, job_id)
-    return job_out(found, state.clock(), state.live.snapshot(name).progress.get(job_id))
+    told = job_out(found, state.clock(), state.live.snapshot(name).progress.get(job_id))
+    if found.state == "FAILED" and found.exit_code == NO_CONTAINER and found.stderr.startswith("/"):
+        with contextlib.suppress(HeadwayError):
+            who.need("member", "read a log")
+            await _may(state, cluster, who, found, "read the log of")
+            end = ExecIn(argv=["timeout", "5", "tail", "-c", "4096", "--", found.stderr], user=found.user)
+            read = await state.work.run_command(cluster, end, found.user)
+            said = container_word(base64.b64decode(read.stdout_b64).decode(errors="replace"))
+            told = told.model_copy(update={"why": said or told.why})
+    return told
 
 
 @router.delete("/jobs/{job_id}", status_code=204)

@@ -51,6 +51,7 @@ async def send(
 ) -> SubmitOut:
     """Submits and keeps where it comes from. `links`: parent, pipeline, step."""
     answer = await state.work.submit(cluster, prepared.request, user, prepared.stage)
+    told = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
     if answer.job_id:
         await state.store.note_job(
             cluster.name,
@@ -60,10 +61,11 @@ async def send(
             kind=kind,
             request=lineage.kept_request(prepared),
             facts=lineage.facts(prepared, cluster),
+            audit=told,
             **links,
         )
-    name = prepared.request.script_name
-    await audit(state, who, kind, cluster.name, job=answer.job_id, user=user, script=name)
+    else:
+        await audit(state, who, kind, cluster.name, **told)
     state.live.hub.publish("watchers")
     return answer
 

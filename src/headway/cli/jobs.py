@@ -15,7 +15,7 @@ from headway.cli.session import Format, Output
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import JobOut, LineageOut
+    from headway.wire.schemas import ArrayOut, JobOut, LineageOut
 
 _PASSING = "/tmp/headway-"  # where a submitted script lay while sbatch read it; nothing is there now
 _HELP = "The cluster may be left out when there is one."
@@ -135,11 +135,12 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tu
     curve = show.sparkline([v for _, v in j.progress.series], on) if j.progress else ""
     why = f"({j.reason})" if j.reason not in {"", "None"} and j.state != "RUNNING" else ""
     place = j.nodelist or ",".join(j.nodes)
+    if j.tasks:
+        return _array_facts(j, j.tasks, cluster, gpus)
     return [
         ("job", f"{job_label(j)} {j.name}"),
         ("state", [(j.state, show.job_style(j.state)), (f" {why}" if why else "", "")]),
         ("why", j.why),
-        ("tasks", _tasks(j)),
         ("restarts", str(j.restarts or "")),
         ("cluster", cluster),
         ("user", f"{j.user} ({j.account})" if j.account else j.user),
@@ -161,10 +162,28 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tu
     ]  # fmt: skip
 
 
-def _tasks(j: JobOut) -> str:
-    told = j.tasks
-    if told is None:
-        return ""
+def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[show.Span]) -> list[tuple[str, show.Cell]]:
+    """Of all its tasks: Slurm's record under the array's number is only one of them."""
+    waits = j.state == "PENDING" and bool(told.pending)
+    state = "RUNNING" if told.running else "PENDING" if told.pending else "FAILED" if told.failed else "COMPLETED"
+    each: list[show.Span] = [*gpus, (" for each task", "")] if gpus else []
+    return [
+        ("array", f"{j.array_job_id} {j.name}"),
+        ("state", [(state, show.job_style(state))]),
+        ("why", j.why if waits else ""),
+        ("tasks", _tasks(told)),
+        ("cluster", cluster),
+        ("user", f"{j.user} ({j.account})" if j.account else j.user),
+        ("partition", f"{j.partition}, QOS {j.qos}" if j.qos else j.partition),
+        ("gpus", each),
+        ("submitted", show.moment(j.submit_time)),
+        ("command", PurePosixPath(j.command).name if j.command.startswith(_PASSING) else j.command),
+        ("folder", j.workdir),
+        ("one task", f"headway job {cluster} {j.array_job_id}_NUMBER"),
+    ]
+
+
+def _tasks(told: ArrayOut) -> str:
     text = f"{told.done} of {told.total} done, {told.failed} failed, {told.running} running, {told.pending} waiting"
     return f"{text}; failed: {told.failed_tasks}" if told.failed_tasks else text
 

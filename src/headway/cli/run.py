@@ -14,7 +14,7 @@ from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import ContainerIn, RunIn, RunOut
+    from headway.wire.schemas import ContainerIn, RunOut
 
 
 def run(
@@ -51,12 +51,13 @@ def run(
         raise typer.BadParameter("the command stands after --: headway run -- torchrun train.py")
     api = session.connect()
     where = session.pick(api, cluster)
+    from headway.sdk.work import run_request, send_files
+
     digest, git = "", None
     if not no_files and not dry_run:
-        from headway.sdk.work import send_files
-
         digest, git = send_files(api, where, folder.resolve(), user=user)
-    request = checked(
+    request = run_request(
+        "--",
         argv=list(argv),
         launcher=launcher or None,
         nodes=nodes,
@@ -88,19 +89,6 @@ def environment(words: list[str]) -> dict[str, str]:
             raise Refused(f"--env {name}: it is not set here", hint=f"--env {name}=VALUE")
         found[name] = value if equals else os.environ[name]
     return found
-
-
-def checked(**fields: object) -> RunIn:
-    """The request. Raises Refused with every fault, by the flag's name."""
-    from pydantic import ValidationError
-
-    from headway.wire.schemas import RunIn
-
-    try:
-        return RunIn.model_validate(fields)
-    except ValidationError as error:
-        lines = [f"  --{'-'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
-        raise Refused("\n".join(["this can't be run:", *lines]), hint="headway run --help") from None
 
 
 def _container(image: str, mounts: list[str], workdir: str, name: str, mount_home: bool | None) -> ContainerIn | None:

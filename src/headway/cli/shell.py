@@ -16,7 +16,7 @@ from headway.errors import Refused
 def shell(
     ctx: typer.Context,
     cluster: ClusterName = "",
-    gpus: Annotated[int, typer.Option("--gpus", min=0)] = 0,
+    gpus: Annotated[int, typer.Option("--gpus", min=0, help="Of one node.")] = 0,
     cpus: Annotated[int, typer.Option("--cpus", min=0, help="Otherwise those that come with the GPUs.")] = 0,
     memory: Annotated[str, typer.Option("--mem", help="As Slurm writes it: 64G.")] = "",
     time: Annotated[str, typer.Option("--time", help="Its limit.")] = "",
@@ -32,9 +32,9 @@ def shell(
     config = sshfiles.write(access)
     terminal = session.at_terminal()
     command = ctx.meta.get(REST) or ["bash", "-l"]
-    step = ["srun", "--job-name=shell", *(["--pty"] if terminal else [])]
+    step = ["srun", "--job-name=shell", "--nodes=1", "--ntasks=1", *(["--pty"] if terminal else [])]
     for flag, value in (
-        ("gpus", gpus), ("cpus-per-task", cpus), ("mem", memory), ("time", time), ("partition", partition),
+        ("gpus-per-node", gpus), ("cpus-per-task", cpus), ("mem", memory), ("time", time), ("partition", partition),
         ("account", team), ("container-image", image),
     ):  # fmt: skip
         if value:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -14,9 +13,9 @@ from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from headway.cli.session import Api
+    from headway.sdk.work import Work
 
 WAIT_S = 2.0
-_OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
 
 
 def submit(
@@ -107,17 +106,16 @@ def _script(name: str | None, cluster: str) -> str:
 
 
 def _wait(api: Api, cluster: str, job_id: int) -> int:
-    """Waits for the job's end, as sbatch --wait does; its exit code."""
+    """Waits for the job's end (of an array, all its tasks'), as sbatch --wait does; its exit code."""
+    from headway.sdk.work import Job
+
     try:
-        while True:
-            job = api.job(cluster, job_id)
-            if job.state in _OVER:
-                break
-            time.sleep(WAIT_S)
+        job = Job(cast("Work", api), cluster, job_id).wait(poll_s=WAIT_S)
     except KeyboardInterrupt:
         session.note(f"\njob {job_id} goes on; headway logs {cluster} -f {job_id}")
         return 130
     if job.state != "COMPLETED":
-        session.note(f"job {job_id}: {job.state} after {show.duration(job.elapsed_s)}")
+        told = f"; failed: {job.tasks.failed_tasks}" if job.tasks else f" after {show.duration(job.elapsed_s)}"
+        session.note(f"job {job_id}: {job.state}{told}")
         return job.exit_code or 1
     return job.exit_code

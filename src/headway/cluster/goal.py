@@ -15,6 +15,7 @@ from headway.cluster.shipped import shipped
 from headway.domain.cluster import Cluster, Site
 from headway.machines.base import Place
 from headway.render import render, units
+from headway.render.slurm_small import SHARED_IMAGES
 
 MYSQL_DIR = "/srv/headway-state/mysql"
 CONTROLLER_STATE = "/srv/headway-state/slurmctld"
@@ -66,6 +67,8 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
     role_units = units(cluster)
     digests = cluster_secrets.digests(secrets)
     head_dirs = [(CONTROLLER_STATE, "slurm", 0o700)]
+    if cluster.containers == "builtin":  # from the start: scratch is everybody's, and whoever is first has the name
+        head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))
     homes = []
     for user in cluster.users:
         uid = site.uids[user.name]

@@ -62,6 +62,7 @@ async def look_at(
         files=wanted.files,
         units=[unit.name for unit in wanted.units],
         dirs=[*(path for path, _, _ in wanted.dirs), *(path for path, _, _ in wanted.homes)],
+        owners={path: owner for path, owner, _ in wanted.dirs},
         users=wanted.departed,
         texts=[p for p, f in wanted.files.items() if p.startswith("/etc/slurm/") and not f.secret]
         if with_texts

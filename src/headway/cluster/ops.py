@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -64,6 +64,7 @@ async def observe(
     files: Iterable[str],
     units: Iterable[str],
     dirs: Iterable[str] = (),
+    owners: Mapping[str, str] | None = None,
     users: Iterable[str] = (),
     texts: Iterable[str] = (),
 ) -> tuple[SeenMachine, dict[str, str]]:
@@ -73,6 +74,7 @@ async def observe(
         "files": list(files),
         "units": list(units),
         "dirs": list(dirs),
+        "owners": dict(owners or {}),  # of those that lie where everybody may make files
         "users": list(users),
         "texts": list(texts),
     }

@@ -10,9 +10,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from headway.domain.machine import Machine
-from headway.errors import CommandFailed, NotAllowed, NotFound, Refused
+from headway.errors import CommandFailed, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs.remote import REFUSED as PROGRAM_REFUSED
 from headway.jobs.remote import Links, call, command, refusal
+from headway.machines.run import Ran
 from headway.wire.schemas import SubmitIn, SubmitOut
 
 OPERATOR = "headway"  # acts where Slurm would refuse the person, and the server has checked that they may
@@ -20,6 +21,7 @@ SUBMIT_S = 60.0
 BUNDLE_S = 300.0
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _PARSABLE = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
+_SIGNALLED = 128  # a code above it: ended by a signal, as in a shell
 _LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
 
 
@@ -38,7 +40,8 @@ async def submit(links: Links, head: Machine, request: SubmitIn, user: str, stag
     """Runs sbatch as `user`, through a login shell, in the asked folder or their home, once `stage` is there.
 
     `job_id` is 0 when sbatch did what was asked without submitting (--test-only, --help). Raises Refused with sbatch's
-    own words, NotFound for an unknown user, NotAllowed for one that has left.
+    own words, NotFound for an unknown user, NotAllowed for one that has left, Unanswered when it is not known whether
+    there is a job now: nothing is ever sent a second time.
     """
     _check(request)
     ask: dict[str, Any] = {
@@ -57,7 +60,7 @@ async def submit(links: Links, head: Machine, request: SubmitIn, user: str, stag
     text = (request.script or "").encode()
     if len(text) > _LONGEST_SCRIPT:
         raise Refused(f"the script has {len(text)} bytes; Slurm takes at most {_LONGEST_SCRIPT}")
-    ran = await call(links, head, ask, timeout_s=SUBMIT_S, stdin=text)
+    ran = await _once(links, head, ask, text)
     said = "\n".join(part for part in (ran.stdout.strip(), ran.stderr.strip()) if part)
     if ran.code != 0:
         raise Refused(said or f"sbatch ended with {ran.code} and said nothing")
@@ -68,6 +71,24 @@ async def submit(links: Links, head: Machine, request: SubmitIn, user: str, stag
         user=user,
         workdir=request.chdir or "~",
         message=said,
+    )
+
+
+async def _once(links: Links, head: Machine, ask: dict[str, Any], script: bytes) -> Ran:
+    """sbatch's own end. Raises Unanswered when what it had done by then is anybody's guess."""
+    why = ""
+    try:
+        ran = await call(links, head, ask, timeout_s=SUBMIT_S, stdin=script)
+        if ran.code <= _SIGNALLED:
+            return ran
+        why = f"it was ended by signal {ran.code - _SIGNALLED}"
+    except Unanswered as error:
+        why = error.message
+    except CommandFailed:
+        why = f"no answer within {SUBMIT_S:g} s"
+    raise Unanswered(
+        f"{head.name} did not say whether the job is submitted: {why}",
+        hint=f"look at headway queue {head.cluster} before you send it again; it was not sent twice",
     )
 
 

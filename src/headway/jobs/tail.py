@@ -14,6 +14,7 @@ from headway.domain.live import JobState
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, NotFound, Unreachable
 from headway.jobs.remote import Links, call, command, refused
+from headway.jobs.words import pending
 
 ENDED = frozenset(
     {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED"}
@@ -138,7 +139,7 @@ class _Follow:
             self._said = ""
             await self._queue.put(f"--- restarted ({job.restarts}) ---\n".encode())
         if job.state == "PENDING":
-            words = f"--- pending: {job.reason or 'waits for its turn'} ---\n"
+            words = f"--- {pending(job)} ---\n"
             if words != self._said:
                 self._said = words
                 await self._queue.put(words.encode())

@@ -13,6 +13,7 @@ from headway.domain.machine import Machine
 from headway.errors import NotFound
 from headway.jobs.remote import Links, call
 from headway.jobs.tail import ENDED
+from headway.jobs.words import pending
 
 TasksNow = Callable[[], Awaitable[Sequence[JobState]]]
 _AT_ONCE = 50  # files of one question
@@ -84,8 +85,7 @@ def _all_ended(tasks: Sequence[JobState], path: str, *, err: bool) -> bool:
 
 
 def _waiting(tasks: Sequence[JobState]) -> str:
-    reason = next((task.reason for task in tasks if task.state == "PENDING"), "")
-    return f"pending: {reason or 'waits for its turn'}" if any(task.state == "PENDING" for task in tasks) else ""
+    return next((pending(task) for task in tasks if task.state == "PENDING"), "")
 
 
 async def _read(links: Links, head: Machine, files: list[_File], *, last: bool) -> AsyncIterator[bytes]:

@@ -37,6 +37,8 @@ def hint(said: str, cluster: Cluster, user: str) -> str:
         return f"{user} is in {_list(teams)}; the cluster file says which teams may use a partition"
     if "time limit is invalid" in said:
         return "ask for less with --time: no partition allows that long"
+    if "Job dependency problem" in said:
+        return f"{cluster.name} knows no such job any more: minutes after its end Slurm forgets a job; if it ended, leave it out"
     if "accounting/QOS policy" in said:
         return f"a limit of {_list(teams)} is reached: sshare and sacctmgr show qos on the login have the figures"
     if "DOS line breaks" in said:
@@ -77,9 +79,12 @@ _WAITS = {
     "JobArrayTaskLimit": "as many of its array's tasks run as it allows",
     "launch_failed_requeued_held": "could not be started on its nodes and is held: headway logs says why",
 }
+NO_CONTAINER = 125  # of a task whose container did not come to be (node/image/spank/container.c)
+_UNDER_WAY = ("importing ", "imported ", "waiting ")
 _CODES = {
     1: "the program reported an error (exit code 1)",
     2: "the program was called wrongly or a file is missing (exit code 2)",
+    NO_CONTAINER: "its container could not be started (exit code 125): headway logs says why",
     126: "the program is there but can't be run (exit code 126): is it executable?",
     127: "the program was not found (exit code 127)",
 }
@@ -107,6 +112,15 @@ def why(job: JobState) -> str:
     return ""
 
 
+def pending(job: JobState) -> str:
+    """What a log says while its job waits: "pending (Priority): waits behind jobs of higher priority"."""
+    reason = job.reason.split(",")[0].strip()
+    if reason in ("", "None"):
+        return "pending: waits for its turn"
+    words = _WAITS.get(reason, "")
+    return f"pending ({reason}): {words}" if words else f"pending: {job.reason}"
+
+
 def _failed(job: JobState) -> str:
     code = job.exit_code
     if code > 128 and code - 128 in {int(number) for number in signal.Signals}:
@@ -121,6 +135,18 @@ def _failed(job: JobState) -> str:
     if match:
         return f"the program was ended by signal {match[1]}"
     return "could not be started" if job.reason in ("JobLaunchFailure", "LaunchFailure") else ""
+
+
+def container_word(log: str) -> str:
+    """Why a container did not start, out of the end of the job's error file; "" when that does not say."""
+    lines = log.splitlines()
+    for at in range(len(lines) - 1, -1, -1):
+        said = lines[at].removeprefix("headway: ")
+        if said != lines[at] and not said.startswith(_UNDER_WAY):
+            more = lines[at + 1].strip() if lines[at + 1 : at + 2] and lines[at + 1].startswith("  ") else ""
+            text = f"its container could not be started: {said}" + (f"; {more}" if more else "")
+            return "".join(letter if letter.isprintable() else "?" for letter in text)[:600]
+    return ""
 
 
 def _duration(seconds: int | None) -> str:

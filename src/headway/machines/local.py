@@ -203,6 +203,8 @@ class LocalProvider:
             *("--network", self._owner(request.cluster), "--ip", request.address),
             *("--mac-address", network.mac(request.address), "--hostname", request.name),
             *("--no-hosts", "--dns", "none", "--log-driver", "none", "--pids-limit", "-1"),
+            # With the host's, which cgroup v1 has by default, slurmd can't tell which job a process belongs to.
+            *("--cgroupns", "private"),
             *("--shm-size", f"{shm_mib}m", "--pull", "never"),
             *labels(own),
             *(part for bind in binds for part in ("--volume", bind)),

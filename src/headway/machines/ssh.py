@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headway.domain.machine import Machine
-from headway.errors import CommandFailed, HeadwayError, Unreachable
+from headway.errors import CommandFailed, HeadwayError, Unanswered, Unreachable
 from headway.machines.run import Ran
 from headway.machines.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
 
@@ -58,6 +58,44 @@ class _Forward:
 
 class _HostKeyChanged(Unreachable):
     pass
+
+
+class Held:
+    """A command that stays, to be asked again and again (`Connections.hold`). Whoever has it closes it."""
+
+    def __init__(self, machine: Machine, process: Any, ends: contextlib.AsyncExitStack) -> None:
+        self._machine = machine
+        self._process = process
+        self._ends = ends
+
+    @property
+    def over(self) -> bool:
+        """It has ended, or its connection has."""
+        return bool(self._process.stdout.at_eof() or self._process.channel.is_closing())
+
+    async def write(self, data: bytes) -> None:
+        """Raises Unreachable when nobody is there to take it."""
+        import asyncssh
+
+        try:
+            for start in range(0, len(data), CHUNK):
+                self._process.stdin.write(data[start : start + CHUNK])
+                await self._process.stdin.drain()
+        except (asyncssh.Error, OSError) as error:
+            raise Unreachable(f"{self._machine.name} takes nothing more: {error}") from error
+
+    async def read(self) -> bytes:
+        """What came since, at least a byte; b"" when nothing more will."""
+        import asyncssh
+
+        try:
+            return bytes(await self._process.stdout.read(CHUNK))
+        except (asyncssh.Error, OSError):
+            return b""
+
+    async def close(self) -> None:
+        """Ends it where it has not ended."""
+        await self._ends.aclose()
 
 
 class Remote(Protocol):
@@ -131,7 +169,7 @@ class Connections:
                 text = err.text or f"no end after {timeout_s:g} s"
                 raise CommandFailed(argv, None, text, where=machine.name) from None
         if code is None:
-            raise Unreachable(f"the connection to {machine.name} broke while it ran {argv[0]}")
+            raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}")
         if check and code != 0:
             raise CommandFailed(argv, code, err.text or out.text, where=machine.name)
         return Ran(tuple(argv), code, out.text, err.text, time.monotonic() - started, bytes(out.data))
@@ -154,7 +192,7 @@ class Connections:
             await process.wait_closed()
             code = _code(process)
         if code is None:
-            raise Unreachable(f"the connection to {machine.name} broke while it ran {argv[0]}")
+            raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}")
         if code != 0:
             raise CommandFailed(argv, code, err.text, where=machine.name)
 
@@ -194,8 +232,14 @@ class Connections:
                 await asyncio.gather(*tasks, return_exceptions=True)
             code = _code(process)
         if code is None:
-            raise Unreachable(f"the connection to {machine.name} broke while it ran {argv[0]}")
+            raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}")
         yield "code", b"%d" % code
+
+    async def hold(self, machine: Machine, argv: Sequence[str]) -> Held:
+        """Starts a command that stays. Raises Unreachable when it can't be started."""
+        ends = contextlib.AsyncExitStack()
+        process = await ends.enter_async_context(self._process(machine, argv))
+        return Held(machine, process, ends)
 
     async def wait_ready(self, machine: Machine, *, timeout_s: float) -> None:
         """Returns once the machine's SSH server has let us in. Raises Unreachable after `timeout_s`, and at once when
@@ -286,7 +330,7 @@ class Connections:
         try:
             yield process
         except (asyncssh.Error, ConnectionError, BrokenPipeError) as error:
-            raise Unreachable(f"the connection to {machine.name} broke while it ran {argv[0]}: {error}") from error
+            raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}: {error}") from error
         finally:
             if process.exit_status is None:
                 with contextlib.suppress(OSError, asyncssh.Error):

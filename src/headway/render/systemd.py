@@ -207,6 +207,9 @@ def tmpfiles(site: Site, *, head: bool, containers: str = "", more: Sequence[str
             "d /var/lib/slurm/slurmd 0755 root root -",
             "# What jobs left that the machine died under; only at boot, when nothing runs.",
             f"R! {JOB_TMP}/*",
+            "# A step's socket among it: Slurm would not start that step of the requeued job here again.",
+            "R! /var/lib/slurm/slurmd/*_*.[0-9]*",
+            "R! /var/lib/slurm/slurmd/*pmix.*",
             f"d {JOB_TMP} 0755 root root -",
             "d /run/headway/pmix 1777 root root -",
         ]

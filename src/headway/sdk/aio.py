@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.sdk.client import Client
-from headway.sdk.work import ENDED, POLL_S, Job
+from headway.sdk.work import POLL_S, Job
 from headway.wire.schemas import ArrayOut, ClusterOut, JobOut, LineageOut
 
 if TYPE_CHECKING:
@@ -107,11 +107,9 @@ class AsyncJob:
         """How it ended. Raises TimeoutError when that takes longer."""
         async with asyncio.timeout(timeout_s):
             while True:
-                now = await self.status()
-                if now.state in ENDED:
-                    tasks = await self.tasks() if now.array_job_id else None
-                    if tasks is None or not (tasks.running or tasks.pending):
-                        return now
+                now, over = await asyncio.to_thread(self.sync.ended)
+                if over:
+                    return now
                 await asyncio.sleep(poll_s)
 
     async def logs(self, *, follow: bool = False, err: bool = False, task: int | None = None) -> AsyncIterator[str]:

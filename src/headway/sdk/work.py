@@ -66,6 +66,17 @@ def script_text(data: bytes, name: str) -> str:
     return text
 
 
+def run_request(flag: str = "", **fields: object) -> RunIn:
+    """The request of these fields. Raises Refused with every fault, by its field's name with `flag` before it."""
+    from pydantic import ValidationError
+
+    try:
+        return RunIn.model_validate(fields)
+    except ValidationError as error:
+        lines = [f"  {flag}{'-'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
+        raise Refused("\n".join(["this can't be run:", *lines])) from None
+
+
 class Work(ABC):
     """What a client does with jobs, on top of its calls. `cluster` may be left out when there is one."""
 
@@ -119,7 +130,7 @@ class Work(ABC):
         each node. Raises Refused, saying all that is wrong with the request."""
         where = cluster or self.only_cluster()
         digest, git = send_files(self, where, Path(files)) if files is not None else ("", None)
-        request = RunIn(
+        request = run_request(
             argv=list(command),
             launcher=launcher,
             nodes=nodes,
@@ -189,12 +200,23 @@ class Job:
         """How it ended (of an array: once all its tasks have). Raises TimeoutError when that takes longer."""
         ends = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            now = self.status()
-            if now.state in ENDED and not self._tasks_left(now):
+            now, over = self.ended()
+            if over:
                 return now
             if ends is not None and time.monotonic() > ends:
                 raise TimeoutError(f"job {self.id} is {now.state} after {timeout_s:g} s")
             time.sleep(poll_s)
+
+    def ended(self) -> tuple[JobOut, bool]:
+        """(how it stands, whether it is over). An array is over once all its tasks are, and FAILED when one of them
+        did not complete."""
+        now = self.status()
+        if now.state not in ENDED or not now.array_job_id or now.array_job_id != self.id:
+            return now, now.state in ENDED
+        tasks = self.tasks()
+        # The array's own number is that of its last task, whose end says nothing of the others.
+        failed = {"state": "FAILED", "exit_code": now.exit_code or 1} if tasks.failed else {}
+        return now.model_copy(update={"tasks": tasks, **failed}), not (tasks.running or tasks.pending)
 
     def logs(self, *, follow: bool = False, err: bool = False, task: int | None = None) -> Iterator[str]:
         """Lines of its output, without their ends; `follow` goes on until it has ended."""
@@ -224,9 +246,3 @@ class Job:
 
     def cancel(self) -> None:
         self.client.cancel(self.cluster, self.id)
-
-    def _tasks_left(self, now: JobOut) -> bool:
-        if not now.array_job_id:
-            return False
-        told = self.tasks()
-        return bool(told.running or told.pending)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headway.health.watch import Watch
     from headway.jobs.progress import ProgressReader
     from headway.jobs.submit import Stage
-    from headway.machines.ssh import Connections
+    from headway.jobs.warm import Warm
     from headway.slurm.reader import SlurmReader
 
 LOOK_S = 2.0  # asking the provider takes longer than most of what is asked of the head: not before each question
@@ -35,11 +35,15 @@ LOOK_S = 2.0  # asking the provider takes longer than most of what is asked of t
 class _Slurm:
     """What speaks to one head."""
 
-    links: Connections
+    links: Warm
     head: Machine
     version: str
     reader: SlurmReader
     progress: ProgressReader
+
+    async def close(self) -> None:
+        await self.links.close()
+        await self.reader.close()
 
 
 @dataclass
@@ -142,7 +146,9 @@ class RealWork:
         from headway.jobs.submit import submit
         from headway.jobs.words import explained
 
-        slurm = await self._slurm(cluster)
+        held = await self._held(cluster)
+        known = held.slurm  # a helper that lives is on the head as it is: the provider need not be asked where that is
+        slurm = known if known is not None and known.links.ready(user) else await self._slurm(cluster)
         with explained(cluster, user):
             return await submit(slurm.links, slurm.head, request, user, stage)
 
@@ -244,7 +250,7 @@ class RealWork:
         held = self._open.pop(cluster, None)
         if held is not None:
             if held.slurm is not None:
-                await held.slurm.reader.close()
+                await held.slurm.close()
             await held.env.close()
 
     async def close(self) -> None:
@@ -271,6 +277,7 @@ class RealWork:
         """What speaks to the head as it is now: one that was made again has another address or host key."""
         from headway.cluster.secrets import content
         from headway.jobs.progress import ProgressReader
+        from headway.jobs.warm import Warm
         from headway.slurm.reader import SlurmReader
 
         held = await self._held(cluster)
@@ -288,9 +295,10 @@ class RealWork:
             secrets = await self._store.secrets(cluster.name)
             if "jwt_key" not in secrets:
                 raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
-            links = held.env.connections
             if known is not None:
-                await known.reader.close()
-            reader = SlurmReader(links, head, content(secrets, "jwt_key"), cluster.slurm_version)
+                await known.close()
+            connections = held.env.connections
+            links = Warm(connections)
+            reader = SlurmReader(connections, head, content(secrets, "jwt_key"), cluster.slurm_version)
             held.slurm = _Slurm(links, head, cluster.slurm_version, reader, ProgressReader(links, head))
             return held.slurm

@@ -11,6 +11,7 @@ from sqlalchemy import Row, insert, select
 from headway.errors import NotFound
 from headway.store import schema as t
 from headway.store.base import Base
+from headway.store.people import audit_line
 from headway.store.records import JobRecord, PipelineRow
 
 
@@ -25,10 +26,12 @@ class JobStore(Base):
         kind: str,
         request: Mapping[str, Any],
         facts: Mapping[str, Any],
+        audit: Mapping[str, Any],
         parent: int = 0,
         pipeline: str = "",
         step: str = "",
     ) -> None:
+        """Keeps where a job comes from, with its line of the audit trail: both or neither."""
         async with self._write() as db:
             await db.execute(
                 insert(t.jobs).values(
@@ -45,6 +48,7 @@ class JobStore(Base):
                     facts=dict(facts),
                 )
             )
+            await db.execute(audit_line(self._now(), person, kind, cluster, audit))
 
     async def job_record(self, cluster: str, job_id: int) -> JobRecord | None:
         """The latest of this number; None for a job that did not come through Headway."""

@@ -7,7 +7,7 @@ import secrets as random
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Insert, delete, insert, select, update
 
 from headway.errors import NotFound, Refused
 from headway.store import schema as t
@@ -22,6 +22,10 @@ _TOUCH_S = 60.0  # a token's last use is written at most this often
 def digest(secret: str) -> str:
     """Tokens, cookies and codes carry 256 random bits: a plain SHA-256 is enough, nobody can guess the input."""
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def audit_line(at: float, person: str, action: str, target: str, detail: Mapping[str, Any]) -> Insert:
+    return insert(t.audit).values(at=at, person=person, action=action, target=target[:200], detail=dict(detail))
 
 
 class PeopleStore(Base):
@@ -161,15 +165,7 @@ class PeopleStore(Base):
     async def note(self, person: str, action: str, target: str, detail: Mapping[str, Any] | None = None) -> None:
         """One line of the audit trail. Never pass a secret."""
         async with self._write() as db:
-            await db.execute(
-                insert(t.audit).values(
-                    at=self._now(),
-                    person=person,
-                    action=action,
-                    target=target[:200],
-                    detail=dict(detail or {}),
-                )
-            )
+            await db.execute(audit_line(self._now(), person, action, target, detail or {}))
 
     async def audit_trail(self, *, limit: int = 100) -> tuple[AuditRow, ...]:
         """The latest first."""

@@ -13,6 +13,7 @@ import json
 import os
 import pwd
 import re
+import subprocess
 import sys
 
 import box
@@ -219,7 +220,7 @@ def main() -> int:
     except Failed as error:
         say(str(error))
         return 1
-    except OSError as error:
+    except (OSError, subprocess.SubprocessError) as error:
         say(f"the container can't be started: {error}")
         return 1
     return 0

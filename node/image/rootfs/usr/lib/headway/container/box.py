@@ -212,7 +212,8 @@ class Box:
         """For the tasks: working folder, then NAME=VALUE, each ended by a NUL."""
         config = self._config()
         values: dict[str, str] = {"PATH": DEFAULT_PATH}
-        for entry in config.get("Env", []):
+        entries = config.get("Env")
+        for entry in entries if isinstance(entries, list) else ():
             name, _, value = str(entry).partition("=")
             if name and not KEPT.fullmatch(name):
                 values[name] = value
@@ -224,7 +225,7 @@ class Box:
     def _config(self) -> dict[str, Any]:
         """What the image says about itself: as our import noted it, or as Enroot leaves it in the image."""
         with (
-            contextlib.suppress(OSError, ValueError),
+            contextlib.suppress(OSError, ValueError, TypeError),
             open(self.root + self.inside(f"/{CONFIG}"), encoding="utf-8") as file,
         ):
             return dict(json.load(file))

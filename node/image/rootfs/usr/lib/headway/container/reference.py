@@ -125,6 +125,6 @@ def _mount(entry: str) -> Mount:
     if {"ro", "rw"} <= wanted:
         raise Failed(f"--container-mounts: {entry}: both ro and rw", form)
     inside = os.path.normpath("/" + (target or source)).replace("//", "/")
-    if inside == "/":
-        raise Failed(f"--container-mounts: {entry}: nothing can be mounted over the container's /", form)
+    if inside in ("/", "/proc"):  # the process that holds the container is started by way of /proc
+        raise Failed(f"--container-mounts: {entry}: nothing can be mounted over the container's {inside}", form)
     return Mount(source if source == "tmpfs" else os.path.abspath(source), inside, "ro" in wanted)

@@ -69,8 +69,8 @@ class Store:
     def _file(self, reference: Path) -> str:
         path = reference.path
         try:
-            with open(path, "rb") as file:
-                if file.read(4) == b"hsqs":
+            with open(path, "rb", opener=_without_waiting) as file:
+                if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(4) == b"hsqs":
                     return path
             raise Failed(f"{path} is not a squashfs image", "make one with mksquashfs, or by `enroot import`")
         except IsADirectoryError:
@@ -124,6 +124,11 @@ class Store:
             info = os.lstat(self.cache)
             if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
                 raise Failed(f"{self.cache} is not a folder of yours", "move it away; it is made again")
+            above = os.path.dirname(self.cache)
+            info = os.stat(above)
+            others = info.st_mode & 0o002 and not info.st_mode & stat.S_ISVTX
+            if others or info.st_uid not in (0, os.geteuid()):  # they could put another folder in the cache's place
+                raise Failed(f"{above} can be changed by others, so no images are kept there", f"ls -ld {above}")
             os.chmod(self.cache, 0o700 if self.own else 0o755)
         except OSError as error:
             raise Failed(
@@ -140,7 +145,7 @@ class Store:
         with self._locked(os.path.join(self.cache, f".asked-{key}")) as file:
             known = file.read()
             if known:
-                answer = json.loads(known)
+                answer = _json(known.encode(), f"{file.name} is damaged: remove it")
                 if "error" in answer:
                     raise Failed(answer["error"], answer["hint"])
                 return str(answer["digest"])
@@ -161,10 +166,15 @@ class Store:
 
     def _choose(self, raw: bytes, name: str) -> str:
         """The digest for this architecture out of a list of them."""
-        rows = _json(raw, f"{name}: not a list of images").get("manifests", [])
-        found = {
-            (row.get("platform") or {}).get("architecture", ""): str(row.get("digest", "")) for row in reversed(rows)
-        }
+        wrong = f"{name}: not a list of images"
+        found: dict[str, str] = {}
+        try:
+            for row in _json(raw, wrong).get("manifests", []):
+                platform_ = row.get("platform") or {}
+                if platform_.get("os", "linux") == "linux":
+                    found.setdefault(str(platform_.get("architecture", "")), str(row.get("digest", "")))
+        except (AttributeError, TypeError):
+            raise Failed(wrong) from None
         if architecture() not in found:
             raise _other_architecture(name, ", ".join(sorted(filter(None, found))))
         return found[architecture()]
@@ -194,7 +204,7 @@ class Store:
             draft = os.path.join(self.cache, f".new-{digest[7:]}-{os.uname().nodename}-{os.getpid()}")
             try:
                 with _work() as folder:
-                    self._build(folder, source, name, auth, draft)
+                    self._build(folder, source, name, auth, draft, digest)
                 os.replace(draft, self._path(digest))
             except OSError as error:
                 raise _disk_error(name, str(error), error.strerror or "") from None
@@ -205,10 +215,18 @@ class Store:
             say(f"imported {name} in {time.monotonic() - began:.1f} s ({size_mib} MiB)")
             return self._path(digest)
 
-    def _build(self, folder: str, source: str, name: str, auth: str, draft: str) -> None:
+    def _build(self, folder: str, source: str, name: str, auth: str, draft: str, digest: str) -> None:
         layout, bundle = os.path.join(folder, "oci"), os.path.join(folder, "bundle")
-        self._skopeo(["copy", "--quiet", *_auth(auth), source, f"oci:{layout}:image"], name, auth)
-        config = _image_config(layout, name)
+        # skopeo holds a registry to the digest that was asked for. A layout it believes: what it took is looked at here.
+        is_layout = source.startswith("oci:")
+        same = ["--preserve-digests"] if is_layout else []
+        self._skopeo(["copy", "--quiet", *same, *_auth(auth), source, f"oci:{layout}:image"], name, auth)
+        manifest, config = _image_config(layout, name)
+        if is_layout and manifest != digest:
+            raise Failed(
+                f"{name} does not hold what it says: {digest} is {manifest}",
+                "it was changed by hand, or meanwhile: make it anew",
+            )
         with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as file:
             json.dump(config, file)
         image = draft if self.own else os.path.join(folder, "image.sqsh")
@@ -270,6 +288,11 @@ def _work() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """For open(): a FIFO opens at once."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _auth(path: str) -> list[str]:
     return ["--authfile", path] if path else []
 
@@ -312,17 +335,22 @@ def _json(text: bytes, otherwise: str) -> dict[str, Any]:
     return value
 
 
-def _image_config(layout: str, name: str) -> dict[str, Any]:
-    """Environment and working folder of the image that was copied. Raises Failed for another architecture's."""
+def _image_config(layout: str, name: str) -> tuple[str, dict[str, Any]]:
+    """Of the image that was copied: its manifest's digest; its environment and working folder. Raises Failed for
+    another architecture's."""
     wrong = f"{name} can't be read as an image"
-    index = _json(_read(os.path.join(layout, "index.json")), wrong)
-    manifest = _json(_blob(layout, index["manifests"][0]["digest"]), wrong)
-    config = _json(_blob(layout, manifest["config"]["digest"]), wrong)
-    has = str(config.get("architecture") or architecture())
+    try:
+        digest = str(_json(_read(os.path.join(layout, "index.json")), wrong)["manifests"][0]["digest"])
+        manifest = _json(_blob(layout, digest), wrong)
+        config = _json(_blob(layout, manifest["config"]["digest"]), wrong)
+        has = str(config.get("architecture") or architecture())
+        inner = dict(config.get("config") or {})
+        found = {"Env": list(inner.get("Env") or []), "WorkingDir": str(inner.get("WorkingDir") or "")}
+    except (LookupError, TypeError, ValueError):
+        raise Failed(wrong) from None
     if has != architecture():
         raise _other_architecture(name, has)
-    inner = config.get("config") or {}
-    return {"Env": inner.get("Env") or [], "WorkingDir": inner.get("WorkingDir") or ""}
+    return digest, found
 
 
 # ---- errors in words

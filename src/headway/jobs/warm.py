@@ -1,0 +1,228 @@
+"""Helpers on the head that are there already: node/submit.py as `serve`, one a person, for submissions and readings.
+
+A fresh program for each of them takes longer than sbatch does: it starts Python, sends its own text and moves into the
+limits of the person's sessions. A helper has done that once. It ends with its connection, and with it all is as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed, Unanswered, Unreachable
+from headway.jobs.command import Talks
+from headway.jobs.remote import Links, command, program
+from headway.machines.run import Ran
+
+MOST = 24  # helpers on one head
+MOST_EACH = 3  # for one person; who asks for more at once gets a fresh program
+KEPT_S = 600.0  # without a request
+START_S = 30.0
+_SERVED = ("sbatch", "read")
+
+
+class Held(Protocol):
+    """A command that stays, see machines.ssh."""
+
+    @property
+    def over(self) -> bool: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def read(self) -> bytes: ...
+
+    async def close(self) -> None: ...
+
+
+class Holds(Links, Talks, Protocol):
+    """The part of Connections that this needs."""
+
+    async def hold(self, machine: Machine, argv: Sequence[str]) -> Held: ...
+
+
+@dataclass(eq=False)
+class _Helper:
+    held: Held
+    user: str
+    used_at: float
+    busy: bool = True
+    _rest: bytes = b""
+
+    async def started(self) -> bool:
+        """Whether it is there; where it is not, a fresh program says why."""
+        try:
+            async with asyncio.timeout(START_S):
+                return await self._line() == b"ready"
+        except (TimeoutError, Unanswered):
+            return False
+
+    async def ask(self, question: bytes) -> tuple[int, bytes, bytes]:
+        """(exit code, stdout, stderr). Raises Unanswered when it ended first."""
+        with contextlib.suppress(Unreachable):  # some of it may have arrived: only the answer tells
+            await self.held.write(question)
+        told = json.loads(await self._line())
+        out, err = await self._bytes(told["out"]), await self._bytes(told["err"])
+        return int(told["code"]), out, err
+
+    async def _line(self) -> bytes:
+        while b"\n" not in self._rest:
+            await self._more()
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    async def _bytes(self, size: int) -> bytes:
+        pieces, missing = [self._rest], size - len(self._rest)
+        self._rest = b""
+        while missing > 0:
+            await self._more()
+            pieces.append(self._rest)
+            missing -= len(self._rest)
+            self._rest = b""
+        whole = b"".join(pieces)
+        self._rest = whole[size:]
+        return whole[:size]
+
+    async def _more(self) -> None:
+        piece = await self.held.read()
+        if not piece:
+            raise Unanswered("the helper there ended before it had answered")
+        self._rest += piece
+
+
+class Warm:
+    """Links to a head whose submissions and readings go to helpers; everything else goes straight through."""
+
+    def __init__(self, links: Holds, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._links = links
+        self._clock = clock
+        self._helpers: list[_Helper] = []
+        self._starting = 0
+
+    async def remote(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        input: bytes | None = None,  # noqa: A002
+        check: bool = True,
+    ) -> Ran:
+        """As Connections.remote. A submission that a helper had been given is never given to another: Unanswered."""
+        ask = _served(argv)
+        helper = await self._helper(machine, str(ask.get("user", ""))) if ask else None
+        if ask is not None and helper is not None:
+            try:
+                return await self._asked(helper, machine, argv, ask, timeout_s, input or b"", check)
+            except Unanswered:
+                if ask["do"] != "read":
+                    raise
+        return await self._links.remote(machine, argv, timeout_s=timeout_s, input=input, check=check)
+
+    def stream(self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None) -> AsyncIterator[bytes]:
+        return self._links.stream(machine, argv, timeout_s=timeout_s)
+
+    def converse(
+        self, machine: Machine, argv: Sequence[str], feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        return self._links.converse(machine, argv, feed)
+
+    def ready(self, user: str) -> bool:
+        """Whether a helper of this person lives and is free."""
+        return any(helper.user == user and not helper.busy and not self._stale(helper) for helper in self._helpers)
+
+    async def close(self) -> None:
+        helpers, self._helpers = self._helpers, []
+        for helper in helpers:
+            await helper.held.close()
+
+    async def _asked(
+        self,
+        helper: _Helper,
+        machine: Machine,
+        argv: Sequence[str],
+        ask: dict[str, Any],
+        timeout_s: float,
+        data: bytes,
+        check: bool,
+    ) -> Ran:
+        began = time.monotonic()
+        question = json.dumps({"ask": ask, "size": len(data)}).encode() + b"\n" + data
+        try:
+            async with asyncio.timeout(timeout_s):
+                code, out, err = await helper.ask(question)
+        except TimeoutError:
+            await self._drop(helper)
+            raise CommandFailed(argv, None, f"no end after {timeout_s:g} s", where=machine.name) from None
+        except BaseException:  # half an answer may be under way: nobody else may read it
+            await self._drop(helper)
+            raise
+        helper.busy, helper.used_at = False, self._clock()
+        said = err.decode(errors="replace")
+        if check and code != 0:
+            raise CommandFailed(argv, code, said or out.decode(errors="replace"), where=machine.name)
+        return Ran(tuple(argv), code, out.decode(errors="replace"), said, time.monotonic() - began, out)
+
+    async def _helper(self, machine: Machine, user: str) -> _Helper | None:
+        """One that is free, else a new one; None where there may be no more, or it does not start."""
+        await self._let_go()
+        mine = [helper for helper in self._helpers if helper.user == user]
+        free = next((helper for helper in mine if not helper.busy), None)
+        if free is not None:
+            free.busy = True
+            return free
+        if len(mine) >= MOST_EACH or not await self._room():
+            return None
+        self._starting += 1
+        try:
+            held = await self._links.hold(machine, command({"do": "serve", "user": user}))
+        except Unreachable:
+            return None
+        finally:
+            self._starting -= 1
+        helper = _Helper(held, user, self._clock())
+        self._helpers.append(helper)
+        try:
+            if await helper.started():
+                return helper
+        except BaseException:
+            await self._drop(helper)
+            raise
+        await self._drop(helper)
+        return None
+
+    async def _let_go(self) -> None:
+        """Of those that have ended or that nobody has asked for long: they end by themselves some time later."""
+        old = [helper for helper in self._helpers if not helper.busy and self._stale(helper)]
+        self._helpers = [helper for helper in self._helpers if helper not in old]  # before anybody else may take one
+        for helper in old:
+            await helper.held.close()
+
+    def _stale(self, helper: _Helper) -> bool:
+        return helper.held.over or self._clock() - helper.used_at > KEPT_S
+
+    async def _room(self) -> bool:
+        if len(self._helpers) + self._starting < MOST:
+            return True
+        idle = [helper for helper in self._helpers if not helper.busy]
+        if idle:
+            await self._drop(min(idle, key=lambda helper: helper.used_at))
+        return bool(idle)
+
+    async def _drop(self, helper: _Helper) -> None:
+        if helper in self._helpers:
+            self._helpers.remove(helper)
+        await helper.held.close()
+
+
+def _served(argv: Sequence[str]) -> dict[str, Any] | None:
+    """What is asked of node/submit.py, where a helper can do it."""
+    if len(argv) < 2 or argv[-2] != program():
+        return None
+    ask: dict[str, Any] = json.loads(argv[-1])
+    return ask if ask["do"] in _SERVED else None

@@ -1,0 +1,76 @@
+"""The helper that submissions go to, on a real head: whose limits it has, and what its death means."""
+
+from __future__ import annotations
+
+import threading
+
+from tests.cluster.lab import Lab
+from tests.cluster.test_identity import limited
+
+from headway.errors import HeadwayError, Unreachable
+
+HELD = "#!/bin/bash\n#SBATCH --hold --output=/dev/null\ntrue\n"
+FIND = """
+import glob, json, sys
+for path in glob.glob("/proc/[0-9]*/cmdline"):
+    try: words = open(path, errors="replace").read().split("\\0")
+    except OSError: continue
+    if words[-2:-1] == [json.dumps({"do": "serve", "user": sys.argv[1]})] and words[0] == "python3":
+        print(path.split("/")[2])
+"""
+SLOW = '#!/bin/sh\necho >>"$HOME/began"\nwhile [ ! -e "$HOME/go" ]; do sleep 0.05; done\nexec /usr/bin/sbatch "$@"\n'
+
+
+def helpers(lab: Lab, user: str) -> list[str]:
+    """Process ids on the head."""
+    return lab.head("python3", "-c", FIND, user).out.split()
+
+
+def jobs(lab: Lab, user: str) -> list[str]:
+    return lab.head("squeue", "-h", "-u", user, "-o", "%A").out.split()
+
+
+def test_one_helper_takes_a_person_s_submissions_under_their_limits(lab: Lab) -> None:
+    made = [lab.submit(HELD, user="carol") for _ in range(3)]
+    (helper,) = helpers(lab, "carol")
+    uid, mine = lab.head("id", "-u", "carol").out.strip(), ("oom_score_adj", "cgroup")
+    its = lab.head("cat", *(f"/proc/{helper}/{name}" for name in mine)).out
+    command = lab.head("cat", *(f"/proc/self/{name}" for name in mine), user="carol").out
+    assert its.splitlines()[0] == command.splitlines()[0] == "500"
+    assert limited(its, uid) == limited(command, uid)
+    assert {lab.field(job, "UserId").partition("(")[0] for job in made} == {"carol"}
+    lab.head("kill", "-9", helper)
+    made.append(lab.submit(HELD, user="carol"))  # nobody notices
+    assert sorted(map(int, jobs(lab, "carol"))) == sorted(made)
+    lab.head("scancel", "-u", "carol")
+
+
+def test_a_helper_killed_under_a_submission_is_one_error_and_at_most_one_job(lab: Lab) -> None:
+    """sbatch itself was running by then and may or may not have gone on: the error says to look."""
+    lab.head("mkdir", "-p", "bin", user="sam")
+    lab.head("sh", "-c", "cat >bin/sbatch; chmod 755 bin/sbatch", user="sam", stdin=SLOW)
+    lab.head("sh", "-c", "cat >.bash_profile", user="sam", stdin='PATH="$HOME/bin:$PATH"\n')
+    said: list[HeadwayError] = []
+
+    def send() -> None:
+        try:
+            lab.submit(HELD, user="sam")
+        except HeadwayError as error:
+            said.append(error)
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    lab.wait(lambda: lab.head("test", "-e", "/home/sam/began", check=False).code == 0, "sbatch to begin")
+    lab.head("kill", "-9", *helpers(lab, "sam"))
+    sending.join(60)
+    (error,) = said
+    assert isinstance(error, Unreachable)
+    assert "did not say whether the job is submitted" in error.message
+    assert "headway queue" in error.hint
+    lab.head("touch", "go", user="sam")
+    assert lab.head("cat", "/home/sam/began").out == "\n"  # sbatch was started once, and by nobody else since
+    lab.head("rm", "-r", "bin", ".bash_profile", "began", "go", user="sam")
+    again = lab.submit(HELD, user="sam")
+    assert str(again) in jobs(lab, "sam")
+    assert len(jobs(lab, "sam")) <= 2
+    lab.head("scancel", "-u", "sam")

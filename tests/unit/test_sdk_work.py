@@ -1,0 +1,63 @@
+"""The handle of a job: how it ended, of an array once all its tasks have."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from headway import AsyncClient
+from headway.errors import Refused
+from headway.sdk.aio import AsyncJob
+from headway.sdk.work import Job, Work, run_request
+from headway.wire import schemas as w
+
+from .cli_fakes import FakeApi, job
+
+# Slurm gives the array's own number to its last task.
+LAST = job(40, array_job_id=40, array_task="9", state="COMPLETED")
+
+
+def handle(api: FakeApi) -> Job:
+    return Job(cast(Work, api), "lab", 40)
+
+
+def in_turn(*answers: Any) -> Any:
+    left = list(answers)
+    return lambda *_, **__: left.pop(0)
+
+
+def test_an_array_with_a_failed_task_has_failed_though_its_last_task_has_not() -> None:
+    api = FakeApi().on("job", LAST).on("tasks", w.ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
+    ended = handle(api).wait()
+    assert (ended.state, ended.exit_code) == ("FAILED", 1)
+    assert ended.tasks is not None
+    assert ended.tasks.failed_tasks == "3"
+
+
+def test_an_array_ends_with_its_slowest_task() -> None:
+    api = FakeApi().on("job", LAST)
+    api.on("tasks", in_turn(w.ArrayOut(total=10, done=9, running=1), w.ArrayOut(total=10, done=10)))
+    assert handle(api).wait(poll_s=0).state == "COMPLETED"
+    assert len(api.named("tasks")) == 2
+
+
+def test_one_task_of_an_array_ends_by_itself() -> None:
+    api = FakeApi().on("job", job(41, array_job_id=40, array_task="0", state="COMPLETED"))
+    assert Job(cast(Work, api), "lab", 41).wait().state == "COMPLETED"
+
+
+def test_waiting_has_an_end() -> None:
+    with pytest.raises(TimeoutError, match="job 40 is RUNNING"):
+        handle(FakeApi().on("job", job(40))).wait(timeout_s=0, poll_s=0)
+
+
+async def test_the_same_for_asyncio() -> None:
+    api = FakeApi().on("job", LAST).on("tasks", w.ArrayOut(total=10, done=8, failed=2, failed_tasks="3,5"))
+    assert (await AsyncJob(handle(api)).wait()).state == "FAILED"
+    assert AsyncClient.__doc__
+
+
+def test_what_can_not_be_run_is_refused_with_every_fault() -> None:
+    with pytest.raises(Refused, match=r"(?s)nodes: .*gpus: "):
+        run_request(argv=["x"], nodes=0, gpus=-1)
