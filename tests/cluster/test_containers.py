@@ -43,6 +43,18 @@ umoci init --layout links.oci; umoci new --image links.oci:links
 umoci insert --rootless --image links.oci:links links /
 chmod -R go+rX /scratch/vito; chmod 755 /scratch/vito
 """
+LYING_LAYOUT = r"""
+set -eu
+cd /scratch/vito
+rm -rf lie; cp -r oci lie
+digest() {
+    row=$(grep -o '"digest":"sha256:[0-9a-f]*","size":[0-9]*,"annotations":{"[^"]*":"'"$1"'"' lie/index.json)
+    row=${row#*sha256:}; echo "${row%%\"*}"
+}
+umoci new --image lie:other
+cp "lie/blobs/sha256/$(digest other)" "lie/blobs/sha256/$(digest tiny)"
+chmod -R go+rX lie
+"""
 PUSH = r"""
 set -eu
 export REGISTRY_AUTH_FILE=$HOME/.config/containers/auth.json
@@ -433,3 +445,29 @@ srun {OCI} bash -c 'trap "cat /etc/os-release; exit 0" TERM; echo up; while :; d
     lab.head("scancel", "--signal=TERM", f"{job}.0", user="stan")
     lab.wait_job(job)
     assert "Tiny 1" in lab.output("/scratch/stan/signals.out")
+
+
+def test_a_layout_that_lies_poisons_no_cache_and_headway_job_says_why(lab: Lab, images: None) -> None:
+    """Its index names tiny's digest, and another manifest lies there."""
+    lab.head("bash", "-s", user="vito", stdin=LYING_LAYOUT)
+    lab.head("rm", "-rf", "/scratch/carol/.containers")
+    lie = "--container-image=oci:/scratch/vito/lie:tiny"
+    job = lab.sbatch("carol", "-o", "/scratch/carol/lie.out", wrap=f"srun {lie} true")
+    assert lab.wait_job(job) == "FAILED"
+    assert "does not hold what it says" in lab.cli("job", "lab", str(job)).out
+    lab.cli("container", "import", "lab", "oci:/scratch/vito/lie:tiny", check=False)
+    assert "Tiny 1" in srun(lab, OCI, "cat", "/etc/os-release", user="carol").out
+
+
+def test_a_first_task_that_is_killed_while_it_fetches_ends_the_others(lab: Lab, registry: Registry) -> None:
+    script = f"""#!/bin/bash
+#SBATCH -N1 -o /scratch/alice/first.out
+srun -n3 --overlap --overcommit --container-image={registry.host}#team/never:1 true &
+until first=$(pgrep -u $USER -fo 'headway/container ste[p]'); do sleep 0.1; done
+kill -9 $(ps -o ppid= -p $first)
+wait $!; echo ended $?
+"""
+    with registry.asleep():
+        job = lab.sbatch("alice", script=script)
+        lab.wait_job(job, "COMPLETED")
+    assert "ended" in lab.output("/scratch/alice/first.out")

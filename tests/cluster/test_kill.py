@@ -73,13 +73,14 @@ def test_a_job_that_its_machine_died_under_starts_again_on_the_same_machine(lab:
     flags = ("--nodelist=kill-1-1,kill-1-2", "--output=again.txt")
     job = lab.sbatch("ann", *flags, script=AGAIN)
     lab.wait(
-        lambda: lab.head("cat", "again.txt", user="ann", check=False).out.count("up") == 2, "the step to run on both"
+        lambda: lab.head("cat", "again.txt", user="ann", check=False).out.split().count("up") == 2,
+        "the step to run on both",
     )
     lab.podman("kill", lab.container("kill-1-2"))
     lab.wait(lambda: "down" in nodes(lab)["kill-1-2"], "Slurm to have the node down")
     lab.podman("start", lab.container("kill-1-2"))
     assert lab.wait_job(job) == "COMPLETED"
-    assert lab.output("/home/ann/again.txt").count("up") == 4
+    assert lab.output("/home/ann/again.txt").splitlines().count("up") == 4
 
 
 def test_a_deleted_machine_is_given_back_by_apply(lab: Lab) -> None:
