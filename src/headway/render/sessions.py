@@ -26,7 +26,8 @@ def session_program(cpus: int) -> str:
 uid=$(id -u "$PAM_USER" 2>/dev/null) && [ "$uid" -ge 1000 ] || exit 0
 # The kernel ends people's programs before any daemon.
 echo 500 >"/proc/$PPID/oom_score_adj"
-# With cgroup v2 systemd sets the limits of user.slice. With v1 it may, but knows only logins, not commands that come through Headway.
+# With cgroup v2 systemd sets the limits of user.slice. With v1 it may, but knows logins alone, not commands that come
+# through Headway.
 root=/sys/fs/cgroup
 [ -d "$root/memory" ] || exit 0
 total=$(awk '/^MemTotal:/ {{print $2 * 1024}}' /proc/meminfo)
