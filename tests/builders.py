@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from headway.domain.cluster import Cluster, Partition, Plan, Site, Slot, Storage, Switch, Team, User
@@ -113,3 +114,12 @@ def cluster_out(**others: Any) -> ClusterOut:
         "as_of": 1000.0,
     }
     return ClusterOut.model_validate({**fields, **others})
+
+
+def open_to_all(folder: Path) -> Path:
+    """Makes a test's folder reachable for other users: pytest's folders above it are its own alone."""
+    above = folder.parents
+    ours = [part for part in above if part.name.startswith(("pytest-", "popen-"))]
+    for part in (folder, *ours):
+        part.chmod(0o755)
+    return folder

@@ -18,7 +18,7 @@ from headway.jobs.remote import command
 from headway.jobs.submit import cancel, run_command, script_name, submit
 from headway.machines.run import Ran
 from headway.wire.schemas import SubmitIn
-from tests.builders import machine
+from tests.builders import machine, open_to_all
 
 HEAD = machine("lab-head")
 PROGRAM = Path(__file__).parents[2] / "node" / "submit.py"
@@ -208,8 +208,7 @@ def test_a_profile_that_never_ends_takes_neither_time_nor_memory(tmp_path: Path,
     """It runs as the person, but root waits for what it says."""
     nobody = pwd.getpwnam("nobody")
     (tmp_path / ".bash_profile").write_text(profile)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     code = f"""
 g = {{"__name__": "p"}}
 exec(compile(open({str(PROGRAM)!r}).read(), "p", "exec"), g)

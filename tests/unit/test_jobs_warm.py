@@ -22,7 +22,7 @@ from headway.jobs.submit import submit
 from headway.jobs.warm import KEPT_S, MOST_EACH, Warm
 from headway.machines.run import Ran
 from headway.wire.schemas import SubmitIn
-from tests.builders import Clock, machine
+from tests.builders import Clock, machine, open_to_all
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
 
@@ -128,8 +128,7 @@ class Process:
 
 @pytest.fixture
 def head(tmp_path: Path) -> Machine:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     work = tmp_path / "home"
     (work / "bin").mkdir(parents=True)
     work.chmod(0o777)
