@@ -23,10 +23,16 @@ def main() -> int:
     if not words:
         print("usage: python3 -m headway_train COMMAND ...", file=sys.stderr)
         return 2
-    for number in WARNINGS:  # what is ignored stays so in the launcher and in the ranks, until they listen
-        signal.signal(number, signal.SIG_IGN)
+    ours = {*WARNINGS, *ENDINGS}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ours)  # one that comes before we can hand it on waits until we can
+
+    def in_child() -> None:
+        for number in WARNINGS:  # what is ignored stays so in the launcher and in the ranks, until they listen
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ours)
+
     try:
-        child = subprocess.Popen(words)
+        child = subprocess.Popen(words, preexec_fn=in_child)
     except OSError as error:
         print(f"headway_train: {words[0]}: {error.strerror}", file=sys.stderr)
         return 127
@@ -34,6 +40,7 @@ def main() -> int:
         signal.signal(number, lambda got, _: hand_on(child.pid, got))
     for number in ENDINGS:
         signal.signal(number, lambda got, _: child.send_signal(got))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ours)
     code = child.wait()
     return code if code >= 0 else 128 - code
 
