@@ -24,4 +24,7 @@ max_connections = 50
 performance_schema = OFF
 # A crash may lose the last second of records, which slurmctld sends again; commits cost a tenth.
 innodb_flush_log_at_trx_commit = 2
+# MariaDB 11.6 and later refuse a transaction that meets a newer row (error 1020); slurmdbd does not try again, and a
+# slurmctld that registers just then ends: a reconfigure in a cluster's first minute failed so.
+loose-innodb-snapshot-isolation = OFF
 """

@@ -11,6 +11,13 @@ MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf")
 
 
+# A slurmctld that takes over with records for slurmdbd still unsent meets their answers before its own job table is there,
+# and ends by a division by zero (24.11.5: dbd's answer to a job's start; seen in a cluster's first seconds).
+RECONFIGURE = """\
+for try in $(seq 150); do sdiag 2>/dev/null | grep -q 'DBD Agent queue size: *0$' && break; sleep 0.1; done
+exec scontrol reconfigure"""
+
+
 def units(cluster: Cluster) -> dict[str, tuple[Unit, ...]]:
     """{"head": ..., "node": ...}. Changed keys of slurm.conf may need more than the reload: see `effect.effect_of`."""
     mounts = _mounts(cluster)
@@ -54,7 +61,7 @@ def _head() -> tuple[Unit, ...]:
             "slurmctld.service",
             restart_on=(slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service")),
             reload_on=(slurm_conf.PATH, *(f"/etc/slurm/{name}" for name in _BESIDE)),
-            reload=("scontrol", "reconfigure"),
+            reload=("sh", "-c", RECONFIGURE),
             disturbs=restart,
             stage="controller",
         ),
