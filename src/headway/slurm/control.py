@@ -72,11 +72,6 @@ async def requeue(connections: Remote, head: Machine, job_id: int) -> None:
     await _scontrol(connections, head, "requeue", str(job_id))
 
 
-async def reconfigure(connections: Remote, head: Machine) -> None:
-    """All daemons read their configuration again."""
-    await _scontrol(connections, head, "reconfigure")
-
-
 async def ping(connections: Remote, head: Machine) -> bool:
     """Whether slurmctld answers on the head itself."""
     ran = await _scontrol(connections, head, "ping", check=False)
