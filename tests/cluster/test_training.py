@@ -56,7 +56,11 @@ def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
     lab.wait(lambda: "restart 1" in log(lab, job), "the job to run again")
     reach(lab, job, 17)
     assert "resumed from /scratch/admin/train-ddp" in log(lab, job)
-    rank = "kill -9 $(pgrep -u admin -f '^[^ ]*python.* train_ddp.py' | tail -n 1)"
+    rank = """
+        for p in $(pgrep -u admin -f '^[^ ]*python.* train_ddp.py'); do  # of this job: others train here too
+            grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ && it=$p
+        done
+        kill -9 $it"""
     node = lab.head("bash", "-c", f"scontrol show hostnames $(squeue -h -j {job} -o %N) | tail -n 1").out.strip()
     lab.head("srun", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", node, "bash", "-c", rank, user="admin")
     # The training failed, not its node: the script ends with its error, and its owner has it run again.
