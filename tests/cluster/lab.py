@@ -148,7 +148,9 @@ class Lab:
 
     def podman(self, *args: str) -> str:
         """podman on this host, for playing the one who pulls a plug."""
-        return subprocess.run(["podman", *args], capture_output=True, text=True, timeout=60, check=True).stdout
+        ran = subprocess.run(["podman", *args], capture_output=True, text=True, timeout=60, check=False)
+        assert ran.returncode == 0, f"podman {' '.join(args)} ended with {ran.returncode}: {ran.stdout}{ran.stderr}"
+        return ran.stdout
 
     def container(self, machine: str) -> str:
         """The container that is this machine of ours."""
