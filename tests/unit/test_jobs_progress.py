@@ -87,7 +87,7 @@ def test_reports_are_json_lines_and_what_is_none_is_passed_over() -> None:
 
 
 class Head:
-    """Files of the test, read as node/submit.py reads them; reports under their job's number."""
+    """Files of the test, read as node/as_person reads them; reports under their job's number."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files

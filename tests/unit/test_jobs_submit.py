@@ -16,12 +16,12 @@ import pytest
 from headway.errors import CommandFailed, NotAllowed, NotFound, Refused
 from headway.jobs.remote import command
 from headway.jobs.submit import cancel, run_command, script_name, submit
+from headway.machines.program import program as text
 from headway.machines.run import Ran
 from headway.wire.schemas import SubmitIn
 from tests.builders import machine, open_to_all
 
 HEAD = machine("lab-head")
-PROGRAM = Path(__file__).parents[2] / "node" / "submit.py"
 
 
 class Head:
@@ -194,7 +194,8 @@ def test_the_program_reads_a_log_only_as_somebody() -> None:
 def test_the_program_imports_only_what_starts_fast() -> None:
     slow = ("subprocess", "tempfile", "shutil", "asyncio")
     code = (
-        f"import sys; exec(compile(open({str(PROGRAM)!r}).read(), 'p', 'exec'), {{'__name__': 'p'}});"
+        f"import sys; exec({text('as_person')!r}, {{'__name__': 'p'}});"
+        "import as_person.__main__, as_person.commands, as_person.logs, as_person.serve;"
         f"print([m for m in {slow!r} if m in sys.modules])"
     )
     argv = [sys.executable, "-I", "-S", "-c", code]
@@ -210,11 +211,12 @@ def test_a_profile_that_never_ends_takes_neither_time_nor_memory(tmp_path: Path,
     (tmp_path / ".bash_profile").write_text(profile)
     open_to_all(tmp_path)
     code = f"""
-g = {{"__name__": "p"}}
-exec(compile(open({str(PROGRAM)!r}).read(), "p", "exec"), g)
-g.update(LOGIN_S=1, MOST_ENVIRONMENT=100_000, SESSION="/nowhere", UNIFIED="/nowhere")
-entry = g["pwd"].struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", {str(tmp_path)!r}, "/bin/bash"))
-g["ask_login"](entry)
+import pwd
+exec({text("as_person")!r}, {{"__name__": "p"}})
+from as_person import identity, login
+login.LOGIN_S, login.MOST_ENVIRONMENT, identity.SESSION, identity.UNIFIED = 1, 100_000, "/nowhere", "/nowhere"
+entry = pwd.struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", {str(tmp_path)!r}, "/bin/bash"))
+login.ask_login(entry)
 """
     argv = [sys.executable, "-I", "-S", "-c", code]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)

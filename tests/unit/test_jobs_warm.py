@@ -1,4 +1,4 @@
-"""Helpers that stay on the head: node/submit.py itself as `serve`, and what becomes of a submission when one dies."""
+"""Helpers that stay on the head: node/as_person itself as `serve`, and what becomes of a submission when one dies."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused, Unanswered
-from headway.jobs.remote import call, command, program
+from headway.jobs.remote import call, command
 from headway.jobs.submit import submit
 from headway.jobs.warm import KEPT_S, MOST_EACH, Warm
+from headway.machines.program import program
 from headway.machines.run import Ran
 from headway.wire.schemas import SubmitIn
 from tests.builders import Clock, machine, open_to_all
@@ -56,16 +57,17 @@ class Machine:
         nobody = pwd.getpwnam("nobody")
         entry = (PERSON, "x", nobody.pw_uid, nobody.pw_gid, "", str(self.folder), "/bin/bash")
         code = f"""
-g = {{"__name__": "p"}}
-exec(compile({program()!r}, "p", "exec"), g)
-people = {{{PERSON!r}: g["pwd"].struct_passwd({entry!r})}}
+import pwd
+exec({program("as_person")!r}, {{"__name__": "p"}})
+from as_person import __main__, identity, login
+people = {{{PERSON!r}: pwd.struct_passwd({entry!r})}}
 def person(name):
-    return people[name] if name in people else g["refuse"](f"there is no user {{name}} on lab-head")
+    return people[name] if name in people else identity.refuse(f"there is no user {{name}} on lab-head")
 def quietly(*_):
     open({str(self.folder / "limits")!r}, "a").write("limited\\n")
-g.update(person=person, quietly=quietly, UNIFIED="/nowhere",
-         login_environment=lambda entry: {{"PATH": {str(self.folder / "bin")!r} + ":/usr/bin:/bin"}})
-g["main"]()
+identity.person, identity.quietly, identity.UNIFIED = person, quietly, "/nowhere"
+login.login_environment = lambda entry: {{"PATH": {str(self.folder / "bin")!r} + ":/usr/bin:/bin"}}
+__main__.main()
 """
         return [sys.executable, "-I", "-S", "-c", code, argv[-1]]
 

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
-import pytest
-
-PROGRAM = Path(__file__).parents[2] / "node" / "launch.py"
-
-
-@pytest.fixture(scope="module")
-def launch() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("launch", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+import launch
 
 
 def put(root: Path, **files: str) -> None:
@@ -48,7 +34,7 @@ def nic(root: Path, name: str, *, device: bool = True, **files: str) -> None:
         (base / "device").mkdir()
 
 
-def test_infiniband_adapters_by_name_the_slow_and_the_dead_left_out(launch: ModuleType, tmp_path: Path) -> None:
+def test_infiniband_adapters_by_name_the_slow_and_the_dead_left_out(tmp_path: Path) -> None:
     for number in (0, 1, 10, 2):
         hca(tmp_path, f"mlx5_{number}", "InfiniBand")
     hca(tmp_path, "mlx5_3", "InfiniBand", rate="100 Gb/sec (4X EDR)")
@@ -58,7 +44,7 @@ def test_infiniband_adapters_by_name_the_slow_and_the_dead_left_out(launch: Modu
     assert launch.adapters(str(tmp_path)) == {"NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_10:1"}
 
 
-def test_roce_has_the_index_of_its_second_version_over_ipv4(launch: ModuleType, tmp_path: Path) -> None:
+def test_roce_has_the_index_of_its_second_version_over_ipv4(tmp_path: Path) -> None:
     for name in ("mlx5_0", "mlx5_1"):
         hca(tmp_path, name, "Ethernet")
         port = f"class/infiniband/{name}/ports/1"
@@ -69,12 +55,12 @@ def test_roce_has_the_index_of_its_second_version_over_ipv4(launch: ModuleType, 
     assert launch.adapters(str(tmp_path)) == {"NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1", "NCCL_IB_GID_INDEX": "3"}
 
 
-def test_efa_goes_by_libfabric(launch: ModuleType, tmp_path: Path) -> None:
+def test_efa_goes_by_libfabric(tmp_path: Path) -> None:
     hca(tmp_path, "rdmap0s31", "Unspecified", driver="efa")
     assert launch.adapters(str(tmp_path)) == {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
 
 
-def test_ethernet_names_an_interface_and_no_adapter(launch: ModuleType, tmp_path: Path) -> None:
+def test_ethernet_names_an_interface_and_no_adapter(tmp_path: Path) -> None:
     nic(tmp_path, "lo", device=False)
     nic(tmp_path, "docker0", device=False)
     nic(tmp_path, "eno2", operstate="down")
@@ -84,7 +70,7 @@ def test_ethernet_names_an_interface_and_no_adapter(launch: ModuleType, tmp_path
     assert launch.network({}, str(tmp_path)) == {"NCCL_SOCKET_IFNAME": "=eno1", "GLOO_SOCKET_IFNAME": "eno1"}
 
 
-def test_a_bond_goes_before_its_parts_and_ip_over_infiniband_comes_last(launch: ModuleType, tmp_path: Path) -> None:
+def test_a_bond_goes_before_its_parts_and_ip_over_infiniband_comes_last(tmp_path: Path) -> None:
     nic(tmp_path, "ibs1", type="32")
     nic(tmp_path, "eno1")
     (tmp_path / "class/net/eno1/master").mkdir()
@@ -94,13 +80,13 @@ def test_a_bond_goes_before_its_parts_and_ip_over_infiniband_comes_last(launch: 
     assert launch.interfaces(str(tmp_path)) == ["bond0", "eno5", "ibs1"]
 
 
-def test_what_the_user_has_set_stays(launch: ModuleType, tmp_path: Path) -> None:
+def test_what_the_user_has_set_stays(tmp_path: Path) -> None:
     nic(tmp_path, "eno1")
     found = launch.task({"NCCL_SOCKET_IFNAME": "mine", "OMP_NUM_THREADS": "3"}, ["true"], str(tmp_path))
     assert found == {"GLOO_SOCKET_IFNAME": "eno1"}
 
 
-def test_srun_tasks_get_the_ranks_that_torch_looks_for(launch: ModuleType, tmp_path: Path) -> None:
+def test_srun_tasks_get_the_ranks_that_torch_looks_for(tmp_path: Path) -> None:
     slurm = {"SLURM_PROCID": "9", "SLURM_NTASKS": "16", "SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "8(x2)"}
     found = launch.task({**slurm, "HEADWAY_LAUNCHER": "srun"}, ["true"], str(tmp_path))
     assert {name: found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")} == {
@@ -109,13 +95,13 @@ def test_srun_tasks_get_the_ranks_that_torch_looks_for(launch: ModuleType, tmp_p
     assert "RANK" not in launch.task({**slurm, "HEADWAY_LAUNCHER": "torchrun"}, ["true"], str(tmp_path))
 
 
-def test_threads_are_a_worker_s_part_and_never_none(launch: ModuleType) -> None:
+def test_threads_are_a_worker_s_part_and_never_none() -> None:
     cpus = len(os.sched_getaffinity(0))
     assert launch.threads({}) == {"OMP_NUM_THREADS": str(cpus)}
     assert launch.threads({"HEADWAY_WORKERS": "1000"}) == {"OMP_NUM_THREADS": "1"}
 
 
-def test_a_port_belongs_to_the_job_and_is_really_free(launch: ModuleType) -> None:
+def test_a_port_belongs_to_the_job_and_is_really_free() -> None:
     first = launch.free_port(41)
     assert launch.free_port(41) == first
     assert launch.free_port(42) != first
@@ -133,7 +119,7 @@ def gpus(root: Path, proc: Path, count: int = 4) -> None:
         put(root, **{f"bus/pci/devices/{address}/local_cpulist": "0-31" if minor < count // 2 else "32-63"})
 
 
-def test_each_worker_s_cpus_are_those_beside_its_gpu(launch: ModuleType, tmp_path: Path) -> None:
+def test_each_worker_s_cpus_are_those_beside_its_gpu(tmp_path: Path) -> None:
     gpus(tmp_path / "sys", tmp_path / "proc")
     places = (str(tmp_path / "sys"), str(tmp_path / "proc"))
     env = {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
@@ -144,7 +130,7 @@ def test_each_worker_s_cpus_are_those_beside_its_gpu(launch: ModuleType, tmp_pat
     assert launch.gpu_cpus("0", {}, *places) == set()
 
 
-def test_nothing_is_bound_where_all_cpus_are_as_near(launch: ModuleType, tmp_path: Path) -> None:
+def test_nothing_is_bound_where_all_cpus_are_as_near(tmp_path: Path) -> None:
     gpus(tmp_path / "sys", tmp_path / "proc", 1)
     put(tmp_path / "sys", **{"bus/pci/devices/0000:00:00.0/local_cpulist": "0-63"})
     assert launch.gpu_cpus("0", {"CUDA_VISIBLE_DEVICES": "0"}, str(tmp_path / "sys"), str(tmp_path / "proc")) == set()
@@ -152,7 +138,7 @@ def test_nothing_is_bound_where_all_cpus_are_as_near(launch: ModuleType, tmp_pat
 
 def run(*words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(PROGRAM), *words], capture_output=True, text=True, timeout=30, check=False, cwd=cwd,
+        [sys.executable, launch.__file__, *words], capture_output=True, text=True, timeout=30, check=False, cwd=cwd,
         env={"PATH": os.environ["PATH"], **env},
     )  # fmt: skip
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import getpass
 import grp
-import importlib.util
 import json
 import os
 import select
@@ -16,12 +15,7 @@ from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "node" / "ops.py"
-spec = importlib.util.spec_from_file_location("node_ops", PROGRAM)
-assert spec is not None
-assert spec.loader is not None
-ops = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(ops)
+import ops
 
 ME = getpass.getuser()
 MY_GROUP = grp.getgrgid(os.getgid()).gr_name
@@ -29,7 +23,7 @@ MY_GROUP = grp.getgrgid(os.getgid()).gr_name
 
 def perform(*steps: dict[str, Any]) -> list[dict[str, Any]]:
     ran = subprocess.run(
-        [sys.executable, str(PROGRAM)],
+        [sys.executable, ops.__file__],
         input=json.dumps({"do": "apply", "steps": steps}),
         capture_output=True,
         text=True,

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import os
 import subprocess
 import tarfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from as_person import bundles as node
 from headway.errors import Refused
 from headway.sdk import bundle as module
 from headway.sdk.bundle import bundle, git_state
-
-PROGRAM = Path(__file__).parents[2] / "node" / "submit.py"
-
-
-@pytest.fixture(scope="module")
-def node() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("submit", PROGRAM)
-    assert spec
-    assert spec.loader
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 def tree(root: Path, **files: str) -> Path:
@@ -70,9 +57,7 @@ def test_the_digest_is_of_content_not_of_time_or_place(folder: Path, tmp_path: P
     assert bundle(folder).digest not in (first.digest, changed)
 
 
-def test_the_node_keeps_what_it_counted_and_nothing_can_be_written_there(
-    folder: Path, tmp_path: Path, node: ModuleType
-) -> None:
+def test_the_node_keeps_what_it_counted_and_nothing_can_be_written_there(folder: Path, tmp_path: Path) -> None:
     made = bundle(folder)
     root = str(tmp_path / "root")
     assert node.keep_bundle(root, made.digest, b"") is False
@@ -86,7 +71,7 @@ def test_the_node_keeps_what_it_counted_and_nothing_can_be_written_there(
     assert [path.name for path in kept.parent.iterdir()] == [made.digest]
 
 
-def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_path: Path, node: ModuleType) -> None:
+def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_path: Path) -> None:
     made = bundle(folder)
     root, work, helper = str(tmp_path / "root"), tmp_path / "runs/train-1", str(tmp_path / "root/launch-1.py")
     node.keep_bundle(root, made.digest, made.archive())
@@ -100,7 +85,7 @@ def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_p
     assert node.tree_digest(str(tmp_path / "root/bundles" / made.digest)) == made.digest
 
 
-def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(node: ModuleType, tmp_path: Path) -> None:
+def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(tmp_path: Path) -> None:
     root, kept = tmp_path / "root", tmp_path / "root" / "bundles"
     digests = []
     for name in ("old", "used", "asked", "new"):
@@ -120,7 +105,7 @@ def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(node: Modul
 
 
 @pytest.mark.parametrize("damage", ["cut", "other"])
-def test_a_damaged_archive_never_gets_the_name(folder: Path, tmp_path: Path, node: ModuleType, damage: str) -> None:
+def test_a_damaged_archive_never_gets_the_name(folder: Path, tmp_path: Path, damage: str) -> None:
     data = bundle(folder).archive()
     digest = bundle(folder).digest if damage == "cut" else "0" * 64
     with pytest.raises((EOFError, ValueError)):
@@ -160,7 +145,6 @@ def test_an_archive_can_t_leave_its_folder_nor_grow_without_end(
     members: list[tuple[str, bytes | str]],
     words: str,
     tmp_path: Path,
-    node: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(node, "MOST_UNPACKED", 2**20 - 1)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cache
 from typing import Any
 
 from headway.domain.files import File
 from headway.domain.machine import Machine
 from headway.domain.observed import SeenFile, SeenMachine, SeenUnit
 from headway.errors import HeadwayError, Unreachable
+from headway.machines.program import program
 from headway.machines.ssh import Connections
-from headway.paths import node_dir
 
 Step = dict[str, Any]
 # The program comes first on standard input, then what to do: nothing has to be installed on the machine before.
@@ -30,14 +29,9 @@ class StepFailed(HeadwayError):
     http_status = 502
 
 
-@cache
-def _program() -> bytes:
-    return (node_dir() / "ops.py").read_bytes()
-
-
 def _stdin(ask: object) -> bytes:
-    program = _program()
-    return str(len(program)).encode() + b"\n" + program + json.dumps(ask).encode()
+    text = program("ops").encode()
+    return str(len(text)).encode() + b"\n" + text + json.dumps(ask).encode()
 
 
 def file_step(path: str, file: File, content: bytes | None = None) -> Step:

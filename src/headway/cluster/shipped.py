@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 
 from headway.domain.files import File
+from headway.paths import node_dir
 from headway.render.systemd import AGENT_PROGRAM
 
 _PACKAGES = "/usr/lib/python3/dist-packages"  # where the system's python3 of every Debian looks
@@ -17,16 +17,8 @@ _PACKAGES = "/usr/lib/python3/dist-packages"  # where the system's python3 of ev
 def shipped() -> Mapping[str, File]:
     """{path: File} of every machine. By apply rather than by the image: so machines that somebody else set up have it
     too, and all of a cluster get the same one."""
-    node = _folder()
+    node = node_dir()
     files = {AGENT_PROGRAM: File((node / "agent.py").read_text())}
     for path in sorted((node / "train" / "headway_train").glob("*.py")):
         files[f"{_PACKAGES}/headway_train/{path.name}"] = File(path.read_text())
     return MappingProxyType(files)
-
-
-def _folder() -> Path:
-    """node/, in the source tree or in an installed package."""
-    for folder in (Path(__file__).parents[3] / "node", Path(__file__).parents[1] / "_node"):
-        if (folder / "agent.py").is_file():
-            return folder
-    raise FileNotFoundError("node/agent.py is missing from this installation")

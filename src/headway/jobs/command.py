@@ -9,7 +9,7 @@ from typing import Protocol
 from headway.domain.machine import Machine
 from headway.jobs.remote import REFUSED, command, refusal
 
-_MARK = b"\0refused\0"  # before a sentence of node/submit.py itself
+_MARK = b"\0refused\0"  # before a sentence of node/as_person itself
 
 
 class Talks(Protocol):

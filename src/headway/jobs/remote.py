@@ -1,19 +1,19 @@
-"""Sends node/submit.py to the head: everything done as a person goes through it."""
+"""Sends node/as_person to the head: everything done as a person goes through it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from functools import cache
 from typing import Any, Protocol
 
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, NotAllowed, NotFound, Refused
+from headway.machines.program import program
 from headway.machines.run import Ran
 from headway.machines.ssh import Remote
-from headway.paths import node_dir
 
 REFUSED = 97  # how the program says that the person or the folder can't be used
+PROGRAM = "as_person"
 _MOST = 120_000  # bytes of one word of a command that Linux takes (128 KiB)
 
 
@@ -25,18 +25,12 @@ class Links(Remote, Protocol):
     ) -> AsyncIterator[bytes]: ...
 
 
-@cache
-def program(name: str = "submit.py") -> str:
-    """The text of a program of node/."""
-    return (node_dir() / name).read_text()
-
-
 def command(ask: dict[str, Any]) -> list[str]:
     """The argv that does `ask` on the head. Raises Refused when it is too long for a command."""
     text = json.dumps(ask)
     if len(text) > _MOST:
         raise Refused(f"the arguments have {len(text)} bytes, more than the {_MOST} a command may have")
-    return ["python3", "-I", "-S", "-c", program(), text]
+    return ["python3", "-I", "-S", "-c", program(PROGRAM), text]
 
 
 async def call(

@@ -11,9 +11,9 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.jobs.place import place
-from headway.jobs.remote import program
 from headway.jobs.script import Script, run_script
 from headway.jobs.submit import Stage
+from headway.machines.program import program
 from headway.wire.schemas import RunIn, RunOut, ScriptLine, SubmitIn
 
 _MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark of a job's own folder
@@ -40,7 +40,7 @@ def prepare_run(run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str
     from headway.jobs.script import job_name
 
     there = place(cluster, user)
-    text = program("launch.py")
+    text = program("launch")
     helper = there.helper(hashlib.sha256(text.encode()).hexdigest())
     folder = work or there.work(job_name(run), mark)
     checkpoints = f"{folder}/checkpoints/{job_name(run)}" if work else f"{folder}/checkpoints"

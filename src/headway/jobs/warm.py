@@ -1,4 +1,4 @@
-"""Helpers on the head that are there already: node/submit.py as `serve`, one a person, for submissions and readings.
+"""Helpers on the head that are there already: node/as_person as `serve`, one a person, for submissions and readings.
 
 A fresh program for each of them takes longer than sbatch does: it starts Python, sends its own text and moves into the
 limits of the person's sessions. A helper has done that once. It ends with its connection, and with it all is as before.
@@ -17,7 +17,8 @@ from typing import Any, Protocol
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Unanswered, Unreachable
 from headway.jobs.command import Talks
-from headway.jobs.remote import Links, command, program
+from headway.jobs.remote import PROGRAM, Links, command
+from headway.machines.program import program
 from headway.machines.run import Ran
 
 MOST = 24  # helpers on one head
@@ -221,8 +222,8 @@ class Warm:
 
 
 def _served(argv: Sequence[str]) -> dict[str, Any] | None:
-    """What is asked of node/submit.py, where a helper can do it."""
-    if len(argv) < 2 or argv[-2] != program():
+    """What is asked of node/as_person, where a helper can do it."""
+    if len(argv) < 2 or argv[-2] != program(PROGRAM):
         return None
     ask: dict[str, Any] = json.loads(argv[-1])
     return ask if ask["do"] in _SERVED else None
