@@ -406,3 +406,15 @@ async def test_devices_that_a_job_may_not_open_are_not_shown(local: Ground) -> N
     everything = (await local.out(machine, "nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")).split()
     shown = (await local.out(machine, "sh", "-c", confined)).splitlines()
     assert shown == [f"0, {everything[0]}", f"1, {everything[2]}"]
+
+
+async def test_machines_have_cgroups_of_their_own(local: Ground) -> None:
+    """Two systemds in one tree take each other's services for theirs, and `podman exec` finds its folder gone."""
+    first, second = await asyncio.gather(local.make("mt-head"), local.make("mt-1-1"))
+    trees = "findmnt -n -l -o TARGET -t cgroup,cgroup2"
+    marked = await local.out(first, "sh", "-c", f"for tree in $({trees}); do mkdir $tree/marked && echo $tree; done")
+    assert marked
+    assert await local.out(second, "sh", "-c", f"find $({trees}) -maxdepth 1 -name marked") == ""
+    assert isinstance(local.provider, LocalProvider)
+    for name in podman("ps", "-q", "--filter", f"label=headway.instance={local.provider.instance}").split():
+        assert podman("exec", name, "echo", "there").strip() == "there"

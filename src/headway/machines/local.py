@@ -198,13 +198,11 @@ class LocalProvider:
             binds.append(f"{volumes / 'head'}:/srv/headway-state")
         shm_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 21)
         return [
-            *("run", "--detach", "--systemd=always", "--privileged", "--name"),
+            *("run", "--detach", "--privileged", *_boots_systemd(), "--name"),
             self._container(request.cluster, request.name),
             *("--network", self._owner(request.cluster), "--ip", request.address),
             *("--mac-address", network.mac(request.address), "--hostname", request.name),
             *("--no-hosts", "--dns", "none", "--log-driver", "none", "--pids-limit", "-1"),
-            # With the host's, which cgroup v1 has by default, slurmd can't tell which job a process belongs to.
-            *("--cgroupns", "private"),
             *("--shm-size", f"{shm_mib}m", "--pull", "never"),
             *labels(own),
             *(part for bind in binds for part in ("--volume", bind)),
@@ -326,6 +324,21 @@ class LocalProvider:
                 word = words.get(event.get("Status", ""))
                 if machine and word:
                     yield machine, word
+
+
+def _boots_systemd() -> list[str]:
+    """Options of `podman run` for a machine whose systemd has a cgroup tree of its own: with the host's, slurmd can't tell
+    which job a process belongs to, and machines' systemds meet in one tree."""
+    own = ["--cgroupns", "private"]
+    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        return [*own, "--systemd=always"]
+    # On cgroup v1 that binds the host's systemd tree in; what else it does is here.
+    folders = ("/run:mode=755", "/run/lock:mode=1777", "/tmp:mode=1777")
+    return [
+        *own,
+        *("--systemd=false", "--stop-signal", "SIGRTMIN+3"),
+        *(part for folder in folders for part in ("--tmpfs", f"{folder},rw,exec,nosuid,nodev")),
+    ]
 
 
 def _data(volumes: Path) -> list[Path]:
