@@ -1,23 +1,56 @@
-"""The same client for asyncio: every call runs in a thread, so that the loop goes on."""
+"""The same client for asyncio: every call runs in a thread, so that the loop goes on. Arguments, answers and errors are
+those of `Client` and `Job`, whose signatures these methods carry."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headway.sdk.client import Client
 from headway.sdk.work import POLL_S, Job
-from headway.wire.schemas import ArrayOut, ClusterOut, JobOut, LineageOut
+from headway.wire.schemas import JobOut
 
-if TYPE_CHECKING:
-    from headway.wire.schemas import ContainerIn, Launcher
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+
+
+class _Beside(Protocol[S_co]):
+    """What has a blocking twin."""
+
+    @property
+    def sync(self) -> S_co: ...
+
+
+def _threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[_Beside[S], P], Coroutine[Any, Any, T]]:
+    """The method of the twin, awaited."""
+
+    @functools.wraps(method)
+    async def call(self: _Beside[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+
+    return call
+
+
+def _starting(
+    method: Callable[Concatenate[S, P], Job],
+) -> Callable[Concatenate[_Beside[S], P], Coroutine[Any, Any, AsyncJob]]:
+    """The same of one that gives a job."""
+    threaded = _threaded(method)
+
+    @functools.wraps(method)
+    async def call(self: _Beside[S], /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob:
+        return AsyncJob(await threaded(self, *args, **kwargs))
+
+    return call
 
 
 class AsyncClient:
-    """`async with AsyncClient() as client: job = await client.run(...)`. Arguments and errors are those of Client."""
+    """`async with AsyncClient() as client: job = await client.run(...)`."""
 
     def __init__(self, url: str = "", token: str = "") -> None:
         self.sync = Client(url, token)
@@ -28,67 +61,16 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         self.sync.close()
 
-    async def clusters(self) -> list[ClusterOut]:
-        return await asyncio.to_thread(self.sync.clusters)
-
-    async def jobs(self, cluster: str = "", *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
-        def ask() -> list[JobOut]:
-            return self.sync.jobs(cluster or self.sync.only_cluster(), all=all, user=user, state=state)
-
-        return await asyncio.to_thread(ask)
-
-    async def run(
-        self,
-        command: Sequence[str],
-        *,
-        cluster: str = "",
-        files: Path | str | None = None,
-        nodes: int = 1,
-        gpus: int = 0,
-        tasks: int = 0,
-        launcher: Launcher | None = None,
-        name: str = "",
-        time: str = "",
-        partition: str = "",
-        team: str = "",
-        after: Sequence[str] = (),
-        container: ContainerIn | None = None,
-        env: Mapping[str, str] | None = None,
-        sbatch: Sequence[str] = (),
-    ) -> AsyncJob:
-        """See Client.run."""
-        options: dict[str, Any] = {
-            "cluster": cluster, "files": files, "nodes": nodes, "gpus": gpus, "tasks": tasks, "launcher": launcher,
-            "name": name, "time": time, "partition": partition, "team": team, "after": after, "container": container,
-            "env": env, "sbatch": sbatch,
-        }  # fmt: skip
-        return AsyncJob(await asyncio.to_thread(lambda: self.sync.run(command, **options)))
-
-    async def submit(
-        self,
-        path: Path | str,
-        args: Sequence[str] = (),
-        *,
-        cluster: str = "",
-        files: Path | str | None = None,
-        sbatch: Sequence[str] = (),
-        chdir: str = "",
-        env: Mapping[str, str] | None = None,
-    ) -> AsyncJob:
-        """See Client.submit."""
-
-        def ask() -> Job:
-            return self.sync.submit(path, args, cluster=cluster, files=files, sbatch=sbatch, chdir=chdir, env=env)
-
-        return AsyncJob(await asyncio.to_thread(ask))
-
-    async def attach(self, job_id: int, *, cluster: str = "") -> AsyncJob:
-        return AsyncJob(await asyncio.to_thread(lambda: self.sync.attach(job_id, cluster=cluster)))
+    clusters = _threaded(Client.clusters)
+    jobs = _threaded(Client.jobs)
+    run = _starting(Client.run)
+    submit = _starting(Client.submit)
+    attach = _starting(Client.attach)
 
 
 @dataclass(frozen=True)
 class AsyncJob:
-    """A submitted job; see Job."""
+    """A submitted job."""
 
     sync: Job
 
@@ -100,8 +82,12 @@ class AsyncJob:
     def cluster(self) -> str:
         return self.sync.cluster
 
-    async def status(self) -> JobOut:
-        return await asyncio.to_thread(self.sync.status)
+    status = _threaded(Job.status)
+    tasks = _threaded(Job.tasks)
+    lineage = _threaded(Job.lineage)
+    cancel = _threaded(Job.cancel)
+    retry = _starting(Job.retry)
+    rerun = _starting(Job.rerun)
 
     async def wait(self, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> JobOut:
         """How it ended. Raises TimeoutError when that takes longer."""
@@ -117,18 +103,3 @@ class AsyncJob:
         lines = self.sync.logs(follow=follow, err=err, task=task)
         while (line := await asyncio.to_thread(next, lines, None)) is not None:
             yield line
-
-    async def tasks(self) -> ArrayOut:
-        return await asyncio.to_thread(self.sync.tasks)
-
-    async def lineage(self) -> LineageOut:
-        return await asyncio.to_thread(self.sync.lineage)
-
-    async def retry(self, *, env: Mapping[str, str] | None = None) -> AsyncJob:
-        return AsyncJob(await asyncio.to_thread(lambda: self.sync.retry(env=env)))
-
-    async def rerun(self, *, env: Mapping[str, str] | None = None) -> AsyncJob:
-        return AsyncJob(await asyncio.to_thread(lambda: self.sync.rerun(env=env)))
-
-    async def cancel(self) -> None:
-        await asyncio.to_thread(self.sync.cancel)

@@ -246,10 +246,14 @@ class Client(Work):
         path = f"/clusters/{_part(cluster)}/pipelines/{_part(pipeline)}/retry"
         return self._post(path, PipelineOut, request, timeout_s=300)
 
-    def jobs(self, cluster: str, *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
+    def jobs(self, cluster: str = "", *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
         """Queued and running jobs; with `all` those that ended lately too."""
         params = {"all": "1" if all else "", "user": user, "state": state}
-        return self._list(f"/clusters/{_part(cluster)}/jobs", JobOut, params={k: v for k, v in params.items() if v})
+        return self._list(
+            f"/clusters/{_part(cluster or self.only_cluster())}/jobs",
+            JobOut,
+            params={k: v for k, v in params.items() if v},
+        )
 
     def job(self, cluster: str, job_id: int) -> JobOut:
         return self._get(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}", JobOut)
