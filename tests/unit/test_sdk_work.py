@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, cast
 
 import pytest
 
-from headway import AsyncClient
+from headway import AsyncClient, Client
+from headway.cli.run import run
 from headway.errors import Refused
 from headway.sdk.aio import AsyncJob
 from headway.sdk.work import Job, Work, run_request
@@ -14,6 +16,7 @@ from headway.wire import schemas as w
 
 from .cli_fakes import FakeApi, job
 
+CONTAINER = ("image", "mounts", "container_workdir", "container_name", "mount_home")  # together one field
 # Slurm gives the array's own number to its last task.
 LAST = job(40, array_job_id=40, array_task="9", state="COMPLETED")
 
@@ -55,7 +58,22 @@ def test_waiting_has_an_end() -> None:
 async def test_the_same_for_asyncio() -> None:
     api = FakeApi().on("job", LAST).on("tasks", w.ArrayOut(total=10, done=8, failed=2, failed_tasks="3,5"))
     assert (await AsyncJob(handle(api)).wait()).state == "FAILED"
-    assert AsyncClient.__doc__
+    api.on("rerun", w.SubmitOut(job_id=41, cluster="lab", user="a", workdir="/w"))
+    again = await AsyncJob(handle(api)).rerun(env={"A": "1"})
+    assert (type(again), again.id) == (AsyncJob, 41)
+    assert inspect.signature(AsyncClient.run) == inspect.signature(Client.run)
+
+
+def test_a_run_has_the_same_fields_and_defaults_wherever_it_is_asked_for() -> None:
+    fields = w.RunIn.model_fields
+    for asks, own in (
+        (Client.run, {"self", "command", "cluster", "files"}),
+        (run, {"ctx", "cluster", "folder", "no_files", "output", *CONTAINER}),
+    ):
+        given = {name: one.default for name, one in inspect.signature(asks).parameters.items() if name not in own}
+        assert set(given) <= set(fields)
+        for name, default in given.items():
+            assert (default or None) == (fields[name].get_default(call_default_factory=True) or None), name
 
 
 def test_what_can_not_be_run_is_refused_with_every_fault() -> None:

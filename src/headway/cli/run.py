@@ -56,28 +56,17 @@ def run(
     digest, git = "", None
     if not no_files and not dry_run:
         digest, git = send_files(api, where, folder.resolve(), user=user)
-    request = run_request(
-        "--",
-        argv=list(argv),
-        launcher=launcher or None,
-        nodes=nodes,
-        gpus=gpus,
-        tasks=tasks,
-        name=name,
-        time=time,
-        partition=partition,
-        team=team,
-        after=after or [],
-        warn=warn,
-        container=_container(image, mounts or [], container_workdir, container_name, mount_home),
-        env=environment(env or []),
-        sbatch=sbatch or [],
-        bundle=digest,
-        git=git,
-        user=user,
-        dry_run=dry_run,
-    )
+    container = _container(image, mounts or [], container_workdir, container_name, mount_home)
+    made = {"argv": argv, "container": container, "env": environment(env or []), "bundle": digest, "git": git}
+    request = run_request("--", **{**_given(ctx), **made})
     _show(api.make_run(where, request), output, dry_run=dry_run)
+
+
+def _given(ctx: typer.Context) -> dict[str, object]:
+    """The run's fields on the command line: an option has its field's name, and None or "" leave the field's default."""
+    from headway.wire.schemas import RunIn
+
+    return {name: value for name, value in ctx.params.items() if name in RunIn.model_fields and value not in (None, "")}
 
 
 def environment(words: list[str]) -> dict[str, str]:
