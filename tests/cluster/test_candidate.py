@@ -1,0 +1,41 @@
+"""The trial of a candidate configuration by the real programs, and by one that is not at its best."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cluster.lab import Done, Lab
+
+from headway.render.checks import candidate_check
+
+# A slurmctld that says MORE before it is up and again when it is stopped, as the real one does on a busy machine.
+STAND_IN = """\
+#!/bin/bash
+trap 'echo "slurmctld: error: _write_msg: read/write op failed: Broken pipe"; exit 0' TERM
+echo '{before}'
+echo 'slurmctld: Running as primary controller'
+for _ in $(seq 200); do sleep 0.05; done
+"""
+FOLDER = "/run/headway-stand-in"
+
+
+def tried(lab: Lab, before: str) -> Done:
+    """The trial of the cluster's own files, with a slurmctld that says `before` while it reads them."""
+    script = 'mkdir -p "$0"; cat >"$0/slurmctld"; chmod -R 755 "$0"'
+    lab.head("sh", "-c", script, FOLDER, stdin=STAND_IN.format(before=before))
+    [check] = candidate_check("/etc/slurm")
+    try:
+        return lab.head("env", f"PATH={FOLDER}:/usr/sbin:/usr/bin:/sbin:/bin", *check, check=False)
+    finally:
+        lab.head("rm", "-r", FOLDER)
+
+
+def test_what_is_said_while_the_trial_is_stopped_is_no_fault_of_the_files(lab: Lab) -> None:
+    done = tried(lab, "slurmctld: slurmctld version 24.11.5 started")
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize("said", ["slurmctld: error: Unable to find plugin", "slurmctld: fatal: no partition"])
+def test_what_is_said_before_is(lab: Lab, said: str) -> None:
+    done = tried(lab, said)
+    assert done.code != 0
+    assert said in done.err
