@@ -9,17 +9,22 @@ import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from headway.domain.live import JobState
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, NotFound, Unreachable
 from headway.jobs.remote import Links, call, command, refused
 from headway.jobs.words import pending
+from headway.machines.streams import Reader
 
 ENDED = frozenset(
     {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED"}
 )
 _READ_LIMIT = 1024 * 1024
+_FRAME = (
+    1024 * 1024
+)  # bytes; node/as_person sends a quarter of it at once, and runs as the person, who may meddle with it
 _RECONNECT_S = 60.0  # how long a head that went away may take to come back
 RETRY_S = 1.0
 
@@ -180,24 +185,16 @@ class _Follow:
 
     async def _frames(self) -> None:
         ask = {"do": "follow", "user": self._job.user, "path": self._path, "offset": self._offset}
-        buffer = b""
         async with contextlib.aclosing(self._links.stream(self._head, command(ask))) as chunks:  # type: ignore[type-var]
-            async for chunk in chunks:
-                buffer += chunk
-                while True:
-                    line, found, after = buffer.partition(b"\n")
-                    if not found:
-                        break
-                    size = int(line[2:]) if line.startswith(b"D ") else 0
-                    if len(after) < size:
-                        break
-                    buffer = after[size:]
-                    if size:
-                        # Counted when handed on, in one go: a cancel between would lose or repeat the bytes.
-                        await self._queue.put(after[:size])
-                        self._offset += size
-                    elif line == b"T":
-                        await self._cut()
+            reader = Reader(partial(anext, chunks, b""), most=_FRAME)
+            while (line := await reader.line()) is not None:
+                if line.startswith(b"D "):
+                    data = await reader.exactly(int(line[2:]))
+                    # Counted when handed on: a cancel before that leaves the place where it was.
+                    await self._queue.put(data)
+                    self._offset += len(data)
+                elif line == b"T":
+                    await self._cut()
 
     async def _cut(self) -> None:
         """The file begins anew, as it does when Slurm starts a requeued job again: say so before what it writes."""

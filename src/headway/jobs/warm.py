@@ -11,7 +11,6 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headway.domain.machine import Machine
@@ -19,7 +18,8 @@ from headway.errors import CommandFailed, Unanswered, Unreachable
 from headway.jobs.command import Talks
 from headway.jobs.remote import PROGRAM, Links, command
 from headway.machines.program import program
-from headway.machines.run import Ran
+from headway.machines.run import Ran, ended
+from headway.machines.streams import Reader
 
 MOST = 24  # helpers on one head
 MOST_EACH = 3  # for one person; who asks for more at once gets a fresh program
@@ -47,19 +47,19 @@ class Holds(Links, Talks, Protocol):
     async def hold(self, machine: Machine, argv: Sequence[str]) -> Held: ...
 
 
-@dataclass(eq=False)
 class _Helper:
-    held: Held
-    user: str
-    used_at: float
-    busy: bool = True
-    _rest: bytes = b""
+    def __init__(self, held: Held, user: str, used_at: float) -> None:
+        self.held = held
+        self.user = user
+        self.used_at = used_at
+        self.busy = True
+        self._answers = Reader(held.read)
 
     async def started(self) -> bool:
         """Whether it is there; where it is not, a fresh program says why."""
         try:
             async with asyncio.timeout(START_S):
-                return await self._line() == b"ready"
+                return await self._answers.line() == b"ready"
         except (TimeoutError, Unanswered):
             return False
 
@@ -67,33 +67,12 @@ class _Helper:
         """(exit code, stdout, stderr). Raises Unanswered when it ended first."""
         with contextlib.suppress(Unreachable):  # some of it may have arrived: only the answer tells
             await self.held.write(question)
-        told = json.loads(await self._line())
-        out, err = await self._bytes(told["out"]), await self._bytes(told["err"])
-        return int(told["code"]), out, err
-
-    async def _line(self) -> bytes:
-        while b"\n" not in self._rest:
-            await self._more()
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
-
-    async def _bytes(self, size: int) -> bytes:
-        pieces, missing = [self._rest], size - len(self._rest)
-        self._rest = b""
-        while missing > 0:
-            await self._more()
-            pieces.append(self._rest)
-            missing -= len(self._rest)
-            self._rest = b""
-        whole = b"".join(pieces)
-        self._rest = whole[size:]
-        return whole[:size]
-
-    async def _more(self) -> None:
-        piece = await self.held.read()
-        if not piece:
+        line = await self._answers.line()
+        if line is None:
             raise Unanswered("the helper there ended before it had answered")
-        self._rest += piece
+        told = json.loads(line)
+        out, err = await self._answers.exactly(told["out"]), await self._answers.exactly(told["err"])
+        return int(told["code"]), out, err
 
 
 class Warm:
@@ -164,10 +143,7 @@ class Warm:
             await self._drop(helper)
             raise
         helper.busy, helper.used_at = False, self._clock()
-        said = err.decode(errors="replace")
-        if check and code != 0:
-            raise CommandFailed(argv, code, said or out.decode(errors="replace"), where=machine.name)
-        return Ran(tuple(argv), code, out.decode(errors="replace"), said, time.monotonic() - began, out)
+        return ended(argv, code, out, err, began=began, check=check, where=machine.name)
 
     async def _helper(self, machine: Machine, user: str) -> _Helper | None:
         """One that is free, else a new one; None where there may be no more, or it does not start."""

@@ -33,6 +33,16 @@ class Ran:
     out: bytes = b""
 
 
+def ended(argv: Sequence[str], code: int, out: bytes, err: bytes, *, began: float, check: bool, where: str = "") -> Ran:
+    """A command's end, `began` on the monotonic clock. Raises CommandFailed when it ended badly and `check` says so."""
+    ran = Ran(
+        tuple(argv), code, out.decode(errors="replace"), err.decode(errors="replace"), time.monotonic() - began, out
+    )
+    if check and code != 0:
+        raise CommandFailed(argv, code, ran.stderr or ran.stdout, where=where)
+    return ran
+
+
 async def _start(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(*argv, start_new_session=True, **options)
@@ -109,9 +119,7 @@ async def run(
     except BaseException:
         await _end(process)
         raise
-    if check and code != 0:
-        raise CommandFailed(argv, code, err.text or out.text)
-    return Ran(tuple(argv), code, out.text, err.text, time.monotonic() - started, bytes(out.data))
+    return ended(argv, code, bytes(out.data), bytes(err.data), began=started, check=check)
 
 
 async def to_the_end(work: Awaitable[T]) -> T:

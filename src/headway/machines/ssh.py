@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, Unanswered, Unreachable
-from headway.machines.run import Ran
+from headway.machines.run import Ran, ended
 from headway.machines.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
 
 _SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
@@ -170,9 +170,7 @@ class Connections:
                 raise CommandFailed(argv, None, text, where=machine.name) from None
         if code is None:
             raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}")
-        if check and code != 0:
-            raise CommandFailed(argv, code, err.text or out.text, where=machine.name)
-        return Ran(tuple(argv), code, out.text, err.text, time.monotonic() - started, bytes(out.data))
+        return ended(argv, code, bytes(out.data), bytes(err.data), began=started, check=check, where=machine.name)
 
     async def stream(
         self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None

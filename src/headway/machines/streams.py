@@ -1,4 +1,4 @@
-"""What `run` and `remote` share: reading a program's output with a bound, and giving it its input."""
+"""What all that talk to programs share: reading output with a bound, by pieces or by lines, and giving them their input."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+
+from headway.errors import Unanswered
 
 OnLine = Callable[[str], Awaitable[None] | None]
 
@@ -45,6 +47,44 @@ class Sink:
     @property
     def text(self) -> str:
         return self.data.decode(errors="replace")
+
+
+class Reader:
+    """Lines, and counts of bytes between them, of what comes in any pieces. `read` gives the next, b"" at the end."""
+
+    def __init__(self, read: Callable[[], Awaitable[bytes]], *, most: int = MAX_OUTPUT) -> None:
+        self._read = read
+        self._most = most  # bytes of one line or count: whoever is at the other end can't make us hold more
+        self._rest = b""
+
+    async def line(self) -> bytes | None:
+        """The next one, without its end; None when there is no whole one more. Raises Unanswered for one too long."""
+        while b"\n" not in self._rest:
+            piece = await self._read()
+            if not piece:
+                return None
+            self._rest += piece
+            self._hold(len(self._rest) - len(piece))
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    async def exactly(self, size: int) -> bytes:
+        """Raises Unanswered when it ends before that, or for more than is ever held."""
+        self._hold(size)
+        pieces, missing = [self._rest], size - len(self._rest)
+        while missing > 0:
+            piece = await self._read()
+            if not piece:
+                raise Unanswered("it ended in the middle of an answer")
+            pieces.append(piece)
+            missing -= len(piece)
+        whole = b"".join(pieces)
+        self._rest = whole[size:]
+        return whole[:size]
+
+    def _hold(self, size: int) -> None:
+        if size > self._most:
+            raise Unanswered(f"it answered with {size} bytes at once, more than the {self._most} it may")
 
 
 async def pump(reader: Any, sink: Sink) -> None:
