@@ -97,6 +97,36 @@ async def test_lineage_and_repeats_are_the_owner_s_and_admins(server: Server) ->
     assert (await eve.get(f"{JOBS}/99/lineage")).status_code == 404
 
 
+async def test_who_left_the_cluster_does_nothing_there_any_more(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    server.work.answers |= {"keep_bundle": True, "cancel": None, "array": {"0": "FAILED"}}
+    await eve.post(JOBS, json={"script": "#!/bin/sh\n", "args": ["--array=0-3"]})
+    await eve.post(PIPELINES, json={"document": CHAIN})
+    bundle = f"/api/clusters/lab/bundles/{DIGEST}"
+    asks: tuple[tuple[str, str, Any], ...] = (
+        ("POST", JOBS, {"script": "#!/bin/sh\n"}),
+        ("POST", "/api/clusters/lab/run", {"argv": ["true"]}),
+        ("GET", bundle, None),
+        ("PUT", bundle, {}),
+        ("GET", f"{JOBS}/41/lineage", None),
+        ("POST", f"{JOBS}/41/retry", {}),
+        ("POST", f"{JOBS}/41/rerun", {}),
+        ("POST", PIPELINES, {"document": CHAIN}),
+        ("POST", f"{PIPELINES}/chain/retry", {"steps": ["a"]}),
+        ("POST", "/api/clusters/lab/exec", {"argv": ["true"], "user": "eve"}),
+    )
+    for method, path, ask in asks:
+        assert (await eve.request(method, path, json=ask)).status_code < 300, path
+    await server.store.note_users("lab", ["eve"])  # was in a team once; the file names her no more
+    before, kept = len(server.work.calls), len(await server.store.pipelines("lab"))
+    for method, path, ask in asks:
+        refused = await eve.request(method, path, json=ask)
+        assert (refused.status_code, refused.json()["message"]) == (403, "eve may not work on lab any more"), path
+    assert (len(server.work.calls), len(await server.store.pipelines("lab"))) == (before, kept)
+    admin = await server.client()
+    assert (await admin.post(f"{JOBS}/41/rerun", json={})).status_code == 201  # what becomes of it is theirs to say
+
+
 async def test_a_secret_has_to_be_given_again(server: Server) -> None:
     eve = await server.client("eve", "member")
     await eve.post(JOBS, json={"script": "#!/bin/sh\n", "env": {"API_KEY": "k"}})

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from headway.api.state import AppState
+from headway.domain.cluster import Cluster
 from headway.errors import NotAllowed, NotSignedIn, Refused
 from headway.spec.words import user_name_fault, user_name_from
 from headway.store.records import ROLES, Person
@@ -119,6 +120,21 @@ State = Annotated[AppState, Depends(state_of)]
 Anyone = Annotated[Principal, Depends(signed_in)]
 Member = Annotated[Principal, Depends(member)]
 Admin = Annotated[Principal, Depends(admin)]
+
+
+async def workplace(state: AppState, name: str, who: Principal) -> Cluster:
+    """The cluster, for somebody who is about to work there. Raises NotFound, and NotAllowed for who has left it."""
+    _, cluster = await state.cluster(name)
+    await must_not_have_left(state, cluster, who)
+    return cluster
+
+
+async def must_not_have_left(state: AppState, cluster: Cluster, who: Principal) -> None:
+    """Raises NotAllowed for somebody whom the cluster's file named once and names no more; an admin may all the same."""
+    if who.has("admin") or who.user in {user.name for user in cluster.users}:
+        return
+    if who.user in await state.store.users_of(cluster.name):
+        raise NotAllowed(f"{who.user} may not work on {cluster.name} any more", hint="ask an admin of the cluster")
 
 
 async def audit(state: AppState, who: Principal, action: str, target: str, **detail: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from headway.api.access import Member, State, audit
+from headway.api.access import Member, State, audit, workplace
 from headway.api.errors import error_out
 from headway.api.jobs import place
 from headway.api.state import AppState
@@ -28,7 +28,7 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
     """Runs it as `user` (root is for admins) and answers its output as it comes, in frames. The command is ended when
     the connection is."""
     user = who.acting(ask.user)
-    _, cluster = await state.cluster(name)
+    cluster = await workplace(state, name, who)
     key = (who.person, ask.input)
     if key in state.inputs:
         raise Refused("two commands can't have the same input")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
-from headway.api.access import Anyone, Member, Principal, State, audit
+from headway.api.access import Anyone, Member, Principal, State, audit, must_not_have_left, workplace
 from headway.api.runs import new_mark, send
 from headway.api.shapes import PENDING, RUNNING, job_out
 from headway.api.state import AppState
@@ -64,7 +64,7 @@ def _wanted(job: JobState, *, every: bool, user: str, word: str) -> bool:
 async def submit(name: str, request: SubmitIn, state: State, who: Member) -> SubmitOut:
     """Runs the real sbatch on the cluster as the person's user."""
     user = who.acting(request.user)
-    _, cluster = await state.cluster(name)
+    cluster = await workplace(state, name, who)
     prepared = prepare_submit(request, cluster, user, new_mark())
     with place(state, who):
         return await send(state, who, cluster, prepared, user, "submit")
@@ -168,7 +168,7 @@ async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
 async def execute(name: str, request: ExecIn, state: State, who: Member) -> ExecOut:
     """One command on the login as `user`; root is for admins."""
     user = who.acting(request.user)
-    _, cluster = await state.cluster(name)
+    cluster = await workplace(state, name, who)
     await audit(state, who, "exec", name, user=user, program=request.argv[0][:100])
     with place(state, who):
         return await state.work.run_command(cluster, request, user)
@@ -201,5 +201,4 @@ async def _may(state: AppState, cluster: Cluster, who: Principal, job: JobState,
         return
     if job.user != who.user:
         raise NotAllowed(f"{who.person} may not {what} job {job.id}: it belongs to {job.user}")
-    if who.user not in {user.name for user in cluster.users} and who.user in await state.store.users_of(cluster.name):
-        raise NotAllowed(f"{who.user} may not work on {cluster.name} any more")
+    await must_not_have_left(state, cluster, who)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from headway.api.access import Anyone, Member, Principal, State, audit
+from headway.api.access import Anyone, Member, Principal, State, audit, workplace
 from headway.api.runs import new_mark, send
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
@@ -40,7 +40,7 @@ _OVER = {
 async def start(name: str, request: PipelineIn, state: State, who: Member) -> PipelineOut:
     """Submits every step. When one is refused, those before it are cancelled: all or nothing."""
     user = who.acting(request.user)
-    _, cluster = await state.cluster(name)
+    cluster = await workplace(state, name, who)
     pipeline = read_pipeline(request.document)
     work = place(cluster, user).work(pipeline.name, new_mark())
     _check(pipeline, cluster, user, work)
@@ -74,7 +74,7 @@ async def show(name: str, pipeline: str, state: State, _who: Anyone) -> Pipeline
 @router.post("/{pipeline}/retry", status_code=201)
 async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State, who: Member) -> PipelineOut:
     """The failed steps (or those named) once more, and all that follow them, in the same folder."""
-    _, cluster = await state.cluster(name)
+    cluster = await workplace(state, name, who)
     row = await state.store.pipeline(name, pipeline)
     if row.user != who.user and not who.has("admin"):
         raise NotAllowed(f"{who.person} may not retry {row.name}: it belongs to {row.user}")

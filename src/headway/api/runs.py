@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
-from headway.api.access import Member, Principal, State, audit
+from headway.api.access import Member, Principal, State, audit, workplace
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
@@ -74,7 +74,7 @@ async def send(
 async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
     """Makes the script of a command and submits it; `dry_run` only makes it."""
     user = who.acting(request.user)
-    _, cluster = await state.cluster(name)
+    cluster = await workplace(state, name, who)
     prepared = prepare_run(request, cluster, user, new_mark())
     if request.dry_run:
         return run_out(prepared, name, user)
@@ -85,7 +85,7 @@ async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
 @router.get("/bundles/{digest}")
 async def bundle(name: str, digest: Digest, state: State, who: Member, user: str = "") -> BundleOut:
     """Whether these files are on the cluster already."""
-    return await _bundle(name, digest, state, who.acting(user), b"")
+    return await _bundle(name, digest, state, who, user, b"")
 
 
 @router.put("/bundles/{digest}")
@@ -98,11 +98,12 @@ async def put_bundle(
         archive += chunk
         if len(archive) > MAX_ARCHIVE:
             raise Refused(f"the files are larger than {MAX_ARCHIVE // 2**20} MiB")
-    return await _bundle(name, digest, state, who.acting(user), bytes(archive))
+    return await _bundle(name, digest, state, who, user, bytes(archive))
 
 
-async def _bundle(name: str, digest: str, state: AppState, user: str, archive: bytes) -> BundleOut:
-    _, cluster = await state.cluster(name)
+async def _bundle(name: str, digest: str, state: AppState, who: Principal, asked: str, archive: bytes) -> BundleOut:
+    user = who.acting(asked)
+    cluster = await workplace(state, name, who)
     present = await state.work.keep_bundle(cluster, user, place(cluster, user).root, digest, archive)
     return BundleOut(digest=digest, present=present)
 
@@ -117,7 +118,7 @@ async def tasks(name: str, job_id: int, state: State, _who: Member) -> ArrayOut:
 @router.get("/jobs/{job_id}/lineage")
 async def show_lineage(name: str, job_id: int, state: State, who: Member) -> LineageOut:
     """Where a job comes from: what was sent, by whom, from which commit, and what Slurm gave it."""
-    _, cluster = await state.cluster(name)
+    cluster = await workplace(state, name, who)
     record = await _record(state, who, cluster, job_id)
     request = SubmitIn.model_validate(record.request)
     job = await _job(state, cluster, job_id)
@@ -158,7 +159,7 @@ async def show_lineage(name: str, job_id: int, state: State, who: Member) -> Lin
 @router.post("/jobs/{job_id}/retry", status_code=201)
 async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Member) -> SubmitOut:
     """The failed tasks of an array once more, with the same script in the same folder."""
-    _, cluster = await state.cluster(name)
+    cluster = await workplace(state, name, who)
     record = await _record(state, who, cluster, job_id)
     failed = failed_tasks(await state.work.array(cluster, job_id))
     if not failed:
@@ -172,7 +173,7 @@ async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Mem
 @router.post("/jobs/{job_id}/rerun", status_code=201)
 async def rerun(name: str, job_id: int, request: RetryIn, state: State, who: Member) -> SubmitOut:
     """The same script, words, environment and files once more, in a folder of its own."""
-    _, cluster = await state.cluster(name)
+    cluster = await workplace(state, name, who)
     record = await _record(state, who, cluster, job_id)
     sent = _without_dependency(_with_secrets(record, request))
     prepared = again(sent, record.facts, cluster, record.user, new_mark())
