@@ -146,6 +146,9 @@ async def test_only_failed_tasks_are_retried(server: Server) -> None:
     assert (request.args, request.chdir) == (["--array=1-2"], "here")
     server.work.answers["array"] = {"0": "COMPLETED"}
     assert (await eve.post(f"{JOBS}/41/retry", json={})).status_code == 400
+    server.work.answers["array"] = {}
+    refused = (await eve.post(f"{JOBS}/41/retry", json={})).json()
+    assert (refused["message"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is no array", True)
 
 
 async def test_bundles_are_asked_for_and_sent(server: Server) -> None:

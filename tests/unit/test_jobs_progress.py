@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from headway.jobs.progress import EACH_LOOK, FIRST_LOOK, MOST_POINTS, Progress, ProgressReader
 from headway.machines.run import Ran
+from headway.machines.streams import MAX_OUTPUT
 from tests.builders import job, machine
 
 
@@ -92,11 +93,13 @@ class Head:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
         self.asked: list[dict[str, Any]] = []
+        self.most: list[int] = []  # bytes that each question may be answered with
 
     async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
         ask = json.loads(argv[-1])
         assert ask["do"] == "read"
         lines = []
+        self.most.append(sum(one["limit"] for one in [*ask["files"], *ask["reports"]]))
         for one in [*ask["files"], *ask["reports"]]:
             self.asked.append(one)
             data = self.files.get(one["path"] if "path" in one else str(one["job"]))
@@ -163,3 +166,16 @@ async def test_a_job_that_reports_is_not_looked_for_in_its_log_any_more() -> Non
     await reader.look([one, quiet])
     await reader.look([one, quiet])
     assert reader.known(7).step == 3  # type: ignore[union-attr]
+
+
+async def test_no_question_nor_answer_can_be_longer_than_is_taken() -> None:
+    """What is over the bound of an answer is dropped without a word, in the middle of a line."""
+    paths = [f"/home/alice/{'d' * 200}/{'ü' * 200}/{n}.out" for n in range(1, 121)]
+    many = [replace(job(n), user="alice", stdout=path, start_time=1) for n, path in enumerate(paths, 1)]
+    head = Head(dict.fromkeys(paths, b"step 1 loss 3\n"))
+    reader = ProgressReader(head, machine("lab-head"))
+    for _ in range(2):
+        await reader.look(many)
+    assert all(reader.known(n) for n in range(1, 121))
+    assert max(head.most) * 4 / 3 < MAX_OUTPUT
+    assert len(head.asked) == 2 * 2 * 120

@@ -161,7 +161,10 @@ async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Mem
     """The failed tasks of an array once more, with the same script in the same folder."""
     cluster = await workplace(state, name, who)
     record = await _record(state, who, cluster, job_id)
-    failed = failed_tasks(await state.work.array(cluster, job_id))
+    states = await state.work.array(cluster, job_id)
+    if not states:
+        raise Refused(f"job {job_id} is no array", hint=f"headway job rerun {name} {job_id} repeats the whole job")
+    failed = failed_tasks(states)
     if not failed:
         raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
     sent = _with_secrets(record, request)

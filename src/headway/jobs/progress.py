@@ -10,16 +10,19 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from headway.domain.live import JobState
 from headway.domain.machine import Machine
 from headway.jobs.remote import Links, call
+from headway.machines.streams import MAX_OUTPUT
 
 MOST_POINTS = 500
 FIRST_LOOK = 4 * 1024 * 1024  # bytes of a log that is already there when first looked at: its end
 EACH_LOOK = 1024 * 1024
+_MOST_ASKED = 64 * 1024  # characters of one question, which is one word of a command: people choose the paths' lengths
+_MOST_ANSWERED = MAX_OUTPUT // 2  # bytes: a third more as base64, and what is over the bound of an answer is dropped
 _LONGEST_LINE = 4096
 _LINE = re.compile(
     rb"\bstep[ \t:=#]*(\d{1,12})\b.*?\bloss[ \t:=]*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b", re.IGNORECASE
@@ -104,9 +107,14 @@ class _Followed:
     offset: int = -FIRST_LOOK
     progress: Progress = field(default_factory=Progress)
 
+    @property
+    def limit(self) -> int:
+        """Bytes of the next look."""
+        return FIRST_LOOK if self.offset < 0 else EACH_LOOK
+
     def ask(self) -> dict[str, object]:
         place = {"user": self.user, "path": self.path} if self.path else {"job": self.job}
-        return {**place, "offset": self.offset, "limit": FIRST_LOOK if self.offset < 0 else EACH_LOOK}
+        return {**place, "offset": self.offset, "limit": self.limit}
 
     def take(self, answer: dict[str, object]) -> None:
         if "size" not in answer:
@@ -122,7 +130,7 @@ class _Followed:
 
 
 class ProgressReader:
-    """Keeps the progress of one cluster's running jobs: one remote call a look for each hundred jobs."""
+    """Keeps the progress of one cluster's running jobs: few remote calls a look."""
 
     def __init__(self, links: Links, head: Machine) -> None:
         self._links = links
@@ -147,11 +155,25 @@ class ProgressReader:
             for job in started
             if job.stdout.startswith("/") and not self._reports[job.id].progress.seen
         }
-        for start in range(0, len(started), 100):  # the question is one word of a command, and has a longest size
-            ids = [job.id for job in started[start : start + 100]]
-            logs = [self._logs[i] for i in ids if i in self._logs]
-            reports = [self._reports[i] for i in ids]
-            ask = {"do": "read", "files": [f.ask() for f in logs], "reports": [f.ask() for f in reports]}
+        for some in _questions([*self._logs.values(), *self._reports.values()]):
+            logs, reports = [one for one in some if one.path], [one for one in some if not one.path]
+            ask = {"do": "read", "files": [one.ask() for one in logs], "reports": [one.ask() for one in reports]}
             ran = await call(self._links, self._head, ask, timeout_s=30)
             for followed, line in zip([*logs, *reports], ran.stdout.splitlines(), strict=False):
                 followed.take(json.loads(line))
+
+
+def _questions(files: Iterable[_Followed]) -> Iterator[list[_Followed]]:
+    """As many at once as one command can name and one answer can hold."""
+    some: list[_Followed] = []
+    asked = answered = 0
+    for one in files:
+        size = len(json.dumps(one.ask()))
+        if some and (asked + size > _MOST_ASKED or answered + one.limit > _MOST_ANSWERED):
+            yield some
+            some, asked, answered = [], 0, 0
+        some.append(one)
+        asked += size
+        answered += one.limit
+    if some:
+        yield some
