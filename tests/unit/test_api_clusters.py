@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,13 @@ def failed(answer: httpx.Response, status: int, kind: str) -> ErrorOut:
 
 
 async def test_plan_shows_changes_price_warnings_and_changes_nothing(server: Server) -> None:
-    server.work.answers["plan"] = changes(Disturbs.NOTHING, Disturbs.JOBS)
+    server.work.answers["plan"] = replace(changes(Disturbs.NOTHING, Disturbs.JOBS), notes=("an earlier image",))
     client = await server.client()
     answer = await client.post("/api/plan", json=document(warn=True).model_dump())
     out = ChangeSetOut.model_validate(answer.json())
     assert (out.cluster, len(out.changes), out.asks) == ("lab", 2, 1)
     assert out.price_usd_per_hour == "156.00"  # 4 nodes and a spare at 31.20
-    assert out.warnings[0].path == "spares"
+    assert [(one.path, one.message) for one in out.warnings] == [("spares", "no spare"), ("", "an earlier image")]
     assert await server.store.clusters() == ()
     assert await server.store.operations() == ()
 

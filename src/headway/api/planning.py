@@ -31,7 +31,8 @@ async def plan(state: AppState, who: Principal, document: Document) -> ChangeSet
     digest = digest_of(changes)
     name = resolved.cluster.name
     state.plans[name] = PlanKept(fingerprint(document.model_dump()), digest, len(changes.asks), state.clock())
-    return changeset_out(changes, resolved.cluster, digest, resolved.warnings)
+    notes = (Fault("", note, level="warning") for note in changes.notes)
+    return changeset_out(changes, resolved.cluster, digest, (*resolved.warnings, *notes))
 
 
 async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Operation:

@@ -13,6 +13,7 @@ from headway.changes.machine import Wanted, machine_changes
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
+from headway.domain.hostlist import compress
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
 from headway.render.effect import effect_of
@@ -37,11 +38,23 @@ def role_of(cluster: Cluster, name: str) -> str:
 def changeset(goal: Goal, observed: Observed) -> ChangeSet:
     cluster = goal.cluster
     changes = tuple(_all(goal, observed))
+    notes = tuple(_notes(cluster, observed))
     if changes:
-        return ChangeSet(cluster.name, changes)
+        return ChangeSet(cluster.name, changes, notes=notes)
     count = len(cluster.slots)
     why = f"the head and {count} node{'s' * (count != 1)} already are as the file says"
-    return ChangeSet(cluster.name, (), why)
+    return ChangeSet(cluster.name, (), why, notes)
+
+
+def _notes(cluster: Cluster, observed: Observed) -> Iterator[str]:
+    """A newer node image is no change: taking it up ends every job, and what is below /etc comes by apply anyway."""
+    old = observed.of_earlier_image
+    if old:
+        run = f"{compress(old)} run{'s' * (len(old) == 1)}"
+        yield (
+            f"{run} an earlier node image than {cluster.image} is now, and may go on so; headway down {cluster.name} and "
+            "headway apply make them anew (jobs end; homes, scratch and accounting stay)"
+        )
 
 
 def digest(changes: ChangeSet) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from headway.changes.cluster import Goal, role_of
 from headway.changes.machine import Wanted
@@ -12,6 +13,7 @@ from headway.domain.accounts import Accounts
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed, SeenMachine
 from headway.errors import HeadwayError
+from headway.machines import image
 from headway.slurm.accounts import read
 
 # So many machines are asked at once; each is one SSH channel and one short Python process over there.
@@ -46,10 +48,23 @@ async def observe(goal: Goal, env: Env) -> Observed:
     running = [m for m in machines.values() if m.state is MachineState.RUNNING and m.name in wanted_names]
     head = machines.get(cluster.head)
     looking = [asyncio.create_task(look(machine)) for machine in running]
+    images = asyncio.create_task(_of_earlier_image(cluster.image, running))
     accounts = await read_accounts(env, head)
     attached = await env.provider.attached(cluster.name)
     await asyncio.gather(*looking)
-    return Observed(machines, seen, unreachable, accounts, texts, frozenset(attached))
+    return Observed(machines, seen, unreachable, accounts, texts, frozenset(attached), await images)
+
+
+async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str, ...]:
+    """Names of those made from another image than the present one; () where that can't be told."""
+    made = {machine.name: machine.image for machine in machines if machine.image}
+    if not made:
+        return ()
+    try:
+        present = await image.find(name)
+    except HeadwayError:
+        return ()
+    return tuple(sorted(one for one, made_from in made.items() if present is None or made_from != present.id))
 
 
 async def look_at(

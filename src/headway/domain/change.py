@@ -39,11 +39,13 @@ class Change:
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """Changes in the order they are carried out. Empty ones say why in `why_empty`."""
+    """Changes in the order they are carried out. Empty ones say why in `why_empty`; `notes` are what no apply changes and
+    somebody might expect it to."""
 
     cluster: str
     changes: tuple[Change, ...]
     why_empty: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:

@@ -46,6 +46,7 @@ class Observed:
     accounts: Accounts | None = None  # None: the accounting database does not answer (yet)
     texts: Mapping[str, str] = field(default_factory=dict)  # current text of the head's Slurm files, for diffs
     datasets: frozenset[str] = frozenset()  # names attached now
+    of_earlier_image: tuple[str, ...] = ()  # machines made from a node image whose inputs have changed since
 
 
 NOT_SEEN = SeenMachine()
