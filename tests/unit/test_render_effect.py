@@ -8,7 +8,7 @@ import pytest
 
 from headway.domain.change import Disturbs
 from headway.render import effect_of, render
-from headway.render.effect import changed_keys, slurmd_restart
+from headway.render.effect import changed_keys
 from tests.render.cases import gpu_cluster, site_of
 
 BEFORE = gpu_cluster(1, 3)
@@ -42,8 +42,3 @@ def test_nothing_changed_or_nothing_there_disturbs_nothing() -> None:
     assert effect_of("", text()) is Disturbs.NOTHING
     assert effect_of(text(), text() + "# a comment\n") is Disturbs.NOTHING
     assert changed_keys("A=1\n", "a=1\n") == ()
-
-
-def test_plugins_of_slurmd_need_its_restart() -> None:
-    assert slurmd_restart("TaskPlugin=task/none\n", "TaskPlugin=task/cgroup\n")
-    assert not slurmd_restart("KillWait=1\n", "KillWait=2\n")

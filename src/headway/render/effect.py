@@ -56,17 +56,6 @@ _RESTART_2205 = _RESTART_ALWAYS | frozenset(
         "treewidth",
     ]
 )
-_RESTART_SLURMD = frozenset(
-    [
-        "proctracktype",
-        "taskplugin",
-        "prologflags",
-        "jobacctgathertype",
-        "grestypes",
-        "slurmdspooldir",
-        "mpidefault",
-    ]
-)
 
 
 def changed_keys(old: str, new: str) -> tuple[str, ...]:
@@ -87,11 +76,6 @@ def effect_of(old: str, new: str, slurm_version: str = "24.11") -> Disturbs:
     if version(slurm_version).reconfigure_all:
         return Disturbs.CONTROLLER_RESTART if keys & _RESTART_ALWAYS else Disturbs.RECONFIGURE
     return Disturbs.CONTROLLER_RESTART if nodes or keys & _RESTART_2205 else Disturbs.RECONFIGURE
-
-
-def slurmd_restart(old: str, new: str) -> bool:
-    """Whether nodes must start slurmd again for the change: plugins it loads once."""
-    return bool(old) and bool(set(changed_keys(old, new)) & _RESTART_SLURMD)
 
 
 def _group(text: str, kind: str) -> list[tuple[tuple[str, str], ...]]:
