@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.machine import Wanted, machine_changes
@@ -28,7 +28,6 @@ class Goal:
     cluster: Cluster
     roles: Mapping[str, Wanted]  # "head" | "node"
     accounts: Accounts
-    gone_jobs: Mapping[str, int] = field(default_factory=dict)  # machine that goes -> jobs on it
 
 
 def role_of(cluster: Cluster, name: str) -> str:
@@ -105,9 +104,7 @@ def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
     wanted = (cluster.head, *cluster.slot_names)
     spares = set(cluster.slot_names[cluster.nodes :])
     for name in sorted(set(observed.machines) - set(wanted)):
-        jobs = goal.gone_jobs.get(name, 0)
-        why = "is no longer part of the cluster file" + (f"; {jobs} jobs run on it" if jobs else "")
-        yield Change("machine.delete", name, name, why, Disturbs.JOBS if jobs else Disturbs.NODE_DRAIN)
+        yield Change("machine.delete", name, name, "is no longer part of the cluster file", Disturbs.NODE_DRAIN)
     for name in wanted:
         machine = observed.machines.get(name)
         kind = "head" if name == cluster.head else "spare" if name in spares else "node"

@@ -284,7 +284,6 @@ class RetryIn(Ask):
     """Env: secrets that were not kept, given again."""
 
     env: dict[str, str] = {}
-    user: str = ""  # admins only
 
 
 class LineageOut(Wire):
