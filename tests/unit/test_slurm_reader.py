@@ -14,7 +14,7 @@ from headway.machines.run import Ran
 from headway.slurm import history
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
-from headway.slurm.reader import DETAIL_ONE_BY_ONE, SlurmReader
+from headway.slurm.reader import DETAILS_A_READING, MOST_SIBLINGS, SlurmReader
 from headway.slurm.rest import Rest, SlurmToken
 from tests.builders import job, machine
 
@@ -130,25 +130,48 @@ async def test_gpus_are_asked_once_a_start_and_again_after_a_restart() -> None:
     assert jobs[again["job_id"]].gpu_indexes
 
 
-async def test_many_new_jobs_are_asked_for_at_once() -> None:
+def many(count: int, **more: Any) -> list[dict[str, Any]]:
+    """Running jobs with GPUs, ids from 100."""
     row = next(r for r in recorded("jobs_detailed")["jobs"] if r["job_state"] == ["RUNNING"])
-    rows = [{**row, "job_id": 100 + i} for i in range(DETAIL_ONE_BY_ONE + 1)]
-    rest = FakeRest(jobs={"jobs": rows}, jobs_detailed={"jobs": rows})
-    jobs = await reader(rest).jobs()
-    assert rest.asked == ["jobs", "jobs_detailed"]
-    assert all(job.gpu_indexes for job in jobs)
+    return [{**row, "job_id": 100 + i, **more} for i in range(count)]
+
+
+async def test_the_details_of_all_jobs_are_never_asked_for_however_many_start() -> None:
+    rows = many(DETAILS_A_READING + 3)
+    each = {f"job_{row['job_id']}_detailed": {"jobs": [row]} for row in rows}
+    rest = FakeRest(jobs={"jobs": [{**row, "gres_detail": []} for row in rows]}, **each)
+    one = reader(rest)
+    known = [sum(bool(job.gpu_indexes) for job in await one.jobs()) for _ in range(3)]
+    assert known == [DETAILS_A_READING, len(rows), len(rows)]
+    assert sorted(rest.asked) == sorted(["jobs"] * 3 + list(each)), "each once"
+
+
+async def test_an_array_s_own_id_is_not_asked_for_while_it_brings_many_tasks_along() -> None:
+    rows = many(MOST_SIBLINGS + 1, array_job_id={"set": True, "infinite": False, "number": 100})
+    each = {f"job_{row['job_id']}_detailed": {"jobs": [row]} for row in rows[1:]}
+    rest = FakeRest(jobs={"jobs": [{**row, "gres_detail": []} for row in rows]}, **each)
+    one = reader(rest)
+    assert [job.id for job in await one.jobs() if not job.gpu_indexes] == [100]
+    rest.answers["jobs"] = {"jobs": rest.answers["jobs"]["jobs"][:MOST_SIBLINGS]}
+    rest.answers["job_100_detailed"] = {"jobs": rows}
+    assert all(job.gpu_indexes for job in await one.jobs())
+
+
+async def test_tasks_of_an_array_come_without_details() -> None:
+    rest = FakeRest(job_100={"jobs": many(3)})
+    assert [job.id for job in await reader(rest).tasks(100)] == [100, 101, 102]
 
 
 async def test_a_job_the_controller_forgot_comes_from_accounting() -> None:
     text = (RECORDED / "sacct.txt").read_text()
     known = history.parse(text, "24.11")[0]
     sacct = FakeSacct(text)
-    rest = FakeRest(**{f"job_{known.id}_detailed": NotFound("Invalid job id specified")})
+    rest = FakeRest(**{f"job_{known.id}": NotFound("Invalid job id specified")})
     found = await reader(rest, sacct).job(known.id)
     assert (found.name, found.state, found.exit_code, found.user) == ("fails.sbatch", "FAILED", 3, "alice")
     assert sacct.argv[0][-1] == str(known.id)
     with pytest.raises(NotFound, match="lab has no job 4711"):
-        await reader(FakeRest(job_4711_detailed=NotFound("x")), FakeSacct()).job(4711)
+        await reader(FakeRest(job_4711=NotFound("x")), FakeSacct()).job(4711)
 
 
 def test_accounting_gives_nodes_gpus_log_and_array() -> None:

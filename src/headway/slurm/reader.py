@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -17,8 +18,11 @@ from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import Adapter, Reservation
 from headway.slurm.rest import Forwards, Rest, SlurmToken
 
-# Above this many jobs that started since the last look, one detailed request for all is cheaper than one each.
-DETAIL_ONE_BY_ONE = 8
+# A detailed row is 40 kB and costs slurmrestd half a MiB of memory, so details are asked of single jobs alone: as many as
+# this in one reading, so many at a time, and the rest in the next readings.
+DETAILS_A_READING = 32
+DETAILS_AT_ONCE = 4
+MOST_SIBLINGS = 8  # rows that the id of an array's own may bring along
 
 
 class Links(Forwards, Remote, Protocol):
@@ -66,7 +70,7 @@ class SlurmReader:
     async def job(self, job_id: int) -> JobState:
         """One job, from accounting once the controller has forgotten it. Raises NotFound."""
         try:
-            rows = await self._rows(self._adapter.job.format(id=job_id), "jobs", self._adapter.detailed)
+            rows = await self._rows(self._adapter.job.format(id=job_id), "jobs", self._adapter.plain)
         except NotFound:
             rows = []
         for row in rows:  # an array's first id brings all its tasks
@@ -81,7 +85,7 @@ class SlurmReader:
     async def tasks(self, array: int) -> tuple[JobState, ...]:
         """The tasks of an array that the controller knows; () when it has forgotten them."""
         try:
-            rows = await self._rows(self._adapter.job.format(id=array), "jobs", self._adapter.detailed)
+            rows = await self._rows(self._adapter.job.format(id=array), "jobs", self._adapter.plain)
         except NotFound:
             return ()
         return tuple(self._adapter.job_state(row) for row in rows)
@@ -106,20 +110,18 @@ class SlurmReader:
         """Which GPUs a job holds does not change while it runs: asked once a start, and forgotten with the job."""
         running = {job.id: job.start_time for job in jobs if job.gpus and job.nodes and job.state == "RUNNING"}
         self._held = {i: held for i, held in self._held.items() if running.get(i) == held[0]}
-        new = [job_id for job_id in running if job_id not in self._held]
-        if not new:
-            return
-        if len(new) > DETAIL_ONE_BY_ONE:
-            answers = [await self._rows(self._adapter.jobs, "jobs", self._adapter.detailed)]
-        else:
-            answers = await asyncio.gather(*(self._detail(job_id) for job_id in new))
+        siblings = Counter(job.array_job_id for job in jobs)  # the last task of an array has the array's own id
+        new = [i for i in running if i not in self._held and siblings[i] <= MOST_SIBLINGS]
+        few = asyncio.Semaphore(DETAILS_AT_ONCE)
+        answers = await asyncio.gather(*(self._detail(job_id, few) for job_id in new[:DETAILS_A_READING]))
         for row in (row for rows in answers for row in rows):
             job = self._adapter.job_state(row)
             if job.id in running and job.start_time == running[job.id]:
                 self._held[job.id] = (job.start_time, job.gpu_indexes)
 
-    async def _detail(self, job_id: int) -> list[dict[str, Any]]:
+    async def _detail(self, job_id: int, few: asyncio.Semaphore) -> list[dict[str, Any]]:
         try:
-            return await self._rows(self._adapter.job.format(id=job_id), "jobs", self._adapter.detailed)
+            async with few:
+                return await self._rows(self._adapter.job.format(id=job_id), "jobs", self._adapter.detailed)
         except NotFound:  # ended and forgotten between the two questions
             return []
