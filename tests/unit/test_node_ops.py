@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-import ops
+from headway.machines.program import program
+from ops import facts, people, places
 
 ME = getpass.getuser()
 MY_GROUP = grp.getgrgid(os.getgid()).gr_name
@@ -23,7 +24,7 @@ MY_GROUP = grp.getgrgid(os.getgid()).gr_name
 
 def perform(*steps: dict[str, Any]) -> list[dict[str, Any]]:
     ran = subprocess.run(
-        [sys.executable, ops.__file__],
+        [sys.executable, "-c", program("ops")],
         input=json.dumps({"do": "apply", "steps": steps}),
         capture_output=True,
         text=True,
@@ -41,7 +42,7 @@ def file_step(path: Path, text: str, mode: int = 0o640) -> dict[str, Any]:
 def test_a_file_is_written_with_its_mode_and_read_back_as_a_fact(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "slurm.conf"
     assert perform(file_step(target, "ClusterName=lab\n"))[0]["ok"]
-    fact = ops.see_file(str(target))
+    fact = facts.see_file(str(target))
     assert (target.read_text(), fact["mode"], fact["owner"]) == ("ClusterName=lab\n", 0o640, ME)
 
 
@@ -49,7 +50,7 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Pa
     victim = tmp_path / "victim"
     victim.write_text("keep")
     (tmp_path / "conf").symlink_to(victim)
-    assert ops.see_file(str(tmp_path / "conf"))["sha"] == ""
+    assert facts.see_file(str(tmp_path / "conf"))["sha"] == ""
     assert perform(file_step(tmp_path / "conf", "new"))[0]["ok"]
     assert victim.read_text() == "keep"
     assert not (tmp_path / "conf").is_symlink()
@@ -108,7 +109,7 @@ def test_waiting_ends_with_the_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("absent", ["/nonexistent/file", "/proc/nope"])
 def test_what_is_not_there_is_no_fact(absent: str) -> None:
-    assert ops.observe({"files": [absent], "dirs": [absent]})["files"] == {}
+    assert facts.observe({"files": [absent], "dirs": [absent]})["files"] == {}
 
 
 @pytest.mark.parametrize(
@@ -123,8 +124,8 @@ def test_what_is_not_there_is_no_fact(absent: str) -> None:
 def test_what_a_departed_person_runs_in_a_job_is_told_from_the_rest(
     cgroup: str, of_a_job: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ops, "read_text", lambda _: cgroup + "\n")
-    assert (os.getpid() in [pid for pid, _ in ops.processes({os.getuid()})]) is not of_a_job
+    monkeypatch.setattr(people, "read_text", lambda _: cgroup + "\n")
+    assert (os.getpid() in [pid for pid, _ in people.processes({os.getuid()})]) is not of_a_job
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
@@ -143,14 +144,14 @@ for _ in range(300_000):
         assert started.stdout is not None
         os.read(started.stdout.fileno(), 100)
         try:
-            ops.end_processes(uid)
+            people.end_processes(uid)
             # All that runs holds the other end of this pipe: it ends with the last of them.
             pipe, said = started.stdout.fileno(), b"..."
             while said and select.select([pipe], [], [], 10)[0]:
                 said = os.read(pipe, 100)
             assert said == b""
         finally:
-            ops.at_one_stroke(uid)
+            people.at_one_stroke(uid)
 
 
 def test_a_folder_among_everybody_s_is_made_for_its_owner_alone(tmp_path: Path) -> None:
@@ -164,12 +165,12 @@ def test_a_folder_among_everybody_s_is_made_for_its_owner_alone(tmp_path: Path) 
     (everybody / "file").write_text("x")
     names = ("link", "dangling", "file", "missing")
     paths = [str(everybody / name) for name in names]
-    assert ops.observe({"dirs": paths, "owners": dict.fromkeys(paths, ME)})["dirs"] == []
+    assert facts.observe({"dirs": paths, "owners": dict.fromkeys(paths, ME)})["dirs"] == []
     for path in paths:
         told = perform({"op": "dir", "path": path, "owner": ME, "group": MY_GROUP, "mode": 0o700})
         assert all("error" not in row for row in told), told
     assert all((everybody / name).is_dir() and not (everybody / name).is_symlink() for name in names)
-    assert sorted(ops.observe({"dirs": paths, "owners": dict.fromkeys(paths, ME)})["dirs"]) == sorted(paths)
+    assert sorted(facts.observe({"dirs": paths, "owners": dict.fromkeys(paths, ME)})["dirs"]) == sorted(paths)
     assert other.stat().st_mode & 0o777 == 0o755
     assert len(list(everybody.glob("*.not-of-*"))) == 3
 
@@ -180,6 +181,6 @@ def test_a_folder_of_somebody_else_is_not_taken_for_the_owner_s(tmp_path: Path) 
     if os.getuid() == 0:
         os.chown(tmp_path / "new", 4711, 4711)
     stranger = str(os.getuid() + 1)
-    assert ops.squatted(str(tmp_path / "new"), stranger)
+    assert places.squatted(str(tmp_path / "new"), stranger)
     tmp_path.chmod(0o755)  # where only root makes folders, whose it is was root's doing
-    assert not ops.squatted(str(tmp_path / "new"), stranger)
+    assert not places.squatted(str(tmp_path / "new"), stranger)

@@ -38,7 +38,7 @@ def test_wheel_holds_what_the_tree_holds(installed: Path) -> None:
     for source, place in TREES.items():
         there = files(installed / place)
         assert {name for name, value in files(ROOT / source).items() if there.get(name) != value} == set()
-    for name in ("py.typed", "spec/catalogue.yaml", "web/static/vendor/htmx.min.js", "_node/ops.py"):
+    for name in ("py.typed", "spec/catalogue.yaml", "web/static/vendor/htmx.min.js", "_node/ops/__main__.py"):
         assert (installed / "headway" / name).is_file(), name
     assert not list(installed.rglob("__pycache__"))
 

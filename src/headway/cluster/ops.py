@@ -1,4 +1,4 @@
-"""Sends node/ops.py to a machine and reads its answers: one remote call however much there is to do."""
+"""Sends node/ops to a machine and reads its answers: one remote call however much there is to do."""
 
 from __future__ import annotations
 

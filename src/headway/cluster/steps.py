@@ -1,4 +1,4 @@
-"""Changes of one machine -> the steps node/ops.py carries out there, stage by stage. Pure but for secrets' bytes."""
+"""Changes of one machine -> the steps node/ops carries out there, stage by stage. Pure but for secrets' bytes."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ sys.meta_path.insert(0, Sent())
 if __name__ == "__main__":
     from {package}.__main__ import main
 
-    main()
+    sys.exit(main())
 """
 
 

@@ -1,145 +1,19 @@
-"""Looks at and changes one machine. Sent over SSH each time it is needed, so a machine needs only Python 3.10.
-
-Standard input: one JSON object {"do": "observe", ...} or {"do": "apply", "steps": [...]}.
-Standard output: observe prints one JSON object; apply prints a JSON line for each step as it ends:
-{"i": 0, "ok": true, "s": 0.012} or {"i": 3, "ok": false, "error": "..."}, and stops at the first that fails.
-Files are written beside the target and renamed over it, so a kill at any moment leaves the old or the new one.
-"""
+"""The steps that change one machine, each a function `op_NAME`; a step that is done already changes nothing."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import grp
-import hashlib
 import json
 import os
 import pwd
-import re
 import shutil
-import stat
 import subprocess
-import sys
 import time
 from typing import Any
 
-JOB_STEP = re.compile(r"/job_\d+/step_(?!extern)")  # in the cgroups of what belongs to a job
-STAMPS = "/run/headway/loaded"
-MANAGED = "/var/lib/headway/managed.json"
-UNIT_FIELDS = (
-    "Id,ActiveState,SubState,UnitFileState,MainPID,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic"
-)
-
-
-class StepFailed(Exception):
-    """What went wrong in a step, in words for a person."""
-
-
-def observe(ask: dict[str, Any]) -> dict[str, Any]:
-    """The facts that differences are computed from: files, units, homes; nothing is changed."""
-    owners = ask.get("owners", {})
-    return {
-        "files": {path: seen for path in ask.get("files", ()) if (seen := see_file(path)) is not None},
-        "units": see_units(ask.get("units", ())),
-        "managed": read_json(MANAGED, []),
-        "dirs": [path for path in ask.get("dirs", ()) if os.path.isdir(path) and not squatted(path, owners.get(path))],
-        "boot_id": read_text("/proc/sys/kernel/random/boot_id").strip(),
-        "sessions": see_sessions(ask.get("users", ())),
-        "texts": {path: read_text(path) for path in ask.get("texts", ()) if os.path.isfile(path)},
-    }
-
-
-def see_file(path: str) -> dict[str, Any] | None:
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return None
-    if not stat.S_ISREG(info.st_mode):
-        return {"sha": "", "mode": 0, "owner": "", "group": "", "ctime": info.st_ctime}
-    with open(path, "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
-    return {
-        "sha": digest,
-        "mode": stat.S_IMODE(info.st_mode),
-        "owner": name_of(info.st_uid, pwd.getpwuid),
-        "group": name_of(info.st_gid, grp.getgrgid),
-        "ctime": info.st_ctime,
-    }
-
-
-def name_of(number: int, look_up: Any) -> str:
-    try:
-        return str(look_up(number)[0])
-    except KeyError:
-        return str(number)
-
-
-def see_units(names: Any) -> dict[str, Any]:
-    if not names:
-        return {}
-    done = subprocess.run(
-        ["systemctl", "show", "-p", UNIT_FIELDS, *names],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    offset = time.time() - time.monotonic()
-    units = {}
-    for name, block in zip(names, done.stdout.strip("\n").split("\n\n"), strict=False):
-        fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        started = int(fields.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
-        units[name] = {
-            "active": fields.get("ActiveState") in ("active", "reloading"),
-            "state": fields.get("ActiveState", ""),
-            "enabled": fields.get("UnitFileState") in ("enabled", "static", "generated", "enabled-runtime", "alias"),
-            "pid": int(fields.get("MainPID") or 0),
-            "started": started + offset if started else 0.0,
-            "loaded": read_text(f"{STAMPS}/{name}").strip(),
-        }
-    return units
-
-
-def see_sessions(users: Any) -> list[str]:
-    """Of these users, the ones with a process on this machine that is no job's."""
-    wanted = {}
-    for user in users:
-        with contextlib.suppress(KeyError):
-            wanted[pwd.getpwnam(user).pw_uid] = user
-    if not wanted:
-        return []
-    return sorted({wanted[uid] for _, uid in processes(set(wanted))})
-
-
-def processes(uids: set[int]) -> list[tuple[int, int]]:
-    """(pid, uid) of what these users run beside their jobs: those end when Slurm is told so, or may finish. A session
-    that came in by SSH beside a job (its extern step) is none of the job's own."""
-    found = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                uid = entry.stat().st_uid
-                if uid in uids and not JOB_STEP.search(read_text(f"/proc/{entry.name}/cgroup")):
-                    found.append((int(entry.name), uid))
-    return found
-
-
-def read_text(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def read_json(path: str, missing: Any) -> Any:
-    try:
-        return json.loads(read_text(path))
-    except ValueError:
-        return missing
-
-
-# --- steps
+from ops import people
+from ops.places import MANAGED, STAMPS, StepFailed, gid_of, make_parents, squatted, uid_of
 
 
 def op_file(step: dict[str, Any]) -> None:
@@ -157,28 +31,6 @@ def op_file(step: dict[str, Any]) -> None:
     os.chown(beside, owner, group)
     os.chmod(beside, step["mode"])
     os.replace(beside, path)
-
-
-def uid_of(name: str) -> int:
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        if name.isdigit():
-            return int(name)
-        raise StepFailed(f"the image has no user {name!r}") from None
-
-
-def gid_of(name: str) -> int:
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        if name.isdigit():
-            return int(name)
-        raise StepFailed(f"the image has no group {name!r}") from None
-
-
-def make_parents(path: str) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
 
 
 def op_remove(step: dict[str, Any]) -> None:
@@ -209,19 +61,6 @@ def op_dir(step: dict[str, Any]) -> None:
         os.fchmod(folder, step.get("mode", 0o755))
     finally:
         os.close(folder)
-
-
-def squatted(path: str, owner: str | None) -> bool:
-    """Whether something of somebody else's has the name of this owner's folder, where everybody may make files."""
-    above = os.path.dirname(path)
-    try:
-        info = os.lstat(path)
-        open_to_all = os.stat(above).st_mode & 0o002
-    except OSError:
-        return False
-    if owner is None or not open_to_all:
-        return False
-    return not stat.S_ISDIR(info.st_mode) or info.st_uid not in (0, uid_of(owner))
 
 
 def op_home(step: dict[str, Any]) -> None:
@@ -371,41 +210,7 @@ def op_end_sessions(step: dict[str, Any]) -> None:
         subprocess.run(["loginctl", "terminate-user", user], capture_output=True, timeout=30, check=False)
         with contextlib.suppress(KeyError):
             uid = pwd.getpwnam(user).pw_uid
-            end_processes(uid)
-
-
-def end_processes(uid: int) -> None:
-    if not has_job(uid):
-        at_one_stroke(uid)
-    for _ in range(20):
-        found = processes({uid})
-        if not found:
-            return
-        for pid, _ in found:
-            with contextlib.suppress(OSError):
-                os.kill(pid, 9)
-        time.sleep(0.05)
-
-
-def has_job(uid: int) -> bool:
-    """Whether a job of this user runs here."""
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if entry.stat().st_uid == uid and JOB_STEP.search(read_text(f"/proc/{entry.name}/cgroup")):
-                    return True
-    return False
-
-
-def at_one_stroke(uid: int) -> None:
-    """Ends all a user runs: what forks faster than /proc can be read does not escape this."""
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(OSError):
-            os.setresuid(uid, uid, uid)
-            os.kill(-1, 9)
-        os._exit(0)
-    os.waitpid(child, 0)
+            people.end_processes(uid)
 
 
 def run(argv: list[str], timeout_s: float, text: str | None = None, ok: Any = (0,)) -> str:
@@ -420,32 +225,3 @@ def run(argv: list[str], timeout_s: float, text: str | None = None, ok: Any = (0
             f"{' '.join(argv)[:200]} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-800:]}"
         )
     return done.stdout
-
-
-def apply(steps: list[dict[str, Any]]) -> int:
-    for index, step in enumerate(steps):
-        began = time.monotonic()
-        answer: dict[str, Any] = {"i": index, "ok": True}
-        try:
-            globals()["op_" + step["op"]](step)
-        except StepFailed as error:
-            answer = {"i": index, "ok": False, "error": str(error)}
-        except (OSError, subprocess.SubprocessError) as error:
-            answer = {"i": index, "ok": False, "error": f"{step.get('path', step['op'])}: {error}"}
-        answer["s"] = round(time.monotonic() - began, 3)
-        print(json.dumps(answer), flush=True)
-        if not answer["ok"]:
-            return 1
-    return 0
-
-
-def main() -> int:
-    ask = json.loads(sys.stdin.buffer.read())
-    if ask["do"] == "observe":
-        print(json.dumps(observe(ask)))
-        return 0
-    return apply(ask["steps"])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

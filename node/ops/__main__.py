@@ -1,0 +1,41 @@
+"""Reads what is asked, does it, and answers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+from ops import facts, steps
+from ops.places import StepFailed
+
+
+def apply(work: list[dict[str, Any]]) -> int:
+    for index, step in enumerate(work):
+        began = time.monotonic()
+        answer: dict[str, Any] = {"i": index, "ok": True}
+        try:
+            getattr(steps, "op_" + step["op"])(step)
+        except StepFailed as error:
+            answer = {"i": index, "ok": False, "error": str(error)}
+        except (OSError, subprocess.SubprocessError) as error:
+            answer = {"i": index, "ok": False, "error": f"{step.get('path', step['op'])}: {error}"}
+        answer["s"] = round(time.monotonic() - began, 3)
+        print(json.dumps(answer), flush=True)
+        if not answer["ok"]:
+            return 1
+    return 0
+
+
+def main() -> int:
+    ask = json.loads(sys.stdin.buffer.read())
+    if ask["do"] == "observe":
+        print(json.dumps(facts.observe(ask)))
+        return 0
+    return apply(ask["steps"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""The facts of one machine that differences are computed from."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import hashlib
+import os
+import pwd
+import stat
+import subprocess
+import time
+from typing import Any
+
+from ops import people
+from ops.places import MANAGED, STAMPS, name_of, read_json, read_text, squatted
+
+UNIT_FIELDS = (
+    "Id,ActiveState,SubState,UnitFileState,MainPID,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic"
+)
+
+
+def observe(ask: dict[str, Any]) -> dict[str, Any]:
+    """The facts that differences are computed from: files, units, homes; nothing is changed."""
+    owners = ask.get("owners", {})
+    return {
+        "files": {path: seen for path in ask.get("files", ()) if (seen := see_file(path)) is not None},
+        "units": see_units(ask.get("units", ())),
+        "managed": read_json(MANAGED, []),
+        "dirs": [path for path in ask.get("dirs", ()) if os.path.isdir(path) and not squatted(path, owners.get(path))],
+        "sessions": see_sessions(ask.get("users", ())),
+        "texts": {path: read_text(path) for path in ask.get("texts", ()) if os.path.isfile(path)},
+    }
+
+
+def see_file(path: str) -> dict[str, Any] | None:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(info.st_mode):
+        return {"sha": "", "mode": 0, "owner": "", "group": "", "ctime": info.st_ctime}
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    return {
+        "sha": digest,
+        "mode": stat.S_IMODE(info.st_mode),
+        "owner": name_of(info.st_uid, pwd.getpwuid),
+        "group": name_of(info.st_gid, grp.getgrgid),
+        "ctime": info.st_ctime,
+    }
+
+
+def see_units(names: Any) -> dict[str, Any]:
+    if not names:
+        return {}
+    done = subprocess.run(
+        ["systemctl", "show", "-p", UNIT_FIELDS, *names],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    offset = time.time() - time.monotonic()
+    units = {}
+    for name, block in zip(names, done.stdout.strip("\n").split("\n\n"), strict=False):
+        fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        started = int(fields.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+        units[name] = {
+            "active": fields.get("ActiveState") in ("active", "reloading"),
+            "state": fields.get("ActiveState", ""),
+            "enabled": fields.get("UnitFileState") in ("enabled", "static", "generated", "enabled-runtime", "alias"),
+            "pid": int(fields.get("MainPID") or 0),
+            "started": started + offset if started else 0.0,
+            "loaded": read_text(f"{STAMPS}/{name}").strip(),
+        }
+    return units
+
+
+def see_sessions(users: Any) -> list[str]:
+    """Of these users, the ones with a process on this machine that is no job's."""
+    wanted = {}
+    for user in users:
+        with contextlib.suppress(KeyError):
+            wanted[pwd.getpwnam(user).pw_uid] = user
+    if not wanted:
+        return []
+    return sorted({wanted[uid] for _, uid in people.processes(set(wanted))})
