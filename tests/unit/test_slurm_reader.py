@@ -48,13 +48,13 @@ class FakeRest:
 
 
 class FakeSacct:
-    def __init__(self, stdout: str = "") -> None:
-        self.stdout = stdout
+    def __init__(self, stdout: str = "", as_json: str = '{"jobs": []}') -> None:
+        self.stdout, self.as_json = stdout, as_json
         self.argv: list[Sequence[str]] = []
 
     async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
         self.argv.append(argv)
-        return Ran(tuple(argv), 0, self.stdout, "", 0.0)
+        return Ran(tuple(argv), 0, self.as_json if "--json" in argv else self.stdout, "", 0.0)
 
     async def forward_socket(self, machine: Any, remote_path: str) -> str:
         raise AssertionError("the test has its own Rest")
@@ -172,6 +172,30 @@ async def test_a_job_the_controller_forgot_comes_from_accounting() -> None:
     assert sacct.argv[0][-1] == str(known.id)
     with pytest.raises(NotFound, match="lab has no job 4711"):
         await reader(FakeRest(job_4711=NotFound("x")), FakeSacct()).job(4711)
+
+
+@pytest.mark.parametrize(
+    ("shown", "told", "code"),
+    [
+        ("9:0", {"return_code": {"set": True, "infinite": False, "number": 137}}, 137),  # as 24.11 answered for both
+        ("72:0", {"return_code": {"set": True, "infinite": False, "number": 200}}, 200),
+        ("0:0", {"return_code": {"set": True, "infinite": False, "number": 128}}, 128),
+        ("9:0", {"return_code": {"set": True, "infinite": False, "number": 9}}, 9),
+        ("9:0", {"status": "ERROR", "return_code": 137}, 137),  # plain numbers, as 22.05's parsers have them
+        ("9:0", None, 9),
+    ],
+)
+async def test_codes_from_128_on_are_what_they_were_though_sacct_s_table_says_less(
+    shown: str, told: Any, code: int
+) -> None:
+    text = (RECORDED / "sacct.txt").read_text()
+    ended = history.parse(text, "24.11")[0]
+    assert "\x1f3:0\x1f" in text
+    other = {"job_id": ended.id + 1, "exit_code": {"return_code": 4}}
+    answer = json.dumps({"jobs": [other, {"job_id": ended.id, "exit_code": told}]}) if told else "no such plugin"
+    sacct = FakeSacct(text.replace("\x1f3:0\x1f", f"\x1f{shown}\x1f"), answer)
+    found = await reader(FakeRest(**{f"job_{ended.id}": NotFound("x")}), sacct).job(ended.id)
+    assert found.exit_code == code
 
 
 def test_accounting_gives_nodes_gpus_log_and_array() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.domain.live import JobState
 from headway.domain.machine import Machine
 from headway.machines.ssh import Remote
-from headway.slurm.adapters.base import gpus_of_tres, hosts, text
+from headway.slurm.adapters.base import gpus_of_tres, hosts, number, text
 
 _BREAK = "\x1f"  # stands between fields: a job's name may hold "|"
 
@@ -103,11 +104,26 @@ def parse(output: str, version: str) -> list[JobState]:
 async def job(connections: Remote, head: Machine, job_id: int, version: str) -> JobState | None:
     """The latest run of this job, None when accounting never heard of it."""
     ran = await connections.remote(head, query(job_id, version), timeout_s=30)
-    return next((one for one in reversed(parse(ran.stdout, version)) if one.id == job_id), None)
+    found = next((one for one in reversed(parse(ran.stdout, version)) if one.id == job_id), None)
+    if found is None or found.state != "FAILED":
+        return found
+    return replace(found, exit_code=await _whole_code(connections, head, job_id) or found.exit_code)
+
+
+async def _whole_code(connections: Remote, head: Machine, job_id: int) -> int:
+    """The exit code; 0 where it isn't told. sacct's table takes 128 from codes that are larger, its JSON does not."""
+    ran = await connections.remote(head, ["sacct", "-X", "--json", "-j", str(job_id)], timeout_s=30, check=False)
+    try:
+        rows = json.loads(ran.stdout)["jobs"]
+    except (ValueError, KeyError):
+        return 0
+    codes = [number(row["exit_code"].get("return_code")) for row in rows if row.get("job_id") == job_id]
+    return codes[-1] if codes else 0
 
 
 async def recent(connections: Remote, head: Machine, version: str, *, days: int = 7) -> tuple[JobState, ...]:
-    """Everybody's jobs that were there within the last days, oldest first, the latest run of each."""
+    """Everybody's jobs that were there within the last days, oldest first, the latest run of each. Exit codes from 128 on
+    are 128 too small here: `job` has them whole, and takes some kilobytes for each."""
     argv = [*_sacct(version), "--allusers", f"--starttime=now-{int(days)}days"]
     ran = await connections.remote(head, argv, timeout_s=30)
     return tuple({one.id: one for one in parse(ran.stdout, version)}.values())
