@@ -2,7 +2,7 @@
 
     --for check   the virtual environment with locked dependencies, and the page's browser libraries
     --for demo    that, and the Debian packages that local machines are made with (the default)
-    --for test    that, and a browser for the page's tests
+    --for test    that, a browser for the page's tests and a container registry, unpacked under .cache
 
 With nothing to do it ends in a fraction of a second. Needs only Python 3.11 and its standard library; packages are
 installed with apt-get, as root. Every gap that can't be closed here is named before the first step.
@@ -45,6 +45,8 @@ MACHINES = {
     "openssh-client": "ssh",
 }
 BROWSER = {"chromium": "chromium"}
+REGISTRY = "docker-registry"  # installed it would start as a service, so its program is only unpacked
+REGISTRY_FOLDER = ROOT / ".cache" / REGISTRY
 PROGRAM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/lib/podman", "/usr/libexec/podman", "/usr/local/lib/podman")
 
 # Room for the setup itself; machines and the node image are checked where they are made.
@@ -82,7 +84,7 @@ class SetupError(Exception):
     """A step failed; the message says what happened and what to do."""
 
 
-def run(argv: Sequence[str], *, timeout_s: float = 1800, env: dict[str, str] | None = None) -> None:
+def run(argv: Sequence[str], *, timeout_s: float = 1800, env: dict[str, str] | None = None, cwd: Path = ROOT) -> None:
     """Runs a step's command with its output in the log. Raises SetupError with the end of that output."""
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("a+", encoding="utf-8", errors="replace") as log:
@@ -91,7 +93,7 @@ def run(argv: Sequence[str], *, timeout_s: float = 1800, env: dict[str, str] | N
         start = log.tell()
         try:
             code = subprocess.run(
-                argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=timeout_s, check=False,
+                argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=timeout_s, check=False,
                 env={**os.environ, **(env or {})},
             ).returncode  # fmt: skip
         except FileNotFoundError:
@@ -178,6 +180,28 @@ def install_packages(packages: Sequence[str]) -> None:
     run(argv, env=env)
 
 
+def registry_is_there() -> bool:
+    return there(REGISTRY) or (REGISTRY_FOLDER / "usr" / "bin" / REGISTRY).exists()
+
+
+def unpack_registry() -> None:
+    """In a folder beside it first: one that was cut off is not taken for whole."""
+    part = REGISTRY_FOLDER.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    download = ["apt-get", "download", "-o", "APT::Sandbox::User=root", REGISTRY]
+    try:
+        run(download, cwd=part)
+    except SetupError:  # lists that are too old name a version that is gone
+        run(["apt-get", "update"])
+        run(download, cwd=part)
+    for package in part.glob("*.deb"):
+        run(["dpkg-deb", "-x", str(package), str(part)])
+        package.unlink()
+    shutil.rmtree(REGISTRY_FOLDER, ignore_errors=True)
+    part.rename(REGISTRY_FOLDER)
+
+
 def inputs() -> str:
     """A hash over all that the virtual environment is made from."""
     digest = hashlib.sha256(f"{sys.version_info[:2]} {ROOT}\n".encode())
@@ -256,7 +280,8 @@ def setup(purpose: str, *, quiet: bool = False, room: tuple[int, int] | None = N
     report = Report(quiet)
     tests = purpose != "demo"
     packages = missing_packages(purpose)
-    nothing_to_do = not packages and venv_is_current() and assets_are_current(dev=tests)
+    registry = purpose == "test" and not registry_is_there()
+    nothing_to_do = not packages and not registry and venv_is_current() and assets_are_current(dev=tests)
     if nothing_to_do and room is None:
         report.end()
         return
@@ -272,6 +297,9 @@ def setup(purpose: str, *, quiet: bool = False, room: tuple[int, int] | None = N
         if packages:
             with report.step("system", f"apt-get: {' '.join(packages)}"):
                 install_packages(packages)
+        if registry:
+            with report.step("registry", f"{REGISTRY}, for tests, in {REGISTRY_FOLDER.relative_to(ROOT)}"):
+                unpack_registry()
         if not venv_is_current():
             make_venv(report)
         if not assets_are_current(dev=tests):

@@ -98,6 +98,30 @@ def test_setup_names_all_gaps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert notes == ["an odd system"]
 
 
+def test_setup_unpacks_a_whole_registry_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "REGISTRY_FOLDER", tmp_path / "docker-registry")
+    monkeypatch.setattr(setup, "there", lambda _: False)
+    asked: list[str] = []
+
+    def run(argv: list[str], *, cwd: Path = ROOT) -> None:
+        asked.append(" ".join(argv[:2]))
+        if argv[1] == "download" and "apt-get update" in asked:
+            (cwd / "registry_1.deb").write_text("")
+        elif argv[1] == "download":
+            raise setup.SetupError("the lists are old")
+        elif argv[0] == "dpkg-deb":
+            assert not setup.registry_is_there(), "not before it is whole"
+            program = Path(argv[-1]) / "usr" / "bin" / "docker-registry"
+            program.parent.mkdir(parents=True)
+            program.write_text("")
+
+    monkeypatch.setattr(setup, "run", run)
+    setup.unpack_registry()
+    assert asked == ["apt-get download", "apt-get update", "apt-get download", "dpkg-deb -x"]
+    assert setup.registry_is_there()
+    assert [path.name for path in tmp_path.iterdir()] == ["docker-registry"]
+
+
 def test_a_step_line_is_told_from_others() -> None:
     found = stage.STEP.match("step 120 loss 1.873 steps_per_s 9.1")
     assert found is not None
