@@ -9,6 +9,7 @@ import pytest
 
 from headway.errors import Refused
 from headway.jobs.place import place
+from headway.jobs.run import prepare_run
 from headway.jobs.script import Script, dependency, job_name, run_script
 from headway.wire.schemas import ContainerIn, RunIn
 from tests.builders import cluster
@@ -58,10 +59,26 @@ def test_every_line_that_is_not_plain_shell_says_where_it_comes_from() -> None:
     assert origins["#SBATCH --dependency"] == "--after"
 
 
-def test_a_warning_goes_by_headway_train_to_the_ranks() -> None:
-    text = make("torchrun", "train.py", nodes=2, gpus=8, warn=True).text()
+def test_a_warning_goes_to_the_ranks_also_where_an_image_lacks_headway_train() -> None:
+    run = RunIn(argv=["torchrun", "train.py"], nodes=2, gpus=8, warn=True)
+    prepared = prepare_run(run, LAB, "alice", "1")
+    assert prepared.stage
+    assert prepared.script
+    (warner,) = (path for path in prepared.stage.files if "/warn-" in path)
+    assert "hands Slurm's warning on to the ranks" in prepared.stage.files[warner]
+    assert warner.startswith(PLACE.root), "which containers of a run have"
+    text = prepared.script.text()
     assert "#SBATCH --signal=USR1@120 " in text
-    assert "-- python3 -m headway_train torchrun --nnodes=" in text
+    assert f"warner={warner} " in text
+    assert '-- python3 "$warner" torchrun --nnodes=' in text
+
+
+def test_nothing_is_sent_for_a_warning_that_nobody_asked_for() -> None:
+    prepared = prepare_run(RunIn(argv=["torchrun", "train.py"], gpus=8), LAB, "alice", "1")
+    assert prepared.stage
+    assert prepared.script
+    assert [path.rpartition("/")[2].split("-")[0] for path in prepared.stage.files] == ["launch"]
+    assert "warner" not in prepared.script.text()
 
 
 def test_srun_starts_one_task_a_gpu_and_python_one_process() -> None:

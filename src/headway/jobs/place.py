@@ -18,8 +18,8 @@ class Place:
     def bundle(self, digest: str) -> str:
         return f"{self.root}/bundles/{digest}"
 
-    def helper(self, digest: str) -> str:
-        return f"{self.root}/launch-{digest[:16]}.py"
+    def helper(self, digest: str, name: str = "launch") -> str:
+        return f"{self.root}/{name}-{digest[:16]}.py"
 
     def work(self, name: str, mark: str) -> str:
         """A job's own folder; `mark` tells it from others of the same name."""

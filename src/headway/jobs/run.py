@@ -14,6 +14,7 @@ from headway.jobs.place import place
 from headway.jobs.script import Script, run_script
 from headway.jobs.submit import Stage
 from headway.machines.program import program
+from headway.paths import node_dir
 from headway.wire.schemas import RunIn, RunOut, ScriptLine, SubmitIn
 
 _MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark of a job's own folder
@@ -40,11 +41,19 @@ def prepare_run(run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str
     from headway.jobs.script import job_name
 
     there = place(cluster, user)
-    text = program("launch")
-    helper = there.helper(hashlib.sha256(text.encode()).hexdigest())
+    files: dict[str, str] = {}
+
+    def sent(text: str, name: str) -> str:
+        path = there.helper(hashlib.sha256(text.encode()).hexdigest(), name)
+        files[path] = text
+        return path
+
+    helper = sent(program("launch"), "launch")
+    # Sent along, for a container image need not have the package.
+    warner = sent((node_dir() / "train" / "headway_train" / "__main__.py").read_text(), "warn") if run.warn else ""
     folder = work or there.work(job_name(run), mark)
     checkpoints = f"{folder}/checkpoints/{job_name(run)}" if work else f"{folder}/checkpoints"
-    script = run_script(run, cluster, there, folder, helper, checkpoints)
+    script = run_script(run, cluster, there, folder, helper, checkpoints, warner=warner)
     request = SubmitIn(
         args=run.sbatch,
         script=script.text(),
@@ -55,9 +64,7 @@ def prepare_run(run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str
         env=run.env,
         git=run.git,
     )
-    return Prepared(
-        request, Stage(there.root, run.bundle, folder, {helper: text}), script, script.launcher, checkpoints
-    )
+    return Prepared(request, Stage(there.root, run.bundle, folder, files), script, script.launcher, checkpoints)
 
 
 def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> Prepared:

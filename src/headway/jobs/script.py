@@ -50,8 +50,11 @@ def shown(line: Line) -> str:
     return f"{line.text:<48} # {line.origin}" if line.origin else line.text
 
 
-def run_script(run: RunIn, cluster: Cluster, place: Place, work: str, helper: str, checkpoints: str = "") -> Script:
-    """`checkpoints`: their folder, where it is not the one in `work`. Raises Refused with every fault at once."""
+def run_script(
+    run: RunIn, cluster: Cluster, place: Place, work: str, helper: str, checkpoints: str = "", *, warner: str = ""
+) -> Script:
+    """`checkpoints`: their folder, where it is not the one in `work`; `warner`: what hands a warning on to ranks, where
+    one is asked for. Raises Refused with every fault at once."""
     launcher = run.launcher or launcher_of(run.argv[0])
     faults = list(_faults(run, cluster, launcher))
     if faults:
@@ -62,7 +65,7 @@ def run_script(run: RunIn, cluster: Cluster, place: Place, work: str, helper: st
     lines = [
         Line("#!/bin/bash"),
         *_header(run, cluster, launcher, work),
-        *_body(run, launcher, helper, checkpoints or f"{work}/checkpoints", (workers, why), len(flags)),
+        *_body(run, launcher, (helper, warner), checkpoints or f"{work}/checkpoints", (workers, why), len(flags)),
     ]
     return Script(job_name(run), launcher, tuple(lines), (*flags, *command), len(flags))
 
@@ -207,11 +210,15 @@ def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[
     yield Line(f"#SBATCH --chdir={work}", "the job's own copy of the files that were sent")
 
 
-def _body(run: RunIn, launcher: str, helper: str, kept: str, workers: tuple[int, str], flags: int) -> Iterator[Line]:
-    count, why = workers
+def _body(
+    run: RunIn, launcher: str, helpers: tuple[str, str], kept: str, workers: tuple[int, str], flags: int
+) -> Iterator[Line]:
+    (helper, warner), (count, why) = helpers, workers
     checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}"
     yield Line("set -uo pipefail")
     yield Line(f"helper={helper}", "sets network, ranks, threads and CPUs that are not set")
+    if run.warn and launcher == "torchrun":
+        yield Line(f"warner={warner}", "--warn: hands the warning on to the ranks; torchrun would end on it")
     yield Line(f'export HEADWAY_CHECKPOINT_DIR="{checkpoints}"', "the same over restarts")
     yield Line('mkdir -p "$HEADWAY_CHECKPOINT_DIR"')
     yield Line(f"export HEADWAY_LAUNCHER={launcher}", "--launcher" if run.launcher else "the command's first word")
@@ -244,7 +251,7 @@ def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
     program = '"$@"'
     if launcher == "torchrun":
         words = _torchrun(run)
-        before = ["python3 -m headway_train"] if run.warn else []  # hands the warning on to the ranks
+        before = ['python3 "$warner"'] if run.warn else []
         program = " ".join([*before, "torchrun", *words, '"$@"'])
     yield Line(f"{' '.join(step)} {task} {program}", f"launcher {launcher}")
 
