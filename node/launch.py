@@ -115,7 +115,7 @@ def end(code):
 
 def task(env, argv, sys_root=SYS):
     """What this task's environment lacks."""
-    found = {**ranks(env), **network(env, sys_root), **threads(env)}
+    found = {**ranks(env), **network(env, sys_root), **threads(env), **quiet(env)}
     found = {name: value for name, value in found.items() if not env.get(name)}
     if env.get("HEADWAY_LAUNCHER") == "torchrun":
         python = interpreter(next((word for word in argv if os.path.basename(word) == "torchrun"), argv[0]))
@@ -145,6 +145,14 @@ def threads(env):
     given = first_number(env.get("SLURM_CPUS_ON_NODE"))
     workers = first_number(env.get("HEADWAY_WORKERS")) or 1
     return {"OMP_NUM_THREADS": str(max(1, min(cpus, given or cpus) // workers))}
+
+
+def quiet(env):
+    """torchrun's agents leave their meeting one after the other, and each warns in sixty lines of C++ frames about the one
+    that held it, at the end of every job that went well: errors only, where several nodes meet."""
+    if env.get("HEADWAY_LAUNCHER") != "torchrun" or first_number(env.get("SLURM_JOB_NUM_NODES")) < 2:
+        return {}
+    return {"TORCH_CPP_LOG_LEVEL": "ERROR", "TORCH_LOGS": "-distributed"}
 
 
 def first_number(text):

@@ -95,6 +95,15 @@ def test_srun_tasks_get_the_ranks_that_torch_looks_for(tmp_path: Path) -> None:
     assert "RANK" not in launch.task({**slurm, "HEADWAY_LAUNCHER": "torchrun"}, ["true"], str(tmp_path))
 
 
+def test_torchrun_over_several_nodes_ends_quietly_unless_its_user_wants_to_hear(tmp_path: Path) -> None:
+    several = {"HEADWAY_LAUNCHER": "torchrun", "SLURM_JOB_NUM_NODES": "2"}
+    found = launch.task(several, ["torchrun"], str(tmp_path))
+    assert (found["TORCH_CPP_LOG_LEVEL"], found["TORCH_LOGS"]) == ("ERROR", "-distributed")
+    assert "TORCH_LOGS" not in launch.task({**several, "TORCH_LOGS": "+distributed"}, ["torchrun"], str(tmp_path))
+    assert not launch.quiet({**several, "SLURM_JOB_NUM_NODES": "1"})
+    assert not launch.quiet({**several, "HEADWAY_LAUNCHER": "srun"})
+
+
 def test_threads_are_a_worker_s_part_and_never_none() -> None:
     cpus = len(os.sched_getaffinity(0))
     assert launch.threads({}) == {"OMP_NUM_THREADS": str(cpus)}
