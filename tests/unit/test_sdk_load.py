@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,25 @@ def test_unreadable_files_say_what_to_do(tmp_path: Path) -> None:
         load_document(tmp_path / "binary")
     with pytest.raises(InvalidSpec, match="larger than 4 MiB"):
         load_document("/dev/zero")  # has no end
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Refused, match="nobody writes to"):
+        load_document(tmp_path / "pipe")
+
+
+def test_a_pipe_that_somebody_writes_to_is_read_to_its_end(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+
+    def write() -> None:
+        os.write(theirs, b"name: lab\n")
+        os.close(theirs)
+
+    asked = threading.Timer(0.05, write)
+    asked.start()
+    try:
+        assert load_document(f"/proc/self/fd/{ours}", config_dir=tmp_path, home=tmp_path).text == "name: lab\n"
+    finally:
+        asked.join()
+        os.close(ours)
 
 
 @pytest.mark.parametrize("cls", [NotSignedIn, NotAllowed, NotFound, Conflict, NeedsConfirmation, Refused, Unreachable])

@@ -4,6 +4,7 @@ along."""
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,7 @@ def identity(config_dir: Path | None = None, home: Path | None = None) -> Path:
 
 def _text(file: Path) -> str:
     try:
-        with file.open("rb") as source:  # never more than a cluster file can hold: some files, /dev/zero, have no end
-            return source.read(LARGEST_BYTES + 1).decode("utf-8")
+        return _read(file).decode("utf-8")
     except FileNotFoundError:
         raise NotFound(f"there is no file {file}", hint="headway init writes one to start from") from None
     except IsADirectoryError:
@@ -73,6 +73,22 @@ def _text(file: Path) -> str:
         raise InvalidSpec([Fault("", f"{file} is not UTF-8 text", "name the cluster file")]) from None
     except OSError as error:
         raise Refused(f"{file} can't be read: {error.strerror}") from None
+
+
+def _read(file: Path) -> bytes:
+    """Never more than a cluster file can hold (some files, /dev/zero, have no end), and no waiting for somebody to open
+    the other end of a pipe."""
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as source:
+        try:
+            first = os.read(handle, LARGEST_BYTES + 1)
+        except BlockingIOError:  # somebody has it open and will write, as in `headway plan <(...)`
+            first = b""
+        else:
+            if not first and stat.S_ISFIFO(os.fstat(handle).st_mode):
+                raise Refused(f"{file} is a pipe that nobody writes to", hint="name the cluster file")
+        os.set_blocking(handle, True)
+        return first + source.read(max(0, LARGEST_BYTES + 1 - len(first)))
 
 
 def _inline_keys(holder: dict[str, Any], path: str, folder: Path, home: Path, faults: list[Fault]) -> None:
