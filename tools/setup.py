@@ -84,8 +84,15 @@ class SetupError(Exception):
     """A step failed; the message says what happened and what to do."""
 
 
-def run(argv: Sequence[str], *, timeout_s: float = 1800, env: dict[str, str] | None = None, cwd: Path = ROOT) -> None:
-    """Runs a step's command with its output in the log. Raises SetupError with the end of that output."""
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float = 1800,
+    env: dict[str, str] | None = None,
+    cwd: Path = ROOT,
+    fix: str = "",
+) -> None:
+    """Runs a step's command with its output in the log. Raises SetupError with the end of that output, and with `fix`."""
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("a+", encoding="utf-8", errors="replace") as log:
         log.write(f"$ {' '.join(argv)}\n")
@@ -103,7 +110,8 @@ def run(argv: Sequence[str], *, timeout_s: float = 1800, env: dict[str, str] | N
         if code:
             log.seek(start)
             last = "\n".join(f"    {line}" for line in log.read().strip().splitlines()[-12:])
-            raise SetupError(f"{' '.join(argv[:4])} ended with {code}; its last words:\n{last}\n  all of it: {LOG}")
+            words = f"{' '.join(argv[:4])} ended with {code}; its last words:\n{last}\n  all of it: {LOG}"
+            raise SetupError(f"{words}\n  {fix}" if fix else words)
 
 
 def there(program: str) -> bool:
@@ -166,6 +174,13 @@ def host_gaps(need_mib: int, need_disk_mib: int) -> list[tuple[str, bool]]:
 # ---- the steps
 
 
+_NO_INDEX = (
+    "is the package index reachable from here? pip looks where its settings say (`pip config list`, PIP_INDEX_URL);"
+    "\n  then run this again: what is there already stays"
+)
+_NO_MIRROR = "are the Debian mirrors of /etc/apt reachable from here? then run this again: what is there already stays"
+
+
 def install_packages(packages: Sequence[str]) -> None:
     """apt-get update only where the lists that are here don't do."""
     argv = ["apt-get", "install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", *packages]
@@ -176,8 +191,8 @@ def install_packages(packages: Sequence[str]) -> None:
             return
         except SetupError:
             pass  # lists that are too old name files that are gone
-    run(["apt-get", "update"], env=env)
-    run(argv, env=env)
+    run(["apt-get", "update"], env=env, fix=_NO_MIRROR)
+    run(argv, env=env, fix=_NO_MIRROR)
 
 
 def registry_is_there() -> bool:
@@ -193,8 +208,8 @@ def unpack_registry() -> None:
     try:
         run(download, cwd=part)
     except SetupError:  # lists that are too old name a version that is gone
-        run(["apt-get", "update"])
-        run(download, cwd=part)
+        run(["apt-get", "update"], fix=_NO_MIRROR)
+        run(download, cwd=part, fix=_NO_MIRROR)
     for package in part.glob("*.deb"):
         run(["dpkg-deb", "-x", str(package), str(part)])
         package.unlink()
@@ -230,7 +245,7 @@ def make_venv(report: Report) -> None:
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--no-deps"]
     count = sum("==" in line for line in LOCK.read_text().splitlines())
     with report.step("packages", f"{count} locked Python packages"):
-        run([*pip, "--require-hashes", "--requirement", str(LOCK)])
+        run([*pip, "--require-hashes", "--requirement", str(LOCK)], fix=_NO_INDEX)
     with report.step("headway", "this checkout, editable"):
         run([*pip, "--no-build-isolation", "--editable", str(ROOT)])
     draft = STAMP.with_suffix(".new")

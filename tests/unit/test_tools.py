@@ -98,12 +98,24 @@ def test_setup_names_all_gaps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert notes == ["an odd system"]
 
 
+def test_a_failed_step_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "LOG", tmp_path / "setup.log")
+    with pytest.raises(setup.SetupError) as failed:
+        setup.run(["sh", "-c", "echo no route; exit 3"], fix="is the index reachable?")
+    assert [line.strip() for line in str(failed.value).splitlines()] == [
+        "sh -c echo no route; exit 3 ended with 3; its last words:",
+        "no route",
+        f"all of it: {tmp_path / 'setup.log'}",
+        "is the index reachable?",
+    ]
+
+
 def test_setup_unpacks_a_whole_registry_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "REGISTRY_FOLDER", tmp_path / "docker-registry")
     monkeypatch.setattr(setup, "there", lambda _: False)
     asked: list[str] = []
 
-    def run(argv: list[str], *, cwd: Path = ROOT) -> None:
+    def run(argv: list[str], *, cwd: Path = ROOT, fix: str = "") -> None:
         asked.append(" ".join(argv[:2]))
         if argv[1] == "download" and "apt-get update" in asked:
             (cwd / "registry_1.deb").write_text("")
