@@ -13,9 +13,10 @@ from starlette.responses import Response, StreamingResponse
 
 from headway.api.access import Anyone, Member, Principal, State, audit, must_not_have_left, workplace
 from headway.api.runs import new_mark, send
-from headway.api.shapes import PENDING, RUNNING, job_out
+from headway.api.shapes import job_out
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
+from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, Refused, Unreachable
 from headway.jobs.run import prepare_submit
@@ -57,7 +58,7 @@ def _wanted(job: JobState, *, every: bool, user: str, word: str) -> bool:
         return False
     if word:
         return job.state.upper().startswith(word.upper())
-    return every or job.state in PENDING or job.state in RUNNING
+    return every or job.state in WAITING | RUNNING
 
 
 @router.post("/jobs", status_code=201)
@@ -93,7 +94,7 @@ async def cancel(name: str, job_id: int, state: State, who: Member) -> Response:
     found = await _job(state, cluster, job_id)
     await _may(state, cluster, who, found, "cancel")
     tasks = (job for job in state.live.snapshot(name).jobs if job_id in (job.id, job.array_job_id))
-    if found.state not in PENDING | RUNNING and not any(job.state in PENDING | RUNNING for job in tasks):
+    if found.state not in WAITING | RUNNING and not any(job.state in WAITING | RUNNING for job in tasks):
         raise Conflict(f"job {job_id} has ended already: {found.state}", hint=f"headway job {name} {job_id}")
     await state.work.cancel(cluster, job_id, who.user, as_operator=found.user != who.user)
     await audit(state, who, "cancel", name, job=job_id, of=found.user)

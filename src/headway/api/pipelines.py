@@ -12,6 +12,7 @@ from headway.api.access import Anyone, Member, Principal, State, audit, workplac
 from headway.api.runs import new_mark, send
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
+from headway.domain.jobstate import ENDED
 from headway.domain.live import JobState
 from headway.errors import HeadwayError, NotAllowed, NotFound, Refused
 from headway.jobs import lineage
@@ -23,17 +24,6 @@ from headway.store import JobRecord, PipelineRow
 from headway.wire.schemas import GitIn, PipelineIn, PipelineOut, PipelineRetryIn
 
 router = APIRouter(prefix="/clusters/{name}/pipelines", tags=["jobs"])
-_OVER = {
-    "COMPLETED",
-    "FAILED",
-    "CANCELLED",
-    "TIMEOUT",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "BOOT_FAIL",
-    "DEADLINE",
-    "PREEMPTED",
-}
 
 
 @router.post("", status_code=201)
@@ -89,11 +79,11 @@ async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State
     if not again:
         raise Refused(f"no step of {row.name} has failed", hint=f"headway pipeline show {row.name}, or --step NAME")
     for step in again:
-        if states.get(step, "COMPLETED") not in _OVER:
+        if states.get(step, "COMPLETED") not in ENDED:
             with contextlib.suppress(HeadwayError):  # it ended just now
                 await state.work.cancel(cluster, now[step], row.user, as_operator=row.user != who.user)
     await audit(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
-    waits = {step: number for step, number in now.items() if step not in again and states[step] not in _OVER}
+    waits = {step: number for step, number in now.items() if step not in again and states[step] not in ENDED}
     await _submit(state, who, cluster, row, plan, again, waits)
     return await _shown(state, cluster, row)
 

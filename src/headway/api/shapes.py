@@ -11,6 +11,7 @@ from headway.api.live import Snapshot
 from headway.domain.change import ASK_FROM, Change, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
+from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import Check, JobState, NodeState
 from headway.errors import Fault
 from headway.jobs.words import why
@@ -29,9 +30,6 @@ from headway.wire.schemas import (
     OperationOut,
     ProgressOut,
 )
-
-RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"})
-PENDING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 
 
 def summary_of(cluster: Cluster) -> dict[str, Any]:
@@ -71,7 +69,7 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
             "state": state,
             "gpus_used": sum(node.gpus_used for node in snapshot.nodes),
             "jobs_running": sum(job.state in RUNNING for job in snapshot.jobs),
-            "jobs_pending": sum(job.state in PENDING for job in snapshot.jobs),
+            "jobs_pending": sum(job.state in WAITING for job in snapshot.jobs),
             "created_at": row.created_at,
             "as_of": snapshot.as_of,
             "stale": snapshot.stale,
@@ -136,7 +134,7 @@ def _holders(jobs: Iterable[JobState]) -> dict[str, dict[int, int]]:
 
 def job_out(job: JobState, now: float, progress: ProgressOut | None = None) -> JobOut:
     end = job.end_time if 0 < job.end_time <= now and job.state not in RUNNING else int(now)
-    started = job.start_time and job.state not in PENDING
+    started = job.start_time and job.state not in WAITING
     return JobOut(
         id=job.id,
         name=job.name,

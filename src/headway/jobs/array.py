@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from headway.domain.jobstate import RUNNING, WAITING
 from headway.wire.schemas import ArrayOut, SubmitIn
 
-_RUNNING = {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT"}
-_WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESIZING"}
 _ARRAY_FLAG = re.compile(r"--arr(a(y)?)?=.*")
 
 
@@ -16,8 +15,8 @@ def array_out(states: Mapping[str, str]) -> ArrayOut:
     """`states`: of each task, by its number."""
     words = list(states.values())
     done = words.count("COMPLETED")
-    running = sum(word in _RUNNING for word in words)
-    pending = sum(word in _WAITING for word in words)
+    running = sum(word in RUNNING for word in words)
+    pending = sum(word in WAITING for word in words)
     return ArrayOut(
         total=len(words),
         done=done,
@@ -30,7 +29,7 @@ def array_out(states: Mapping[str, str]) -> ArrayOut:
 
 def failed_tasks(states: Mapping[str, str]) -> str:
     """Those that ended without success, as --array takes them: "3,7-9"."""
-    return ranges(int(task) for task, word in states.items() if word not in {"COMPLETED", *_RUNNING, *_WAITING})
+    return ranges(int(task) for task, word in states.items() if word not in {"COMPLETED", *RUNNING, *WAITING})
 
 
 def ranges(numbers: Iterable[int]) -> str:

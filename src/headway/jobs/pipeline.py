@@ -4,35 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headway.domain.jobstate import FAILED
 from headway.domain.live import JobState
 from headway.jobs.words import why
 from headway.spec.pipeline import Pipeline
 from headway.store.records import JobRecord, PipelineRow
-from headway.wire.schemas import ContainerIn, GitIn, PipelineOut, RunIn, StepOut
-
-_BAD = {"FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED"}
+from headway.wire.schemas import GitIn, PipelineOut, RunIn, StepOut
 
 
 def step_run(pipeline: Pipeline, name: str, jobs: Mapping[str, int], *, bundle: str, git: GitIn | None) -> RunIn:
     """`jobs`: of the steps that have to end well first, by name."""
     step = pipeline.steps[name]
-    container = step.container
-    return RunIn(
-        argv=step.run,
-        launcher=step.launcher,
-        nodes=step.nodes,
-        gpus=step.gpus,
-        tasks=step.tasks,
-        name=name,
-        time=step.time,
-        partition=step.partition,
-        team=step.team,
-        after=[f"ok:{jobs[need]}" for need in step.needs if need in jobs],
-        container=ContainerIn(**container.model_dump()) if container else None,
-        env={"HEADWAY_PIPELINE": pipeline.name, **step.env},
-        sbatch=step.sbatch,
-        bundle=bundle,
-        git=git,
+    return RunIn.model_validate(
+        {
+            **step.model_dump(exclude={"run", "needs"}),  # what a step asks for has a run's own words
+            "argv": step.run,
+            "name": name,
+            "after": [f"ok:{jobs[need]}" for need in step.needs if need in jobs],
+            "env": {"HEADWAY_PIPELINE": pipeline.name, **step.env},
+            "bundle": bundle,
+            "git": git,
+        }
     )
 
 
@@ -43,7 +35,7 @@ def latest(records: Sequence[JobRecord]) -> dict[str, int]:
 
 def to_repeat(pipeline: Pipeline, states: Mapping[str, str], asked: Sequence[str]) -> list[str]:
     """Steps to run again, in order: those asked for, or those that failed, and all that need them."""
-    first = set(asked) or {name for name, state in states.items() if state in _BAD}
+    first = set(asked) or {name for name, state in states.items() if state in FAILED}
     again = pipeline.following(first)
     return [name for name in pipeline.order() if name in again]
 
@@ -79,6 +71,6 @@ def pipeline_out(
 
 
 def _state(states: Sequence[str]) -> str:
-    if any(state in _BAD for state in states):
+    if any(state in FAILED for state in states):
         return "failed"
     return "done" if all(state == "COMPLETED" for state in states) else "running"

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from headway.domain.jobstate import ENDED
 from headway.domain.live import JobState
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, NotFound, Unreachable
@@ -18,9 +19,6 @@ from headway.jobs.remote import Links, call, command, refused
 from headway.jobs.words import pending
 from headway.machines.streams import Reader
 
-ENDED = frozenset(
-    {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED"}
-)
 _READ_LIMIT = 1024 * 1024
 _FRAME = (
     1024 * 1024

@@ -8,11 +8,11 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from headway.domain.jobstate import ENDED
 from headway.domain.live import JobState
 from headway.domain.machine import Machine
 from headway.errors import NotFound
 from headway.jobs.remote import Links, call
-from headway.jobs.tail import ENDED
 from headway.jobs.words import pending
 
 TasksNow = Callable[[], Awaitable[Sequence[JobState]]]

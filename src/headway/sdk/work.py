@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from headway.domain.jobstate import ENDED
 from headway.errors import NotFound, Refused
 from headway.wire.schemas import (
     ArrayOut,
@@ -25,9 +26,6 @@ from headway.wire.schemas import (
     SubmitOut,
 )
 
-ENDED = frozenset(
-    {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED"}
-)
 POLL_S = 1.0
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024  # Slurm's own limit for a batch script
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import structlog
 
 from headway.api.live import Snapshot, topic
-from headway.api.shapes import PENDING, RUNNING
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
+from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.machine import MachineState
 from headway.errors import HeadwayError
 from headway.server.watching import Watcher
@@ -93,7 +93,7 @@ class Poller:
             self._due[row.name] = loop.time() + CALM_S
 
     def _busy(self, snapshot: Snapshot) -> bool:
-        jobs = any(job.state in RUNNING or job.state in PENDING for job in snapshot.jobs)
+        jobs = any(job.state in RUNNING | WAITING for job in snapshot.jobs)
         gone = any(machine.state is not MachineState.RUNNING for machine in snapshot.machines)
         ill = gone or bool(snapshot.stale) or any(not node.usable for node in snapshot.nodes)
         return jobs or ill or self._state.live.hub.watched(topic(snapshot.cluster))

@@ -14,13 +14,7 @@ _GRES_COUNT = re.compile(r"^gpu(?::[^:()]+)?:(\d+)")
 _IDX = re.compile(r"\(IDX:([\d,\-]*)\)")
 _BETWEEN = re.compile(r",(?![^(]*\))")  # commas that are not inside "(IDX:0-1,4)"
 
-# States that a job keeps for ever, and the flags that squeue shows instead of the base state while they last.
-ENDED = frozenset(
-    {
-        "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL",
-        "DEADLINE", "REVOKED",
-    }
-)  # fmt: skip
+# Flags that squeue shows instead of the base state while they last.
 _SHOWN_FLAGS = ("COMPLETING", "CONFIGURING", "STAGE_OUT", "REQUEUE_HOLD", "SPECIAL_EXIT", "STOPPED", "SIGNALING")
 
 

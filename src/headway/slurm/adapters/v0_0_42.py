@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headway.domain.jobstate import ENDED
 from headway.domain.live import JobState, NodeState
 from headway.slurm.adapters.base import (
-    ENDED,
     Adapter,
     Field,
     Reservation,
