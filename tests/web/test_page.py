@@ -57,7 +57,7 @@ def test_shows_the_cluster_and_says_that_gpus_are_simulated(site: Site, page: Pa
         expect(page.locator(f"{part} .sim").first).to_have_text("simulated GPUs")
     expect(page.locator("#node-demo-1-1 .gpu[data-job='104']")).to_have_count(8)
     expect(page.locator("#node-demo-2-1")).to_have_class(re.compile("is-spare"))
-    expect(page.locator("#job-107")).to_contain_text("waits for nodes to come free")
+    expect(page.locator("#job-107")).to_contain_text("waits until enough nodes or GPUs are free")
     expect(page.locator("#chart canvas")).to_be_visible()
     expect(page.locator("#chart")).to_have_attribute("aria-label", re.compile("Loss of job 104: from 4.1 at step 0 to"))
 

@@ -58,7 +58,8 @@ def _list(words: Iterator[str] | list[str]) -> str:
     return ", ".join(words) or "none"
 
 
-_WAITS = {
+# Slurm's reasons for a job that waits, in words, for the page and the commands alike. Any other is shown as Slurm says it.
+REASONS = {
     "Resources": "waits until enough nodes or GPUs are free",
     "Priority": "waits behind jobs of higher priority",
     "Dependency": "waits for another job to end",
@@ -67,17 +68,29 @@ _WAITS = {
     "BeginTime": "waits for its begin time (a requeued job: a moment)",
     "JobHeldUser": "is held: scontrol release",
     "JobHeldAdmin": "is held by an administrator",
-    "PartitionTimeLimit": "asks for more time than its partition allows",
+    "JobArrayTaskLimit": "as many of its array's tasks run as it allows",
+    "Licenses": "waits for a licence",
+    "Reservation": "waits for its reservation",
+    "ReqNodeNotAvail": "a node it asks for is not available",
+    "NodeDown": "a node it needs is down",
+    "BadConstraints": "no node fits what it asks for",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition takes no jobs now",
     "PartitionNodeLimit": "asks for more nodes than its partition has",
-    "QOSMaxJobsPerUserLimit": "you have as many jobs running as your team's limit allows",
+    "PartitionTimeLimit": "asks for more time than its partition allows",
+    "Prolog": "the node is being made ready",
+    "InvalidAccount": "its team no longer exists",
+    "InvalidQOS": "its limits no longer exist",
+    "QOSMaxJobsPerUserLimit": "its user has as many jobs running as the team's limit allows",
     "QOSGrpJobsLimit": "the team has as many jobs running as its limit allows",
+    "QOSGrpSubmitJobsLimit": "the team has as many jobs queued as its limit allows",
     "QOSGrpGRES": "the team holds as many GPUs as its limit allows",
     "QOSGrpGRESMinutes": "the team's GPU hours are used up",
+    "AssocGrpJobsLimit": "the team has as many jobs running as its limit allows",
+    "AssocGrpGRES": "the team holds as many GPUs as its limit allows",
     "AssocGrpGRESMinutes": "the team's GPU hours are used up",
-    "ReqNodeNotAvail": "a node it asks for is not available",
-    "Reservation": "waits for its reservation",
-    "JobArrayTaskLimit": "as many of its array's tasks run as it allows",
     "launch_failed_requeued_held": "could not be started on its nodes and is held: headway logs says why",
+    "launch failed requeued held": "could not be started on its nodes and is held: headway logs says why",
 }
 NO_CONTAINER = 125  # of a task whose container did not come to be (node/image/spank/container.c)
 _UNDER_WAY = ("importing ", "imported ", "waiting ")
@@ -94,7 +107,7 @@ def why(job: JobState) -> str:
     """Why a job waits, or how it ended; "" while all goes well."""
     if job.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD"):
         first = job.reason.split(",")[0].strip()
-        return _WAITS.get(first, "" if first in ("", "None") else first)
+        return REASONS.get(first, "" if first in ("", "None") else first)
     if job.state == "OUT_OF_MEMORY":
         return "used more memory than it asked for and was ended: ask for more with --mem"
     if job.state == "TIMEOUT":
@@ -117,7 +130,7 @@ def pending(job: JobState) -> str:
     reason = job.reason.split(",")[0].strip()
     if reason in ("", "None"):
         return "pending: waits for its turn"
-    words = _WAITS.get(reason, "")
+    words = REASONS.get(reason, "")
     return f"pending ({reason}): {words}" if words else f"pending: {job.reason}"
 
 

@@ -2,41 +2,9 @@
 
 from __future__ import annotations
 
+from headway.domain.jobstate import RUNNING, WAITING
+from headway.jobs.words import REASONS
 from headway.wire.schemas import NodeOut
-
-# Slurm's pending reasons, in words. A reason that is not here is shown as Slurm says it.
-REASONS = {
-    "None": "about to start",
-    "Resources": "waits for nodes to come free",
-    "Priority": "waits behind jobs of higher priority",
-    "Dependency": "waits for the job it depends on",
-    "DependencyNeverSatisfied": "will never start: the job it depends on did not end as required",
-    "BeginTime": "starts at a set time, or soon after a requeue",
-    "JobHeldUser": "held by its user",
-    "JobHeldAdmin": "held by an admin",
-    "JobArrayTaskLimit": "its array runs as many tasks as it allows at once",
-    "Licenses": "waits for a licence",
-    "Reservation": "waits for its reservation",
-    "ReqNodeNotAvail": "a node it asks for is not available",
-    "NodeDown": "a node it needs is down",
-    "BadConstraints": "no node fits what it asks for",
-    "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition takes no jobs now",
-    "PartitionNodeLimit": "asks for more nodes than its partition has",
-    "PartitionTimeLimit": "asks for more time than its partition allows",
-    "Prolog": "the node is being made ready",
-    "InvalidAccount": "its team no longer exists",
-    "InvalidQOS": "its limits no longer exist",
-    "QOSGrpGRESMinutes": "its team has used up its GPU-hours for the period",
-    "QOSGrpGRES": "its team holds as many GPUs as it may",
-    "QOSGrpJobsLimit": "its team runs as many jobs as it may",
-    "QOSGrpSubmitJobsLimit": "its team has as many jobs queued as it may",
-    "QOSMaxJobsPerUserLimit": "its user runs as many jobs as they may",
-    "AssocGrpGRES": "its team holds as many GPUs as it may",
-    "AssocGrpGRESMinutes": "its team has used up its GPU-hours for the period",
-    "AssocGrpJobsLimit": "its team runs as many jobs as it may",
-    "launch failed requeued held": "held: it could not be started on its node",
-}
 
 _DOWN = {"DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}
 _STARTING = {"UNKNOWN", "FUTURE", "INVALID_REG", "POWERING_UP", "REBOOT_ISSUED"}
@@ -45,9 +13,9 @@ _STARTING = {"UNKNOWN", "FUTURE", "INVALID_REG", "POWERING_UP", "REBOOT_ISSUED"}
 def pending_reason(reason: str) -> str:
     """Why a job waits. "(Resources)" and "Resources" read the same."""
     bare = reason.strip().strip("()")
-    if bare.startswith("ReqNodeNotAvail"):
-        return REASONS["ReqNodeNotAvail"]
-    return REASONS.get(bare, bare.replace("_", " ") or "not yet looked at by the scheduler")
+    if bare == "None":
+        return "about to start"
+    return REASONS.get(bare.partition(",")[0], bare.replace("_", " ") or "not yet looked at by the scheduler")
 
 
 def node_kind(node: NodeOut) -> tuple[str, str]:
@@ -76,9 +44,9 @@ def node_kind(node: NodeOut) -> tuple[str, str]:
 def job_word(state: str, reason: str) -> tuple[str, str]:
     """(kind, word) of a job's state: kind is "running", "waiting", "done" or "failed"."""
     base = state.split()[0].split(",")[0].upper() if state else ""
-    if base in ("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STAGE_OUT"):
+    if base in RUNNING:
         return "running", {"RUNNING": "running", "CONFIGURING": "starting"}.get(base, base.lower())
-    if base in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"):
+    if base in WAITING:
         return "waiting", "held" if "Held" in reason or "HOLD" in base else "waiting"
     if base == "COMPLETED":
         return "done", "finished"
