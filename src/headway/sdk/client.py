@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
 
-from headway.errors import HeadwayError, NotFound, Refused, Unreachable
-from headway.sdk.discover import NO_SERVER, NO_SERVER_HINT, in_reach
+from headway.errors import NotFound, Unreachable
+from headway.sdk.discover import NO_SERVER_HINT
 from headway.sdk.errors import to_error
+from headway.sdk.transport import Http, part
 from headway.sdk.work import Work
 from headway.wire.frames import frames
 from headway.wire.schemas import (
-    API_PREFIX,
     AccessOut,
     ApplyIn,
     ArrayOut,
@@ -45,54 +43,18 @@ from headway.wire.schemas import (
     SubmitOut,
     TokenIn,
     TokenOut,
-    Wire,
 )
 
-if TYPE_CHECKING:
-    import httpx
-
-M = TypeVar("M", bound=Wire)
-
-WRONG_URL_HINT = "check HEADWAY_URL; without it the server of this machine is used"
 STOPPED_PATIENCE_S = 15.0  # a server that was stopped in good order may be about to start again
 SSE_SILENCE_S = 40.0  # the server pings open streams every 10 s
 
 
-class Client(Work):
+class Client(Http, Work):
     """A connection to one server: `Client()` finds the one in reach, as the commands do. Use as a context manager, or
     call `close`.
 
     `refresh` gives (url, token) again after the connection was lost: a restarted server may have another port.
     Raises Unreachable ("no server; headway server start") when there is none in reach."""
-
-    def __init__(
-        self,
-        url: str = "",
-        token: str = "",
-        *,
-        timeout_s: float = 60.0,
-        refresh: Callable[[], tuple[str, str]] | None = None,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        if not url:
-            url, token, refresh = in_reach()
-        self.url = url.rstrip("/")
-        self._token = token
-        self._timeout_s = timeout_s
-        self._refresh = refresh
-        self._transport = transport
-        self._http: httpx.Client | None = None
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._http is not None:
-            self._http.close()
-            self._http = None
 
     # --- clusters
 
@@ -105,28 +67,28 @@ class Client(Work):
         `digest` is not that of the plan as it is now."""
         name = str(document.spec.get("name") or "")
         body = ApplyIn(document=document, digest=digest, confirmed=confirmed)
-        return self._post(f"/clusters/{_part(name)}/apply", OperationOut, body)
+        return self._post(f"/clusters/{part(name)}/apply", OperationOut, body)
 
     def down(self, cluster: str, *, delete_data: bool = False) -> OperationOut:
-        return self._post(f"/clusters/{_part(cluster)}/down", OperationOut, DownIn(delete_data=delete_data))
+        return self._post(f"/clusters/{part(cluster)}/down", OperationOut, DownIn(delete_data=delete_data))
 
     def clusters(self) -> list[ClusterOut]:
         return self._list("/clusters", ClusterOut)
 
     def cluster(self, cluster: str) -> ClusterOut:
-        return self._get(f"/clusters/{_part(cluster)}", ClusterOut)
+        return self._get(f"/clusters/{part(cluster)}", ClusterOut)
 
     def status(self, cluster: str) -> StatusOut:
         """Readiness checks and nodes."""
-        return self._get(f"/clusters/{_part(cluster)}/status", StatusOut)
+        return self._get(f"/clusters/{part(cluster)}/status", StatusOut)
 
     def document(self, cluster: str) -> Document:
         """The document that was last applied."""
-        return Document.model_validate(self._json("GET", f"/clusters/{_part(cluster)}/document"))
+        return Document.model_validate(self._json("GET", f"/clusters/{part(cluster)}/document"))
 
     def access(self, cluster: str) -> AccessOut:
         """What plain ssh needs to reach the cluster's login as this person."""
-        return self._get(f"/clusters/{_part(cluster)}/access", AccessOut)
+        return self._get(f"/clusters/{part(cluster)}/access", AccessOut)
 
     def only_cluster(self) -> str:
         """The name of the one cluster there is. NotFound when there is none or more than one."""
@@ -140,7 +102,7 @@ class Client(Work):
     # --- operations
 
     def operation(self, operation: str) -> OperationOut:
-        return self._get(f"/operations/{_part(operation)}", OperationOut)
+        return self._get(f"/operations/{part(operation)}", OperationOut)
 
     def operations(self, cluster: str = "") -> list[OperationOut]:
         """The latest first, at most 50."""
@@ -197,69 +159,69 @@ class Client(Work):
 
     def sbatch(self, cluster: str, request: SubmitIn) -> SubmitOut:
         """The real sbatch on the cluster, as this person's user."""
-        return self._post(f"/clusters/{_part(cluster)}/jobs", SubmitOut, request, timeout_s=120)
+        return self._post(f"/clusters/{part(cluster)}/jobs", SubmitOut, request, timeout_s=120)
 
     def make_run(self, cluster: str, request: RunIn) -> RunOut:
         """Makes the script of a command and submits it, unless it is a dry run."""
-        return self._post(f"/clusters/{_part(cluster)}/run", RunOut, request, timeout_s=120)
+        return self._post(f"/clusters/{part(cluster)}/run", RunOut, request, timeout_s=120)
 
     def has_bundle(self, cluster: str, digest: str, *, user: str = "") -> bool:
         """Whether these files are on the cluster."""
-        path = f"/clusters/{_part(cluster)}/bundles/{_part(digest)}"
+        path = f"/clusters/{part(cluster)}/bundles/{part(digest)}"
         return BundleOut.model_validate(self._json("GET", path, params=_user(user))).present
 
     def put_bundle(self, cluster: str, digest: str, archive: bytes, *, user: str = "") -> BundleOut:
         """Sends a tar.gz of files, to be kept under their digest."""
-        path = f"/clusters/{_part(cluster)}/bundles/{_part(digest)}"
+        path = f"/clusters/{part(cluster)}/bundles/{part(digest)}"
         return BundleOut.model_validate(self._json("PUT", path, data=archive, params=_user(user), timeout_s=600))
 
     def tasks(self, cluster: str, job_id: int) -> ArrayOut:
         """How the tasks of an array stand."""
-        return self._get(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/tasks", ArrayOut)
+        return self._get(f"/clusters/{part(cluster)}/jobs/{int(job_id)}/tasks", ArrayOut)
 
     def lineage(self, cluster: str, job_id: int) -> LineageOut:
         """Where a job comes from. NotFound for one that was not submitted by way of Headway."""
-        return self._get(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/lineage", LineageOut)
+        return self._get(f"/clusters/{part(cluster)}/jobs/{int(job_id)}/lineage", LineageOut)
 
     def retry(self, cluster: str, job_id: int, request: RetryIn) -> SubmitOut:
         """The failed tasks of an array once more."""
-        return self._post(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/retry", SubmitOut, request, timeout_s=120)
+        return self._post(f"/clusters/{part(cluster)}/jobs/{int(job_id)}/retry", SubmitOut, request, timeout_s=120)
 
     def rerun(self, cluster: str, job_id: int, request: RetryIn) -> SubmitOut:
         """The same job once more."""
-        return self._post(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/rerun", SubmitOut, request, timeout_s=120)
+        return self._post(f"/clusters/{part(cluster)}/jobs/{int(job_id)}/rerun", SubmitOut, request, timeout_s=120)
 
     def start_pipeline(self, cluster: str, request: PipelineIn) -> PipelineOut:
         """Submits every step. Raises Refused, naming all faults, before the first."""
-        return self._post(f"/clusters/{_part(cluster)}/pipelines", PipelineOut, request, timeout_s=300)
+        return self._post(f"/clusters/{part(cluster)}/pipelines", PipelineOut, request, timeout_s=300)
 
     def pipelines(self, cluster: str) -> list[PipelineOut]:
         """The latest first."""
-        return self._list(f"/clusters/{_part(cluster)}/pipelines", PipelineOut)
+        return self._list(f"/clusters/{part(cluster)}/pipelines", PipelineOut)
 
     def pipeline(self, cluster: str, pipeline: str) -> PipelineOut:
         """By its id, or the latest of its name."""
-        return self._get(f"/clusters/{_part(cluster)}/pipelines/{_part(pipeline)}", PipelineOut)
+        return self._get(f"/clusters/{part(cluster)}/pipelines/{part(pipeline)}", PipelineOut)
 
     def retry_pipeline(self, cluster: str, pipeline: str, request: PipelineRetryIn) -> PipelineOut:
         """Failed steps once more, and all that follow them."""
-        path = f"/clusters/{_part(cluster)}/pipelines/{_part(pipeline)}/retry"
+        path = f"/clusters/{part(cluster)}/pipelines/{part(pipeline)}/retry"
         return self._post(path, PipelineOut, request, timeout_s=300)
 
     def jobs(self, cluster: str = "", *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
         """Queued and running jobs; with `all` those that ended lately too."""
         params = {"all": "1" if all else "", "user": user, "state": state}
         return self._list(
-            f"/clusters/{_part(cluster or self.only_cluster())}/jobs",
+            f"/clusters/{part(cluster or self.only_cluster())}/jobs",
             JobOut,
             params={k: v for k, v in params.items() if v},
         )
 
     def job(self, cluster: str, job_id: int) -> JobOut:
-        return self._get(f"/clusters/{_part(cluster)}/jobs/{int(job_id)}", JobOut)
+        return self._get(f"/clusters/{part(cluster)}/jobs/{int(job_id)}", JobOut)
 
     def cancel(self, cluster: str, job_id: int) -> None:
-        self._json("DELETE", f"/clusters/{_part(cluster)}/jobs/{int(job_id)}")
+        self._json("DELETE", f"/clusters/{part(cluster)}/jobs/{int(job_id)}")
 
     def log(
         self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False, task: str = ""
@@ -268,13 +230,13 @@ class Client(Work):
         array: every task's lines with its number before them, or only those of `task`."""
         params = {"follow": "1" if follow else "", "err": "1" if err else "", "task": task}
         with self._stream(
-            f"/clusters/{_part(cluster)}/jobs/{int(job_id)}/log", {k: v for k, v in params.items() if v}, None
+            f"/clusters/{part(cluster)}/jobs/{int(job_id)}/log", {k: v for k, v in params.items() if v}, None
         ) as answer:
             yield from answer.iter_raw()
 
     def exec(self, cluster: str, request: ExecIn, *, timeout_s: float = 3600.0) -> ExecOut:
         """One command on the login; its exit code and output untouched."""
-        return self._post(f"/clusters/{_part(cluster)}/exec", ExecOut, request, timeout_s=timeout_s)
+        return self._post(f"/clusters/{part(cluster)}/exec", ExecOut, request, timeout_s=timeout_s)
 
     def command(
         self, cluster: str, argv: Sequence[str], user: str = "root", read: Callable[[], bytes] | None = None
@@ -284,7 +246,7 @@ class Client(Work):
         command."""
         from headway.sdk.commands import stdin_thread
 
-        path = f"/clusters/{_part(cluster)}/commands"
+        path = f"/clusters/{part(cluster)}/commands"
         key = os.urandom(16).hex() if read else ""
         ask = CommandIn(argv=list(argv), user=user, input=key)
         with self._stream(path, None, None, method="POST", body=ask) as answer:
@@ -297,16 +259,6 @@ class Client(Work):
                 if kind == "code":
                     return
         raise Unreachable("the server ended before the command did", hint="headway server status")
-
-    def _put(self, path: str, piece: bytes) -> bool:
-        """Whether somebody took it."""
-        import httpx
-
-        try:
-            timeout = httpx.Timeout(self._timeout_s, read=None)
-            return self._client().post(API_PREFIX + path, content=piece, timeout=timeout).status_code < 400
-        except (httpx.HTTPError, RuntimeError):  # the client was closed: the command has ended
-            return False
 
     # --- people
 
@@ -325,92 +277,16 @@ class Client(Work):
         return self._post("/tokens", TokenOut, request)
 
     def delete_token(self, token_id: str) -> None:
-        self._json("DELETE", f"/tokens/{_part(token_id)}")
+        self._json("DELETE", f"/tokens/{part(token_id)}")
 
     def server(self) -> ServerOut:
         return self._get("/server", ServerOut)
-
-    # --- HTTP
-
-    def _get(self, path: str, model: type[M]) -> M:
-        return self._read(model, self._json("GET", path))
-
-    def _list(self, path: str, model: type[M], params: dict[str, str] | None = None) -> list[M]:
-        found = self._json("GET", path, params=params)
-        return [self._read(model, item) for item in (found if isinstance(found, list) else [found])]
-
-    def _post(self, path: str, model: type[M], body: Any = None, *, timeout_s: float | None = None) -> M:
-        return self._read(model, self._json("POST", path, body=body, timeout_s=timeout_s))
-
-    def _read(self, model: type[M], answer: Any) -> M:
-        try:
-            return model.model_validate(answer)
-        except ValueError:
-            raise Refused(
-                f"the server at {self.url} answers in a way that this headway does not understand",
-                hint="headway version shows both; install the server's version here, or start the server again",
-            ) from None
-
-    def _json(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Any = None,
-        data: bytes | None = None,
-        params: dict[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> Any:
-        import httpx
-
-        content = data if body is None else body.model_dump_json()
-        try:
-            answer = self._client().request(
-                method,
-                API_PREFIX + path,
-                content=content,
-                params=params,
-                headers=_content_type(body, data),
-                timeout=timeout_s or self._timeout_s,
-            )
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from None
-        _raise_for(answer.status_code, answer.content)
-        try:
-            return answer.json() if answer.content else None
-        except ValueError:
-            raise Refused(f"what answers at {self.url} is not a Headway server", hint=WRONG_URL_HINT) from None
-
-    @contextmanager
-    def _stream(
-        self,
-        path: str,
-        params: dict[str, str] | None,
-        read_timeout_s: float | None,
-        *,
-        method: str = "GET",
-        body: Any = None,
-    ) -> Iterator[httpx.Response]:
-        import httpx
-
-        timeout = httpx.Timeout(self._timeout_s, read=read_timeout_s)
-        try:
-            content = None if body is None else body.model_dump_json()
-            headers = {"content-type": "application/json"} if content else None
-            with self._client().stream(
-                method, API_PREFIX + path, params=params, timeout=timeout, content=content, headers=headers
-            ) as answer:
-                if answer.status_code >= 400:
-                    _raise_for(answer.status_code, answer.read())
-                yield answer
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from None
 
     def _event_stream(self, operation: str, after: int) -> Iterator[tuple[str, EventOut | None]]:
         """("open", None), ("progress", event) each, then ("end", None) when the operation is finished, or ("stopping",
         None) when the server is about to end."""
         params = {"after": str(after)} if after else None
-        with self._stream(f"/operations/{_part(operation)}/events", params, SSE_SILENCE_S) as answer:
+        with self._stream(f"/operations/{part(operation)}/events", params, SSE_SILENCE_S) as answer:
             yield "open", None
             kind = ""
             data: list[str] = []
@@ -425,66 +301,6 @@ class Client(Work):
                     yield kind, EventOut.model_validate_json(text) if kind == "progress" else None
                     kind, data = "", []
 
-    def _client(self) -> httpx.Client:
-        if self._http is None:
-            import httpx
-
-            self._http = httpx.Client(
-                base_url=self.url,
-                headers={"authorization": f"Bearer {self._token}"},
-                timeout=self._timeout_s,
-                transport=self._transport,
-                trust_env=False,
-            )
-        return self._http
-
-    def _reconnect(self) -> None:
-        if self._refresh is None:
-            return
-        try:
-            url, token = self._refresh()
-        except HeadwayError:
-            return  # no server yet
-        if (url.rstrip("/"), token) != (self.url, self._token):
-            self.close()
-            self.url, self._token = url.rstrip("/"), token
-
-    def _unreachable(self, error: Exception) -> Unreachable:
-        import httpx
-
-        if isinstance(error, httpx.ConnectError):
-            named = self._refresh is None and os.environ.get("HEADWAY_URL", "").rstrip("/") == self.url
-            return Unreachable(f"{NO_SERVER} at {self.url}", hint=WRONG_URL_HINT if named else NO_SERVER_HINT)
-        if isinstance(error, httpx.TimeoutException):
-            return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")
-        return Unreachable(f"the connection to {self.url} broke: {error}", hint="headway server status")
-
 
 def _user(name: str) -> dict[str, str] | None:
     return {"user": name} if name else None
-
-
-def _content_type(body: Any, data: bytes | None) -> dict[str, str] | None:
-    if body is not None:
-        return {"content-type": "application/json"}
-    return {"content-type": "application/gzip"} if data is not None else None
-
-
-def _part(value: str) -> str:
-    """One path segment; never empty, so that a missing name cannot turn into another endpoint."""
-    from urllib.parse import quote
-
-    if not value or value in {".", ".."}:
-        raise NotFound("the name is missing")
-    return quote(value, safe="")
-
-
-def _raise_for(status: int, body: bytes) -> None:
-    if status < 400:
-        return
-    try:
-        out = ErrorOut.model_validate_json(body)
-    except ValueError:  # not in our words: a proxy, or no Headway server at all
-        said = " ".join(body[:200].decode(errors="replace").split())
-        out = ErrorOut(kind="refused", message=f"no Headway server answered, but {status}: {said}", hint=WRONG_URL_HINT)
-    raise to_error(out)

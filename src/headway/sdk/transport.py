@@ -1,0 +1,196 @@
+"""HTTP to one server: requests and streams in, wire models or HeadwayError subclasses out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from headway.errors import HeadwayError, NotFound, Refused, Unreachable
+from headway.sdk.discover import NO_SERVER, NO_SERVER_HINT, in_reach
+from headway.sdk.errors import to_error
+from headway.wire.schemas import API_PREFIX, ErrorOut, Wire
+
+if TYPE_CHECKING:
+    import httpx
+
+M = TypeVar("M", bound=Wire)
+WRONG_URL_HINT = "check HEADWAY_URL; without it the server of this machine is used"
+
+
+class Http:
+    """A connection to one server. Use as a context manager, or call `close`."""
+
+    def __init__(
+        self,
+        url: str = "",
+        token: str = "",
+        *,
+        timeout_s: float = 60.0,
+        refresh: Callable[[], tuple[str, str]] | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        if not url:
+            url, token, refresh = in_reach()
+        self.url = url.rstrip("/")
+        self._token = token
+        self._timeout_s = timeout_s
+        self._refresh = refresh
+        self._transport = transport
+        self._http: httpx.Client | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    def _get(self, path: str, model: type[M]) -> M:
+        return self._read(model, self._json("GET", path))
+
+    def _list(self, path: str, model: type[M], params: dict[str, str] | None = None) -> list[M]:
+        found = self._json("GET", path, params=params)
+        return [self._read(model, item) for item in (found if isinstance(found, list) else [found])]
+
+    def _post(self, path: str, model: type[M], body: Any = None, *, timeout_s: float | None = None) -> M:
+        return self._read(model, self._json("POST", path, body=body, timeout_s=timeout_s))
+
+    def _read(self, model: type[M], answer: Any) -> M:
+        try:
+            return model.model_validate(answer)
+        except ValueError:
+            raise Refused(
+                f"the server at {self.url} answers in a way that this headway does not understand",
+                hint="headway version shows both; install the server's version here, or start the server again",
+            ) from None
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        data: bytes | None = None,
+        params: dict[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        import httpx
+
+        content = data if body is None else body.model_dump_json()
+        try:
+            answer = self._client().request(
+                method,
+                API_PREFIX + path,
+                content=content,
+                params=params,
+                headers=_content_type(body, data),
+                timeout=timeout_s or self._timeout_s,
+            )
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+        _raise_for(answer.status_code, answer.content)
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise Refused(f"what answers at {self.url} is not a Headway server", hint=WRONG_URL_HINT) from None
+
+    @contextmanager
+    def _stream(
+        self,
+        path: str,
+        params: dict[str, str] | None,
+        read_timeout_s: float | None,
+        *,
+        method: str = "GET",
+        body: Any = None,
+    ) -> Iterator[httpx.Response]:
+        import httpx
+
+        timeout = httpx.Timeout(self._timeout_s, read=read_timeout_s)
+        try:
+            content = None if body is None else body.model_dump_json()
+            headers = {"content-type": "application/json"} if content else None
+            with self._client().stream(
+                method, API_PREFIX + path, params=params, timeout=timeout, content=content, headers=headers
+            ) as answer:
+                if answer.status_code >= 400:
+                    _raise_for(answer.status_code, answer.read())
+                yield answer
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+
+    def _put(self, path: str, piece: bytes) -> bool:
+        """Whether somebody took it."""
+        import httpx
+
+        try:
+            timeout = httpx.Timeout(self._timeout_s, read=None)
+            return self._client().post(API_PREFIX + path, content=piece, timeout=timeout).status_code < 400
+        except (httpx.HTTPError, RuntimeError):  # the client was closed: the command has ended
+            return False
+
+    def _client(self) -> httpx.Client:
+        if self._http is None:
+            import httpx
+
+            self._http = httpx.Client(
+                base_url=self.url,
+                headers={"authorization": f"Bearer {self._token}"},
+                timeout=self._timeout_s,
+                transport=self._transport,
+                trust_env=False,
+            )
+        return self._http
+
+    def _reconnect(self) -> None:
+        if self._refresh is None:
+            return
+        try:
+            url, token = self._refresh()
+        except HeadwayError:
+            return  # no server yet
+        if (url.rstrip("/"), token) != (self.url, self._token):
+            self.close()
+            self.url, self._token = url.rstrip("/"), token
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        import httpx
+
+        if isinstance(error, httpx.ConnectError):
+            named = self._refresh is None and os.environ.get("HEADWAY_URL", "").rstrip("/") == self.url
+            return Unreachable(f"{NO_SERVER} at {self.url}", hint=WRONG_URL_HINT if named else NO_SERVER_HINT)
+        if isinstance(error, httpx.TimeoutException):
+            return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")
+        return Unreachable(f"the connection to {self.url} broke: {error}", hint="headway server status")
+
+
+def _content_type(body: Any, data: bytes | None) -> dict[str, str] | None:
+    if body is not None:
+        return {"content-type": "application/json"}
+    return {"content-type": "application/gzip"} if data is not None else None
+
+
+def part(value: str) -> str:
+    """One path segment; never empty, so that a missing name cannot turn into another endpoint."""
+    from urllib.parse import quote
+
+    if not value or value in {".", ".."}:
+        raise NotFound("the name is missing")
+    return quote(value, safe="")
+
+
+def _raise_for(status: int, body: bytes) -> None:
+    if status < 400:
+        return
+    try:
+        out = ErrorOut.model_validate_json(body)
+    except ValueError:  # not in our words: a proxy, or no Headway server at all
+        said = " ".join(body[:200].decode(errors="replace").split())
+        out = ErrorOut(kind="refused", message=f"no Headway server answered, but {status}: {said}", hint=WRONG_URL_HINT)
+    raise to_error(out)
