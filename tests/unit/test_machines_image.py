@@ -144,6 +144,19 @@ def test_a_failed_build_shows_the_lines_that_matter() -> None:
     assert image_build._telling(text) == "E: Failed to fetch http://x  404\nE: mmdebstrap failed to run"
 
 
+def test_a_full_disk_is_named_however_long_the_command_was_that_met_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/small")
+    text = "\n".join(
+        ["E: You don't have enough free space in /var/cache/apt/archives/.", f"E: apt-get {'package ' * 900}failed"]
+    )
+    told = image_build._telling(text)
+    assert told.startswith("E: You don't have enough free space")
+    assert len(told) < 400
+    assert "that of /small" in image_build._what_to_do(text)
+    assert "mirror" in image_build._what_to_do("E: Failed to fetch http://x  Connection refused")
+    assert image_build._what_to_do("E: odd") == "run `headway image build` again"
+
+
 class FakePodman:
     """Keeps images as podman does: one that a container or a later image rests on can't be removed."""
 

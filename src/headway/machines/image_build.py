@@ -232,12 +232,7 @@ async def _bootstrap_and_import(made_from: Recipe, folder: Path, mirror: Mirror,
     try:
         await asyncio.gather(*jobs)
     except CommandFailed as error:
-        text = error.stderr
-        hint = "run `headway image build` again"
-        if "No space left" in text:
-            hint = "the disk is full: make room, then build again"
-        elif re.search(r"Could not resolve|Unable to connect|Failed to fetch|Connection", text):
-            hint = "the Debian mirror of this host (/etc/apt) did not answer: check the network, then build again"
+        text, hint = error.stderr, _what_to_do(error.stderr)
         raise CommandFailed(error.argv[:1], error.code, _telling(text), where="this host", hint=hint) from error
     finally:
         for job in jobs:
@@ -245,9 +240,24 @@ async def _bootstrap_and_import(made_from: Recipe, folder: Path, mirror: Mirror,
         await asyncio.gather(*jobs, return_exceptions=True)
 
 
+def _what_to_do(text: str) -> str:
+    """By a build's output."""
+    if re.search(r"No space left|enough free space", text):  # mmdebstrap works in TMPDIR, podman keeps the image
+        return (
+            f"a disk is full, that of {_roomy()} or podman's own: make room or name another in TMPDIR, then build again"
+        )
+    if re.search(r"Could not resolve|Unable to connect|Failed to fetch|Connection", text):
+        return "the Debian mirror of this host (/etc/apt) did not answer: check the network, then build again"
+    return "run `headway image build` again"
+
+
 def _telling(text: str) -> str:
-    """The lines of a build's output that say what went wrong."""
-    errors = [line for line in text.splitlines() if re.match(r"(E:|W: .*fail|dpkg: error|Error)", line)]
+    """The lines of a build's output that say what went wrong; one may name all packages."""
+    errors = [
+        line if len(line) < 200 else f"{line[:200]} ..."
+        for line in text.splitlines()
+        if re.match(r"(E:|W: .*fail|dpkg: error|Error)", line)
+    ]
     return "\n".join(errors[-6:]) or text[-600:]
 
 
