@@ -201,5 +201,7 @@ async def _may(state: AppState, cluster: Cluster, who: Principal, job: JobState,
     if who.has("admin"):
         return
     if job.user != who.user:
-        raise NotAllowed(f"{who.person} may not {what} job {job.id}: it belongs to {job.user}")
+        raise NotAllowed(
+            f"{who.person} may not {what} job {job.id}: it belongs to {job.user}", hint="its owner may, and an admin"
+        )
     await must_not_have_left(state, cluster, who)

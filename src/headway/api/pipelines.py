@@ -67,7 +67,9 @@ async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State
     cluster = await workplace(state, name, who)
     row = await state.store.pipeline(name, pipeline)
     if row.user != who.user and not who.has("admin"):
-        raise NotAllowed(f"{who.person} may not retry {row.name}: it belongs to {row.user}")
+        raise NotAllowed(
+            f"{who.person} may not retry {row.name}: it belongs to {row.user}", hint="its owner may, and an admin"
+        )
     plan = _with_env(read_pipeline(row.document["document"]), request.env)
     unknown = [step for step in request.steps if step not in plan.steps]
     if unknown:

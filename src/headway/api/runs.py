@@ -97,7 +97,10 @@ async def put_bundle(
     async for chunk in request.stream():
         archive += chunk
         if len(archive) > MAX_ARCHIVE:
-            raise Refused(f"the files are larger than {MAX_ARCHIVE // 2**20} MiB")
+            raise Refused(
+                f"the files are larger than {MAX_ARCHIVE // 2**20} MiB",
+                hint="leave some out by .gitignore; data goes to scratch by headway cp",
+            )
     return await _bundle(name, digest, state, who, user, bytes(archive))
 
 
@@ -217,7 +220,10 @@ async def _record(state: AppState, who: Principal, cluster: Cluster, job_id: int
             hint="headway submit and headway run keep script, files and settings",
         )
     if record.user != who.user and not who.has("admin"):
-        raise NotAllowed(f"{who.person} may not look into job {job_id}: it belongs to {record.user}")
+        raise NotAllowed(
+            f"{who.person} may not look into job {job_id}: it belongs to {record.user}",
+            hint="its owner may, and an admin",
+        )
     return record
 
 

@@ -36,7 +36,7 @@ def run(
     from headway.wire.schemas import PipelineIn
 
     if not file.is_file():
-        raise NotFound(f"{file}: no such file")
+        raise NotFound(f"{file}: no such file", hint="headway pipeline run FILE.yaml")
     document = parse_yaml(file.read_text())
     api = session.connect()
     name = session.pick(api, cluster)

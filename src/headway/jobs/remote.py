@@ -29,7 +29,10 @@ def command(ask: dict[str, Any]) -> list[str]:
     """The argv that does `ask` on the head. Raises Refused when it is too long for a command."""
     text = json.dumps(ask)
     if len(text) > _MOST:
-        raise Refused(f"the arguments have {len(text)} bytes, more than the {_MOST} a command may have")
+        raise Refused(
+            f"the arguments have {len(text)} bytes, more than the {_MOST} a command may have",
+            hint="put them in a file that it reads",
+        )
     return ["python3", "-I", "-S", "-c", program(PROGRAM), text]
 
 

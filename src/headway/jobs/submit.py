@@ -59,7 +59,10 @@ async def submit(links: Links, head: Machine, request: SubmitIn, user: str, stag
         ask["stage"] = {**asdict(stage), "files": dict(stage.files)}
     text = (request.script or "").encode()
     if len(text) > _LONGEST_SCRIPT:
-        raise Refused(f"the script has {len(text)} bytes; Slurm takes at most {_LONGEST_SCRIPT}")
+        raise Refused(
+            f"the script has {len(text)} bytes; Slurm takes at most {_LONGEST_SCRIPT}",
+            hint="keep data in files: submit --with-files",
+        )
     ran = await _once(links, head, ask, text)
     said = "\n".join(part for part in (ran.stdout.strip(), ran.stderr.strip()) if part)
     if ran.code != 0:
@@ -112,7 +115,7 @@ async def cancel(
     if bad or not jobs:
         raise Refused(f"not a job id: {', '.join(bad) or '(none)'}", hint="headway queue shows them")
     if signal and not re.fullmatch(r"[A-Z0-9]{1,10}", signal):
-        raise Refused(f"not a signal: {signal!r}")
+        raise Refused(f"not a signal: {signal!r}", hint="by its name without SIG, e.g. USR1")
     options = [f"--signal={signal}"] if signal else []
     ask = {
         "do": "exec",
@@ -149,7 +152,7 @@ def script_name(name: str) -> str:
     """The last part of a path, safe as a file name: sbatch names the job after it."""
     last = PurePosixPath(name).name
     if last in ("", ".", "..") or "\0" in last or len(last.encode()) > 200:
-        raise Refused(f"not a usable script name: {name[:80]!r}")
+        raise Refused(f"not a usable script name: {name[:80]!r}", hint="rename the file: letters, digits, . _ -")
     return last
 
 

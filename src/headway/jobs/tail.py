@@ -40,7 +40,10 @@ async def tail_log(
     job = await job_now()
     path = job.stderr if err else job.stdout
     if not path.startswith("/"):
-        raise NotFound(f"job {job.id} has no log file on the cluster (its output goes to {path or 'no file'})")
+        raise NotFound(
+            f"job {job.id} has no log file on the cluster (its output goes to {path or 'no file'})",
+            hint="sbatch --output=FILE",
+        )
     if not follow or job.state in ENDED:
         part = _Part(links, head, job.user, path)
         async for chunk in part.rest():
@@ -162,7 +165,10 @@ class _Follow:
         async for chunk in part.rest():
             await self._queue.put(chunk)
         if part.missing:
-            raise NotFound(f"job {self._job.id} ended ({self._job.state}) without writing {self._path}")
+            raise NotFound(
+                f"job {self._job.id} ended ({self._job.state}) without writing {self._path}",
+                hint=f"headway job {self._head.cluster} {self._job.id}",
+            )
         await self._queue.put(None)
 
     async def _follow(self) -> None:

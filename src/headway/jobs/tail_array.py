@@ -66,7 +66,10 @@ async def tail_array(
         said = words
         await asyncio.sleep(poll_s)
     if not anything and not any(file.offset for file in files.values()):
-        raise NotFound("no task of this array has written a log")
+        raise NotFound(
+            "no task of this array has written a log",
+            hint="headway job shows how they stand; headway logs -f waits for them",
+        )
 
 
 def _learn(files: dict[str, _File], tasks: Sequence[JobState], *, err: bool) -> None:

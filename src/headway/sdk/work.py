@@ -50,13 +50,16 @@ def send_files(to: Bundles, cluster: str, folder: Path, *, user: str = "") -> tu
 def script_text(data: bytes, name: str) -> str:
     """A batch script that sbatch will take. Raises Refused, saying what is wrong with it."""
     if len(data) > MAX_SCRIPT_BYTES:
-        raise Refused(f"{name}: larger than Slurm takes ({MAX_SCRIPT_BYTES // 1024 // 1024} MiB)")
+        raise Refused(
+            f"{name}: larger than Slurm takes ({MAX_SCRIPT_BYTES // 1024 // 1024} MiB)",
+            hint="keep data in files: --with-files",
+        )
     try:
         text = data.decode()
     except UnicodeDecodeError:
         raise Refused(f"{name}: not a text file", hint="submit a script that starts the program") from None
     if not text.strip():
-        raise Refused(f"{name}: empty")
+        raise Refused(f"{name}: empty", hint="begin it with #!/bin/bash")
     if not text.startswith("#!"):
         raise Refused(f"{name}: the first line must name an interpreter", hint="begin it with #!/bin/bash")
     if "\r\n" in text:
