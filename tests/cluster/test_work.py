@@ -184,3 +184,12 @@ def test_what_can_never_run_is_refused_at_submit(lab: Lab, flags: list[str]) -> 
     done = lab.head("sbatch", "-W", *flags, "--wrap=true", user="alice", check=False)
     held = done.code != 0
     assert held, done.out
+
+
+def test_shared_memory_filled_past_the_job_s_memory_ends_the_job_at_once(lab: Lab) -> None:
+    """What lies there counts for the job, while the process that wrote it is small: it must go before slurmstepd."""
+    done = lab.head("srun", "--mem=200M", "dd", "if=/dev/zero", "of=/dev/shm/big", "bs=1M", "count=400", user="alice",
+                    check=False)  # fmt: skip
+    assert done.code != 0
+    assert "Out Of Memory" in done.err
+    assert "Timed out waiting" not in done.err

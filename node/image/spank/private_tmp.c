@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <slurm/spank.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 SPANK_PLUGIN(headway_private_tmp, 1);
 
@@ -32,6 +34,19 @@ static int bind_over(uint32_t job, const char *part, const char *target)
     return -1;
 }
 
+/* slurmstepd lies in the job's own memory cgroup under cgroup v1, and may not protect itself where the machine is a
+ * container. A task that fills shared memory is small itself (the files count, not the process), so the kernel ended
+ * slurmstepd instead and the job hung. Tasks go first. */
+static void go_first(void)
+{
+    int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    if (file < 0 || write(file, "1000", 4) != 4)
+        slurm_error("headway: the task can't be marked for the OOM killer: %s", strerror(errno));
+    if (file >= 0)
+        close(file);
+}
+
 /* As root, in the task's own process, before it becomes the user. */
 int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 {
@@ -41,6 +56,7 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
+    go_first();
     if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
         return 0;
     snprintf(folder, sizeof(folder), BASE "/%u", job);
