@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from headway import paths
+from headway.behind import behind
 from headway.sdk.liveness import start_time
+from headway.sdk.load import load_document, own_key
 from headway.server import sudo
 from headway.store import open_store
 
@@ -76,7 +78,20 @@ async def test_a_link_leads_root_nowhere(home: Path, tmp_path: Path) -> None:
     await store.close()
 
 
+@needs_root
+def test_a_cluster_applied_through_sudo_takes_the_key_of_who_called_it_too(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (tmp_path / "cluster.yaml").write_text("name: lab\nplan: h100-8\nnodes: 2\n")
+    keys = load_document(tmp_path / "cluster.yaml").spec["ssh_keys"]
+    theirs = home / ".config" / "headway" / "id_ed25519"
+    assert keys == [own_key(tmp_path / ".config" / "headway", tmp_path), theirs.with_suffix(".pub").read_text().strip()]
+    assert (theirs.stat().st_uid, theirs.stat().st_mode & 0o777) == (STRANGER, 0o600)
+
+
 def test_nobody_is_behind_root_or_a_plain_start(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("", "root", "no-such-user-here"):
         monkeypatch.setenv("SUDO_USER", name)
-        assert sudo.behind() is None
+        assert behind() is None

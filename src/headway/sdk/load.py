@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway import paths
+from headway.behind import acting_as, behind
 from headway.errors import Fault, InvalidSpec, NotFound, Refused
 from headway.spec.sshkey import looks_like_path, looks_private
 from headway.spec.yamltext import LARGEST_BYTES, parse_yaml
@@ -23,8 +24,9 @@ LARGEST_KEY = 64 * 1024
 def load_document(file: Path | str, *, config_dir: Path | None = None, home: Path | None = None) -> Document:
     """Reads a cluster file. InvalidSpec with every fault found here; the server finds the others.
 
-    Where the file names no key, the person's own is added: ~/.ssh/id_ed25519.pub, else Headway's, made at first use."""
-    file, home = Path(file), home or Path.home()
+    Where the file names no key, the person's own is added: ~/.ssh/id_ed25519.pub, else Headway's, made at first use. Through
+    sudo it is root's, and that of the person who called it."""
+    file, through_sudo, home = Path(file), home is None, home or Path.home()
     config_dir = config_dir or paths.config_dir()
     text = _text(file)
     spec = parse_yaml(text)
@@ -41,7 +43,9 @@ def load_document(file: Path | str, *, config_dir: Path | None = None, home: Pat
     if faults:
         raise InvalidSpec(faults)
     if not spec.get("ssh_keys") and isinstance(spec.get("ssh_keys", []), list):
-        spec["ssh_keys"] = [own_key(config_dir, home)]
+        spec["ssh_keys"] = list(
+            dict.fromkeys([own_key(config_dir, home), *(_key_behind_sudo() if through_sudo else [])])
+        )
     return Document(text=text, spec=spec, catalogue=catalogue)
 
 
@@ -49,6 +53,19 @@ def own_key(config_dir: Path | None = None, home: Path | None = None) -> str:
     """The person's public key line; a key pair of Headway's own is made where they have none."""
     public = identity(config_dir, home).with_suffix(".pub")
     return public.read_text().strip().splitlines()[0]
+
+
+def _key_behind_sudo() -> list[str]:
+    """The public key that whoever called sudo signs in with as themselves; none where their home can't be used."""
+    user = behind()
+    if user is None:
+        return []
+    home = Path(user.pw_dir)
+    try:
+        with acting_as(user):
+            return [own_key(home / ".config" / "headway", home)]
+    except (OSError, Refused, IndexError):
+        return []
 
 
 def identity(config_dir: Path | None = None, home: Path | None = None) -> Path:

@@ -3,32 +3,20 @@ folder gets the address and a token of their own."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pwd
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from headway import paths
+from headway.behind import acting_as, behind
 from headway.sdk.liveness import alive, start_time
 from headway.server.files import write_private
 from headway.store import Store
 
 log = structlog.get_logger("headway.server")
-
-
-def behind() -> pwd.struct_passwd | None:
-    """The user who called sudo; None when that was nobody, or root."""
-    name = os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else ""
-    try:
-        user = pwd.getpwnam(name) if name else None
-    except KeyError:
-        return None
-    return user if user is not None and user.pw_uid != 0 else None
 
 
 async def hand_over(store: Store, state_dir: Path, url: str) -> None:
@@ -38,7 +26,7 @@ async def hand_over(store: Store, state_dir: Path, url: str) -> None:
         return
     folder = Path(user.pw_dir) / ".config" / "headway"
     try:
-        with _acting_as(user):
+        with acting_as(user):
             known = _read(folder / paths.SUDO_FILE)
         token = str(known.pop(str(state_dir), {}).get("token", ""))
         person = await store.person_of_token(token) if token else None
@@ -49,7 +37,7 @@ async def hand_over(store: Store, state_dir: Path, url: str) -> None:
         pid = os.getpid()
         others = {of: one for of, one in known.items() if alive(one["pid"], one["started"])}
         ours = {"url": url, "token": token, "pid": pid, "started": start_time(pid)}
-        with _acting_as(user):
+        with acting_as(user):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(folder / paths.SUDO_FILE, json.dumps({**others, str(state_dir): ours}) + "\n")
     except OSError as error:
@@ -63,19 +51,3 @@ def _read(file: Path) -> dict[str, dict[str, Any]]:
         return {str(of): {**one, "pid": int(one["pid"]), "started": str(one["started"])} for of, one in known.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-
-
-@contextlib.contextmanager
-def _acting_as(user: pwd.struct_passwd) -> Iterator[None]:
-    """File access as that user: a link in their home leads root nowhere. It holds for the whole process, so nothing is
-    awaited meanwhile."""
-    groups = os.getgroups()
-    os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
-    os.setegid(user.pw_gid)
-    os.seteuid(user.pw_uid)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-        os.setgroups(groups)

@@ -1,0 +1,34 @@
+"""The person behind sudo: who they are, and access to their files as them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+from collections.abc import Iterator
+
+
+def behind() -> pwd.struct_passwd | None:
+    """The user who called sudo; None when that was nobody, or root."""
+    name = os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else ""
+    try:
+        user = pwd.getpwnam(name) if name else None
+    except KeyError:
+        return None
+    return user if user is not None and user.pw_uid != 0 else None
+
+
+@contextlib.contextmanager
+def acting_as(user: pwd.struct_passwd) -> Iterator[None]:
+    """File access as that user: a link in their home leads root nowhere. It holds for the whole process, so nothing is
+    awaited meanwhile."""
+    groups = os.getgroups()
+    os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
+    os.setegid(user.pw_gid)
+    os.seteuid(user.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
