@@ -170,6 +170,9 @@ def main() -> None:
     try:
         train(options)
     finally:
+        # Gloo's threads still let go of what the last collective held, and need Python's lock for it while they hold their
+        # own: ended in that moment the process would hang.
+        time.sleep(0.2)
         dist.destroy_process_group()
 
 
