@@ -30,13 +30,20 @@ def run(ask):
     identity.mark = "\0refused\0"
     if ask["user"] != "root":
         identity.must_be_current(identity.person(ask["user"]))
+    told = os.pipe()
+
+    def heard(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+        os.close(told[1])
+
+    signal.signal(signal.SIGTERM, heard)  # before there is anything that would be left behind
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
         start(ask)
     os.close(0)
-    ended, told = os.pidfd_open(child), os.pipe()
-    signal.signal(signal.SIGTERM, lambda *_: os.close(told[1]))
+    ended = os.pidfd_open(child)
     watch = select.poll()
     watch.register(ended, select.POLLIN)
     for number in (1, told[0]):  # either says so when its other end is gone
