@@ -62,7 +62,7 @@ def test_a_helper_killed_under_a_submission_is_one_error_and_at_most_one_job(lab
     sending.start()
     lab.wait(lambda: lab.head("test", "-e", "/home/sam/began", check=False).code == 0, "sbatch to begin")
     lab.head("kill", "-9", *helpers(lab, "sam"))
-    sending.join(60)
+    sending.join(120)  # longer than a submission is waited for
     (error,) = said
     assert isinstance(error, Unreachable)
     assert "did not say whether the job is submitted" in error.message
