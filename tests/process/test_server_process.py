@@ -48,7 +48,7 @@ def start(state_dir: Path) -> Iterator[Start]:
     def go() -> Running:  # what `start_server` does, but for another program
         for killed in processes:
             killed.wait(timeout=20)
-        argv = [sys.executable, "-m", "tests.unit.server_process"]
+        argv = [sys.executable, "-m", "tests.process.server_process"]
         process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE)
         processes.append(process)
         deadline = time.monotonic() + 30

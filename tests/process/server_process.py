@@ -4,12 +4,14 @@ folder."""
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from headway import paths
-from headway.server.main import serve
+from headway.server import front
+from headway.server.main import Notebooks, serve
 from headway.store import Store
 from tests.unit.server_fakes import FakeWork, changes
 
@@ -25,4 +27,5 @@ def make_work(_store: Store, state_dir: Path) -> FakeWork:
 
 
 if __name__ == "__main__":
-    serve(paths.state_dir(), port=int(sys.argv[1]) if len(sys.argv) > 1 else 0, make_work=make_work)
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    serve(paths.state_dir(), port=port, notebooks=Notebooks(0), front=front.read(os.environ), make_work=make_work)
