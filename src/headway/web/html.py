@@ -15,9 +15,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from headway.errors import Refused
+from headway.jobs.saying import span
+from headway.web import nav, place
 from headway.web.live import Viewer
 from headway.web.parts import Page
-from headway.web.words import count, duration
+from headway.web.standing import standing
+from headway.web.words import count, duration, incident_kind, seconds, sentence, slurm_time
 
 STATIC = Path(__file__).parent / "static"
 VENDOR = ("htmx.min.js", "htmx-ext-sse.min.js", "uplot.iife.min.js", "uplot.min.css")
@@ -66,6 +69,31 @@ def clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S UTC")
 
 
+def day(at: float) -> str:
+    """Date and time, as `clock`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def date(at: float) -> str:
+    """The day, as `clock`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+
+
+def ago(at: float) -> str:
+    """How long it is since then."""
+    return duration(time.time() - at)
+
+
+def until(at: float) -> str:
+    """How far away a moment is, in words."""
+    return span(at - time.time())
+
+
+def left(at: float) -> str:
+    """Time until then as squeue writes it."""
+    return slurm_time(max(0, int(at - time.time())))
+
+
 def iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
@@ -80,8 +108,21 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(duration=duration, clock=clock, iso=iso)
-    made.globals.update(asset=asset, count=count)
+    made.filters.update(
+        duration=duration, seconds=seconds, clock=clock, day=day, ago=ago, iso=iso, until=until, left=left
+    )
+    made.globals.update(
+        asset=asset,
+        count=count,
+        incident_kind=incident_kind,
+        sentence=sentence,
+        has_tab=lambda key: any(tab.key == key for tab in nav.SERVER + nav.CLUSTER),
+        place=place.place.get,
+        said=place.said.get,
+        standing=standing,
+        cluster_tabs=lambda role: nav.tabs(nav.CLUSTER, role),
+        server_tabs=lambda role: nav.tabs(nav.SERVER, role),
+    )
     return made
 
 
