@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault test check soak bench assets lock clean
+.PHONY: help setup demo demo-fault test check soak bench screenshots pictures assets lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -18,7 +18,8 @@ demo-fault:  ## kill a node under that training and watch it go on
 
 test: check  ## the whole suite, real Slurm included (root; minutes)
 	@$(PYTHON) tools/setup.py --for test --quiet
-	@$(BIN)/python -m pytest -m "not soak" tests/cluster tests/web
+	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist load tests/process tests/web
+	@$(BIN)/python -m pytest -m "not soak" tests/cluster
 
 check:  ## ruff, mypy, import contracts, unit tests (no root; under a minute)
 	@$(PYTHON) tools/setup.py --for check --quiet
@@ -30,7 +31,16 @@ soak:  ## the long tests
 
 bench:  ## every figure that the README quotes
 	@$(PYTHON) tools/setup.py --for demo --quiet
-	@for part in help server scale noop container bringup; do echo "== bench/$$part.py" && $(BIN)/python bench/$$part.py || exit 1; done
+	@for part in help server scale noop container agent bringup "recovery --no-stock"; do \
+	  set -- $$part; echo "== bench/$$1.py $$2"; $(BIN)/python bench/$$1.py $$2 || exit 1; done
+
+screenshots:  ## every page, light, dark and on a phone: screenshots/index.html
+	@$(PYTHON) tools/setup.py --for test --quiet
+	@$(BIN)/python tests/web/shots.py screenshots
+
+pictures:  ## those that the README shows, anew
+	@$(PYTHON) tools/setup.py --for test --quiet
+	@$(BIN)/python tests/web/shots.py --readme docs/pictures
 
 assets:  ## the page's browser libraries
 	@$(BIN)/python tools/assets.py

@@ -27,6 +27,7 @@ GPU_STEP = ["srun", "--nodes=4", "--gres=gpu:8", "--mem=100", "printenv", "CUDA_
 @dataclass(frozen=True)
 class Place:
     folder: Path
+    text: str = SPEC
 
     @property
     def state(self) -> Path:
@@ -41,15 +42,19 @@ class Place:
     @property
     def spec(self) -> Path:
         file = self.folder / "bench.yaml"
-        file.write_text(SPEC)
+        file.write_text(self.text)
         return file
 
-    def headway(self, *argv: str, timeout_s: float = 900) -> str:
-        """Standard output of `headway ...`; its own words and an exit when it fails."""
-        ran = subprocess.run(
+    def tried(self, *argv: str, timeout_s: float = 900) -> subprocess.CompletedProcess[str]:
+        """`headway ...`, however it ends."""
+        return subprocess.run(
             [str(HEADWAY), *argv], env=self.env, capture_output=True, text=True, timeout=timeout_s,
             stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
+
+    def headway(self, *argv: str, timeout_s: float = 900) -> str:
+        """Standard output of `headway ...`; its own words and an exit when it fails."""
+        ran = self.tried(*argv, timeout_s=timeout_s)
         if ran.returncode:
             sys.exit(f"bench: headway {' '.join(argv)} ended with {ran.returncode}\n{ran.stdout}{ran.stderr}")
         return ran.stdout
@@ -62,9 +67,10 @@ class Place:
 
 
 @contextmanager
-def place() -> Iterator[Place]:
-    """Takes its clusters down and its server away, whatever happened in between."""
-    made = Place(Path(tempfile.mkdtemp(prefix="headway-bench-", dir="/var/tmp")))
+def place(text: str = SPEC) -> Iterator[Place]:
+    """Takes its clusters down and its server away, whatever happened in between. `text`: the cluster file; its cluster is
+    called bench."""
+    made = Place(Path(tempfile.mkdtemp(prefix="headway-bench-", dir="/var/tmp")), text)
     try:
         yield made
     finally:

@@ -48,7 +48,7 @@ def start(at: Place) -> tuple[float, dict[str, object]]:
     began = time.perf_counter()
     at.headway("server", "start")
     known = json.loads((at.state / "client.json").read_text())
-    fetch(f"{known['url']}/api/me", known["token"])
+    fetch(f"{known['url']}/api/v1/me", known["token"])
     took = time.perf_counter() - began
     server = json.loads(at.headway("server", "status", "-o", "json"))
     return took, {**known, "pid": server["pid"]}
@@ -90,7 +90,7 @@ def main() -> None:
                 at.headway("server", "stop")
         time.sleep(IDLE_S)
         memory = resident_mb(int(str(server["pid"])))
-        ours = rate(f"{server['url']}/api/clusters", str(server["token"]))
+        ours = rate(f"{server['url']}/api/v1/clusters", str(server["token"]))
     bare = bare_rate(17879)
     print(f"ready after {statistics.median(ready):.2f} s (median of {RUNS}, the command's own time included)")
     print(f"resident when idle: {memory:.0f} MB")

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from headway.domain.cluster import Cluster, Partition, Plan, Site, Slot, Storage, Switch, Team, User
+from headway.domain.cluster import MAIN, Cluster, Group, Partition, Plan, Site, Slot, Storage, Switch, Team, User
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
+from headway.store import Store, open_store
 from headway.wire.schemas import ClusterOut
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2048000, Decimal("31.20"), "NVIDIA H100 80GB HBM3")
+
+
+_migrated: list[bytes] = []
+
+
+async def store(folder: Path, clock: Callable[[], float] = time.time) -> Store:
+    """A store in `folder`, on a copy of the empty database that this process migrated once."""
+    if not _migrated:
+        with tempfile.TemporaryDirectory() as empty:
+            await (await open_store(Path(empty))).close()
+            _migrated.append((Path(empty) / "headway.db").read_bytes())
+    (folder / "headway.db").write_bytes(_migrated[0])
+    return await open_store(folder, clock=clock)
 
 
 class Clock:
@@ -36,11 +53,14 @@ def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) 
     switches = tuple(Switch(leaf, nodes=tuple(names)) for leaf, names in leaves.items())
     if len(switches) > 1:
         switches = (*switches, Switch("spine", children=tuple(leaves)))
+    plan = others.pop("plan", H100)
+    names = tuple(slot.name for slot in slots)
+    group = Group(MAIN, plan, nodes, nodes, spares, names, price_usd_per_node_hour=plan.price_usd_per_node_hour)
     fields: dict[str, Any] = {
         "provider": "local",
         "image": "debian13",
         "slurm_version": "24.11",
-        "plan": H100,
+        "groups": (group,),
         "storage": Storage(),
         "partitions": (Partition("train", tuple(s.name for s in slots), True, 1, 604800, 86400, (), False, 0, ()),),
         "teams": (Team("default", ("alice",), 1),),
@@ -49,8 +69,6 @@ def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) 
     fields.update(others)
     return Cluster(
         name=name,
-        nodes=nodes,
-        spares=spares,
         slots=slots,
         switches=switches if len(switches) > 1 else (),
         **fields,

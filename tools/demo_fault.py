@@ -128,6 +128,10 @@ def job_now(job: int) -> dict[str, Any]:
     return dict(ask("job", CLUSTER, str(job)))
 
 
+def incident(number: int) -> dict[str, Any]:
+    return dict(ask("incident", "show", str(number), "--cluster", CLUSTER))
+
+
 def last_step(lines: list[str]) -> tuple[int, str]:
     found = [match for line in lines if (match := STEP.match(line))]
     return (int(found[-1][1]), found[-1][2]) if found else (0, "")
@@ -168,15 +172,14 @@ def fault(clock: Clock) -> None:
         step, loss = last_step(log.lines)
         clock.tell(f"and it learns again: step {step}, loss {loss}", mark=True)
 
-        podman("start", container)
-        started = f"podman start: {victim}'s machine has power again"
-        clock.tell(started, mark=True)
-
-        def back() -> bool:
-            now = node(victim)
-            return now.get("machine") == "running" and bool(now.get("usable"))
-
-        clock.until(back, f"{victim} has joined again by itself")
+        number = clock.until(
+            lambda: next((one["number"] for one in ask("incidents", CLUSTER) if one["node"] == victim), 0),
+            f"all of it is incident {{}} of {victim}",
+        )
+        clock.until(
+            lambda: (one := incident(number)["state"]) in ("returned", "out of service") and one,
+            f"its machine was started again and tested: {victim} is {{}}",
+        )
         log.wait(lambda lines: any(line.startswith("done:") for line in lines), "the training's last line")
         step, loss = last_step(log.lines)
         clock.tell(f"the training has ended: step {step}, loss {loss}", mark=True)
@@ -184,7 +187,10 @@ def fault(clock: Clock) -> None:
         log.over = True
     print(f"\nafter the kill, job {job}:")
     print("\n".join(clock.table(killed)))
-    print(f"\nstate now: headway status {CLUSTER} · headway nodes {CLUSTER} · headway job {job}")
+    print()
+    headway("incident", "show", str(number), "--cluster", CLUSTER)
+    print(f"\npage: {ask('token', 'link')['url']}")
+    print(f"state now: headway status {CLUSTER} · headway nodes {CLUSTER} · headway job {job}")
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ root and gives up root for good before it touches anything of the person's. Only
   {"do": "follow", "user": ..., "path": ..., "offset": 0}           frames on standard output until it is ended:
                     "D <n>\n" + n bytes, "T\n" when the file was cut short or replaced, "W\n" while there is none
   {"do": "read",   "files": [{"user", "path", "offset", "limit"}], "reports": [{"job", "offset", "limit"}]}
-                    one JSON line a file, then one a report: {"size", "b64"} or {"error"}; reports are ours, see agent.py
+                    one JSON line a file, then one a report: {"size", "b64"} or {"error"}; reports are ours, see agent/
   {"do": "serve",  "user": ...}                                     answers "sbatch" of this person ("": "read" of anybody's) one
                     after the other, until standard input ends or nobody has asked for IDLE_S. Says "ready\n"; then each
                     request is a line {"ask": {...}, "size": n} + n bytes for its standard input, each answer a line

@@ -12,7 +12,9 @@ DOES = {
     "bundle": ("bundles", "bundle"),
     "follow": ("logs", "follow"),
     "read": ("logs", "read"),
+    "search": ("logs", "search"),
     "serve": ("serve", "serve"),
+    "tunnel": ("tunnel", "tunnel"),
 }
 
 

@@ -13,6 +13,8 @@ from as_person import identity
 
 REPORTS = "/var/lib/headway/reports"
 POLL_S = 0.1
+SEARCH_S = 8
+LONGEST = 500  # bytes shown of a line that was found
 
 
 def follow(ask):
@@ -89,6 +91,33 @@ def read_part(one):
     while len(data) < limit and (chunk := os.pread(handle, min(identity.CHUNK, limit - len(data)), offset + len(data))):
         data += chunk
     return {"size": size, "offset": offset, "b64": binascii.b2a_base64(data, newline=False).decode()}
+
+
+def search(ask):
+    """Lines that hold a text, without regard to case: at most so many, each with its number and its place in the file. Ends
+    after some seconds, and says how far it came."""
+    identity.become(identity.person(ask["user"]))
+    try:
+        handle = open_log(ask["path"])
+    except OSError as error:
+        print(json.dumps({"error": error.strerror}))
+        return
+    if handle is None:
+        print(json.dumps({"error": "", "missing": True}))
+        return
+    wanted, most, until = ask["text"].encode().lower(), ask["most"], time.monotonic() + SEARCH_S
+    found, at, number = [], 0, 0
+    with open(handle, "rb") as log:
+        while len(found) < most and time.monotonic() < until:
+            line = log.readline(identity.CHUNK)  # one without end is looked at in pieces
+            if not line:
+                break
+            number += 1
+            if wanted in line.lower():
+                found.append({"offset": at, "line": number, "text": line[:LONGEST].decode(errors="replace").rstrip()})
+            at += len(line)
+        size = os.fstat(log.fileno()).st_size
+    print(json.dumps({"found": found, "looked": at, "size": size}))
 
 
 def open_log(path):

@@ -7,7 +7,7 @@ root=$1
 in_root() { chroot "$root" "$@"; }
 
 # Started by `headway apply` when their configuration is there, never by the image.
-for unit in slurmd slurmctld slurmdbd slurmrestd prometheus mariadb; do
+for unit in slurmd slurmctld slurmdbd slurmrestd prometheus prometheus-alertmanager mariadb; do
     in_root systemctl disable "$unit.service" 2>/dev/null || true
 done
 in_root systemctl enable ssh.service munge.service
@@ -42,25 +42,18 @@ mkdir -p "$root/etc/headway/boot" "$root/srv/headway" "$root/srv/headway-state" 
 # slurmrestd refuses to run as root or SlurmUser.
 in_root useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin slurmrestd
 
-# Users' files may come from /var/lib/extrausers.
-sed -i -E 's/^((passwd|group|shadow):.*)$/\1 extrausers/; s/( extrausers)+$/ extrausers/' "$root/etc/nsswitch.conf"
-
-# The host's own shell runs it: the script lies beside this one.
-sh "$(dirname "$0")/torch-without-libuv.sh" "$root"
+# Slurm counts far more CPUs here than there are. MPI's processes ask for the next message without pause, and the daemons
+# they wait for would hardly run: they let others run in between.
+echo 'mpi_yield_when_idle = 1' >>"$root/etc/openmpi/openmpi-mca-params.conf"
 
 # Root signs in only to administer (every remote command of Headway does): no login session, no user manager for that.
 sed -i -E 's/^session[[:space:]].*pam_systemd\.so.*$/session [success=1 default=ignore] pam_succeed_if.so quiet uid = 0\n&/' \
     "$root/etc/pam.d/common-session"
 
-# Small plugins of ours, against the headers of the Slurm that is there; two programs that run inside containers of any image.
-own=/usr/lib/headway
-mkdir -p "$root$own/spank" "$root$own/pam"
-cp "$(dirname "$0")"/spank/*.c "$root$own/spank/"
-cp "$(dirname "$0")"/pam/*.c "$root$own/pam/"
-for plugin in spank/private_tmp spank/container pam/job_tmp; do
-    in_root gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "$own/$plugin.so" "$own/$plugin.c"
-done
-in_root gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/hold" "$own/spank/hold.c"
-in_root gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/nvidia-smi" "$own/spank/nvidia_smi.c"
-chmod 0755 "$root$own" "$root$own/container"  # made with whatever umask the builder has
-in_root python3 -m compileall -q "$own/container"
+# The parts that machines which nobody made from an image get too.
+parts=$root/usr/lib/headway/parts
+mkdir -p "$parts"
+cp -r "$(dirname "$0")"/spank "$(dirname "$0")"/pam "$(dirname "$0")"/*.sh "$parts/"
+cp -r "$root/usr/lib/headway/container" "$parts/"
+in_root sh /usr/lib/headway/parts/parts.sh /
+rm -r "$parts"

@@ -12,8 +12,8 @@ import subprocess
 import time
 from typing import Any
 
-from ops import people
-from ops.places import MANAGED, STAMPS, name_of, read_json, read_text, squatted
+from ops import packages, people
+from ops.places import MANAGED, STAMPS, block_of, name_of, read_json, read_text, squatted
 
 UNIT_FIELDS = (
     "Id,ActiveState,SubState,UnitFileState,MainPID,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic"
@@ -22,18 +22,22 @@ UNIT_FIELDS = (
 
 def observe(ask: dict[str, Any]) -> dict[str, Any]:
     """The facts that differences are computed from: files, units, homes; nothing is changed."""
-    owners = ask.get("owners", {})
+    owners, blocks = ask.get("owners", {}), ask.get("blocks", ())
     return {
-        "files": {path: seen for path in ask.get("files", ()) if (seen := see_file(path)) is not None},
+        "files": {path: seen for path in ask.get("files", ()) if (seen := see_file(path, path in blocks)) is not None},
         "units": see_units(ask.get("units", ())),
         "managed": read_json(MANAGED, []),
         "dirs": [path for path in ask.get("dirs", ()) if os.path.isdir(path) and not squatted(path, owners.get(path))],
         "sessions": see_sessions(ask.get("users", ())),
+        "missing": packages.missing(ask.get("packages", ())),
+        "hostname": os.uname().nodename,
+        "parts": read_text(packages.STAMP).strip(),
         "texts": {path: read_text(path) for path in ask.get("texts", ()) if os.path.isfile(path)},
     }
 
 
-def see_file(path: str) -> dict[str, Any] | None:
+def see_file(path: str, block: bool = False) -> dict[str, Any] | None:
+    """`block`: only Headway's lines in it count."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -41,7 +45,12 @@ def see_file(path: str) -> dict[str, Any] | None:
     if not stat.S_ISREG(info.st_mode):
         return {"sha": "", "mode": 0, "owner": "", "group": "", "ctime": info.st_ctime}
     with open(path, "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
+        data = file.read()
+    if block:
+        data = block_of(data.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        if not data:
+            return None
+    digest = hashlib.sha256(data).hexdigest()
     return {
         "sha": digest,
         "mode": stat.S_IMODE(info.st_mode),

@@ -11,6 +11,8 @@ from typing import Any
 
 STAMPS = "/run/headway/loaded"  # a file a unit: the digest of what it has read
 MANAGED = "/var/lib/headway/managed.json"
+BEFORE = "/var/lib/headway/before"  # what stood where Headway wrote files, on machines that somebody owns
+BEGIN, END = "# >>> Headway: what is between these lines is written anew by it", "# <<< Headway"
 
 
 class StepFailed(Exception):
@@ -19,7 +21,7 @@ class StepFailed(Exception):
 
 def read_text(path: str) -> str:
     try:
-        with open(path) as file:
+        with open(path, errors="surrogateescape") as file:
             return file.read()
     except OSError:
         return ""
@@ -34,6 +36,18 @@ def read_json(path: str, missing: Any) -> Any:
 
 def make_parents(path: str) -> None:
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+
+
+def block_of(text: str) -> str:
+    """Headway's lines in a file that is somebody else's; "" when there are none."""
+    _, begin, rest = text.partition(BEGIN + "\n")
+    inside, end, _ = rest.partition(END + "\n")
+    return inside if begin and end else ""
+
+
+def without_block(text: str) -> str:
+    before, begin, rest = text.partition(BEGIN + "\n")
+    return before + rest.partition(END + "\n")[2] if begin else text
 
 
 def squatted(path: str, owner: str | None) -> bool:
@@ -55,7 +69,7 @@ def uid_of(name: str) -> int:
     except KeyError:
         if name.isdigit():
             return int(name)
-        raise StepFailed(f"the image has no user {name!r}") from None
+        raise StepFailed(f"this machine has no user {name!r}") from None
 
 
 def gid_of(name: str) -> int:
@@ -64,7 +78,7 @@ def gid_of(name: str) -> int:
     except KeyError:
         if name.isdigit():
             return int(name)
-        raise StepFailed(f"the image has no group {name!r}") from None
+        raise StepFailed(f"this machine has no group {name!r}") from None
 
 
 def name_of(number: int, look_up: Any) -> str:

@@ -8,12 +8,28 @@ import json
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import time
 from typing import Any
 
-from ops import people
-from ops.places import MANAGED, STAMPS, StepFailed, gid_of, make_parents, squatted, uid_of
+from ops import packages, people
+from ops.places import (
+    BEFORE,
+    BEGIN,
+    END,
+    MANAGED,
+    STAMPS,
+    StepFailed,
+    block_of,
+    gid_of,
+    make_parents,
+    read_json,
+    read_text,
+    squatted,
+    uid_of,
+    without_block,
+)
 
 
 def op_file(step: dict[str, Any]) -> None:
@@ -23,6 +39,9 @@ def op_file(step: dict[str, Any]) -> None:
     owner = uid_of(step["owner"])
     group = gid_of(step["group"])
     beside = f"{path}.headway-new"
+    if step.get("block"):
+        others = without_block(read_text(path))
+        data = f"{BEGIN}\n{data.decode()}{END}\n{others}".encode(errors="surrogateescape")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside)
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -34,8 +53,86 @@ def op_file(step: dict[str, Any]) -> None:
 
 
 def op_remove(step: dict[str, Any]) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(step["path"])
+    """What stood there before Headway comes back."""
+    path = step["path"]
+    text = read_text(path)
+    if block_of(text):
+        with open(path, "w", errors="surrogateescape") as file:
+            file.write(without_block(text))
+    elif os.path.isfile(BEFORE + path):
+        run(["cp", "-a", BEFORE + path, path], 20)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+_LOOKED = ".headway-looked.json"  # places that were looked at
+
+
+def op_keep(step: dict[str, Any]) -> None:
+    """Copies of files that are somebody else's and are about to be replaced; each place is looked at once, before the first
+    of ours is written there: what stands there later may be ours."""
+    listed = f"{BEFORE}/{_LOOKED}"
+    older = os.path.isdir(BEFORE) and not os.path.exists(listed)  # without a list: what it asked about was looked at
+    known = {*step["paths"]} if older else {*read_json(listed, []), *read_json(MANAGED, [])}
+    os.makedirs(BEFORE, mode=0o700, exist_ok=True)
+    for path in step["paths"]:
+        if path not in known and os.path.isfile(path) and not os.path.islink(path):
+            os.makedirs(os.path.dirname(BEFORE + path), exist_ok=True)
+            run(["cp", "-a", path, f"{BEFORE}{path}.headway-new"], 20)
+            os.replace(f"{BEFORE}{path}.headway-new", BEFORE + path)
+    with open(f"{listed}.new", "w") as file:
+        json.dump(sorted(known | {*step["paths"]}), file)
+    os.replace(f"{listed}.new", listed)
+
+
+def op_name(step: dict[str, Any]) -> None:
+    """The machine's own name is its node's: slurmd, slurmctld and ssh between nodes go by it."""
+    socket.sethostname(step["name"])
+    data = base64.b64encode(f"{step['name']}\n".encode()).decode()
+    op_file({"path": "/etc/hostname", "b64": data, "mode": 0o644, "owner": "root", "group": "root"})
+
+
+def op_leave(step: dict[str, Any]) -> None:
+    """Gives a machine back: Headway's daemons end, its files go, what stood there before comes back. Packages stay."""
+    managed = read_json(MANAGED, [])
+    units = [*step["units"], *(os.path.basename(path) for path in managed if path.endswith(".mount"))]
+    if any(path.startswith("/etc/exports.d/") for path in managed):
+        units.append("nfs-server.service")
+    if not os.path.exists(f"{BEFORE}/etc/munge/munge.key"):  # it came with our packages
+        units.append("munge.service")
+    # Those that are not there say so, and the others stop.
+    subprocess.run(["systemctl", "stop", *units], capture_output=True, timeout=180, check=False)
+    for unit in units:
+        subprocess.run(["systemctl", "--no-reload", "disable", unit], capture_output=True, timeout=60, check=False)
+    packages.leave()
+    left = []
+    for path in managed:
+        try:
+            op_remove({"path": path})
+        except (OSError, StepFailed) as error:
+            left.append(f"{path}: {error}")
+    if left:
+        raise StepFailed(f"{len(left)} files can't be put back: {'; '.join(left)[:400]}")
+    old = read_text(f"{BEFORE}/etc/hostname").strip()
+    if old:
+        socket.sethostname(old)
+        run(["cp", "-a", f"{BEFORE}/etc/hostname", "/etc/hostname"], 20)
+    for path in [BEFORE, STAMPS, *(["/srv/headway-state"] if step.get("delete_data") else [])]:
+        shutil.rmtree(path, ignore_errors=True)
+    for path in (MANAGED, "/etc/headway/held-by"):
+        op_remove({"path": path})
+    subprocess.run(["systemctl", "daemon-reload"], capture_output=True, timeout=60, check=False)
+    subprocess.run(["systemctl", "try-restart", "munge.service"], capture_output=True, timeout=60, check=False)
+    subprocess.run(["systemctl", "reload", "ssh.service"], capture_output=True, timeout=60, check=False)
+
+
+def op_packages(step: dict[str, Any]) -> None:
+    packages.install(step["names"], step["keep_off"])
+
+
+def op_parts(step: dict[str, Any]) -> None:
+    packages.build(base64.b64decode(step["b64"]), step["stamp"])
 
 
 def op_managed(step: dict[str, Any]) -> None:

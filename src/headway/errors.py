@@ -4,6 +4,7 @@
     ├── InvalidSpec              the user's file has faults (all of them, with field paths)       HTTP 422, exit 2
     ├── NotAllowed               the person may not do this                                       HTTP 403, exit 4
     ├── NotSignedIn              no or an unknown token                                           HTTP 401, exit 4
+    ├── TooManyTries             sign-in has failed too often from here                           HTTP 429, exit 4
     ├── NotFound                 no such cluster, job, machine, ...                               HTTP 404, exit 5
     ├── Conflict                 another operation holds the cluster, or the plan has changed     HTTP 409, exit 6
     ├── NeedsConfirmation        a disturbing change with neither a terminal nor --yes            exit 3
@@ -12,7 +13,7 @@
     │   └── Unanswered           the same, after the request had gone out: it may have been done
     └── CommandFailed            a process ended badly; carries argv, code and stderr             HTTP 502, exit 1
 
-`api.app` maps them to HTTP in one handler and `cli.main` to exit codes in one place.
+`api.errors` maps them to HTTP in one handler and `cli.main` to exit codes in one place.
 """
 
 from __future__ import annotations
@@ -76,6 +77,12 @@ class NotAllowed(HeadwayError):
     exit_code = 4
     http_status = 403
     kind = "not_allowed"
+
+
+class TooManyTries(HeadwayError):
+    exit_code = 4
+    http_status = 429
+    kind = "too_many_tries"
 
 
 class NotFound(HeadwayError):

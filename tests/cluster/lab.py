@@ -154,12 +154,16 @@ class Lab:
 
     def container(self, machine: str) -> str:
         """The container that is this machine of ours."""
+        names = self.containers(machine)
+        assert len(names) == 1, f"{machine}: {names}"
+        return names[0]
+
+    def containers(self, machine: str) -> list[str]:
+        """The same; [] when there is none."""
         instance = hashlib.sha256(str(self.state.resolve()).encode()).hexdigest()[:8]  # as the local provider has it
         wanted = {"instance": instance, "cluster": self.name, "machine": machine}
         filters = (f"--filter=label=headway.{key}={value}" for key, value in wanted.items())
-        names = [row["Names"][0] for row in json.loads(self.podman("ps", "-a", "--format", "json", *filters))]
-        assert len(names) == 1, f"{machine}: {names}"
-        return str(names[0])
+        return [str(row["Names"][0]) for row in json.loads(self.podman("ps", "-a", "--format", "json", *filters))]
 
     def down(self) -> None:
         self.cli("down", self.name, "--yes", "--delete-data", check=False)

@@ -245,9 +245,9 @@ def test_a_named_container_keeps_what_was_written_for_its_job(lab: Lab, images: 
 srun {OCI} --container-name=kept bash -c 'echo $SLURM_NODEID > /written'
 srun --container-name=kept cat /written
 srun {OCI} bash -c 'test -e /written || echo clean'
-srun --container-name=kept --overlap sleep 3600 &
+# Slurm may say for a moment that the memory of the step before is not free yet: steps that may overlap don't wait for it.
+(until srun --container-name=kept --overlap sleep 3600; do sleep 0.1; done) 2>/dev/null &
 until srun --overlap --container-name=kept -N1 -w $SLURMD_NODENAME test -e /written; do sleep 0.1; done 2>/dev/null
-# Slurm may say for a moment that the memory of the step before is not free yet.
 until srun --overlap --container-name=kept -N1 bash -c 'echo into; cat /written'; do sleep 0.1; done 2>/dev/null
 kill %1; wait
 """

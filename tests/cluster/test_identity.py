@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.cluster.lab import Lab
+
+from headway.errors import NotAllowed, NotFound
+from headway.sdk.client import Client
+from headway.wire.schemas import TokenIn
 
 ON_NODE = ["ssh", "-o", "StrictHostKeyChecking=no", "-o", "BatchMode=yes", "-i", ".ssh/test"]
 
@@ -108,3 +113,33 @@ def test_a_member_acts_only_as_themselves(lab: Lab) -> None:
     other = lab.sbatch("sam", wrap="sleep 300")
     assert lab.cli("cancel", "lab", str(other), check=False, **env).code != 0
     lab.head("scancel", str(other), user="sam")
+
+
+def as_member(lab: Lab, person: str) -> Client:
+    made = lab.client.create_token(TokenIn(person=person, role="member"))
+    return Client(lab.client.url, made.token or "")
+
+
+def test_slurm_shows_people_what_headway_shows_them(lab: Lab) -> None:
+    """The queue is everybody's; a script and what others have used are not."""
+    job = lab.sbatch("sara", "-p", "debug", "-J", "of-sara", wrap="while [ ! -e seen ]; do sleep 0.1; done")
+    lab.wait_job(job, "PENDING", "RUNNING")
+    with as_member(lab, "vito") as vito:
+        squeue = lab.head("squeue", "-h", "-o", "%i %u %j", user="vito").out.splitlines()
+        assert f"{job} sara of-sara" in squeue
+        api = lab.wait(lambda: next((one for one in vito.jobs("lab") if one.id == job), None), "the job in the queue")
+        assert (api.user, api.name) == ("sara", "of-sara")
+        written = lab.head("scontrol", "write", "batch_script", str(job), "-", user="vito", check=False)
+        assert "Invalid user id" in written.err  # its exit code is 0 all the same
+        assert "seen" not in written.out
+        assert not lab.head("sacct", "-n", "--batch-script", "-j", str(job), user="vito").out.strip()
+        with pytest.raises(NotAllowed):
+            vito._json("GET", f"/clusters/lab/jobs/{job}/log")
+        for path in ("script", "lineage"):  # sbatch's own submission: Headway keeps nothing of it
+            with pytest.raises((NotAllowed, NotFound)):
+                vito._json("GET", f"/clusters/lab/jobs/{job}/{path}")
+    shares = lab.head("sshare", "--all", "-P", "-n", "--format=account,user", user="vito").out.splitlines()
+    assert {line.partition("|")[2] for line in shares if "|" in line} <= {"", "vito"}
+    assert not [line for line in shares if line.startswith(("speech", "small"))]
+    lab.head("touch", "/home/sara/seen", user="sara")
+    lab.wait_job(job)

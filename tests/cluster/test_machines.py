@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -89,28 +89,52 @@ async def local(tmp_path: Path) -> AsyncIterator[Ground]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def owned(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, ...]]:
+    """Two machines that are somebody's own."""
+    folder = tmp_path_factory.mktemp("owned")
+    private, public = key_pair()
+    key_file = folder / "key"
+    key_file.write_text(private)
+    key_file.chmod(0o600)
+    state = folder / "owner"
+
+    async def make() -> tuple[Host, ...]:
+        async with Connections(private) as ssh:
+            owner = Ground(LocalProvider(state), small("own"), ssh, public)
+            machines = await asyncio.gather(owner.make("own-head"), owner.make("own-1-1"))
+        names = (f"{NAME}-head", f"{NAME}-1-1")
+        return tuple(
+            Host(name, machine.address, key=str(key_file)) for name, machine in zip(names, machines, strict=True)
+        )
+
+    async def remove() -> None:
+        async with Connections(private) as ssh:
+            await Ground(LocalProvider(state), small("own"), ssh, public).remove()
+
+    try:
+        yield asyncio.run(make())
+    finally:
+        asyncio.run(remove())
+
+
 @pytest.fixture(params=["local", "ssh"])
-async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
-    if request.param == "local":
+def hosts(request: pytest.FixtureRequest) -> tuple[Host, ...]:
+    """None for provider local."""
+    return request.getfixturevalue("owned") if request.param == "ssh" else ()
+
+
+@pytest.fixture
+async def ground(hosts: tuple[Host, ...], tmp_path: Path) -> AsyncIterator[Ground]:
+    if not hosts:
         async with local_ground(tmp_path / "state") as made:
             yield made
         return
-    private, public = key_pair()
-    key_file = tmp_path / "key"
-    key_file.write_text(private)
-    key_file.chmod(0o600)
-    async with local_ground(tmp_path / "owner", "own") as owner:
-        owner.bootstrap = public
-        owner.ssh = Connections(private)
-        machines = await asyncio.gather(owner.make("own-head"), owner.make("own-1-1"))
-        hosts = [
-            Host(name, machine.address, key=str(key_file))
-            for name, machine in zip((f"{NAME}-head", f"{NAME}-1-1"), machines, strict=True)
-        ]
-        cluster = small(provider="ssh", hosts=tuple(hosts))
-        unused, _ = key_pair()
-        async with Connections(unused) as ssh:
-            yield Ground(SshProvider(tmp_path / "state", hosts), cluster, ssh, "")
+    unused, _ = key_pair()
+    async with Connections(unused) as ssh:
+        of = Ground(SshProvider(tmp_path / "state", hosts), small(provider="ssh", hosts=hosts), ssh, "")
+        yield of
+        await of.remove()
 
 
 # ---- every provider --------------------------------------------------------------------------------------------------
@@ -221,7 +245,7 @@ async def test_machine_boots_whole_and_without_a_failed_unit(local: Ground) -> N
     manifest = json.loads(await local.out(machine, "cat", "/usr/lib/headway/manifest.json"))
     assert manifest["image"] == "debian13"
     assert f" {manifest['slurm']}." in await local.out(machine, "slurmctld", "-V")
-    for unit in ("slurmd", "slurmctld", "slurmdbd", "slurmrestd", "mariadb", "prometheus"):
+    for unit in ("slurmd", "slurmctld", "slurmdbd", "slurmrestd", "mariadb", "prometheus", "prometheus-alertmanager"):
         ran = await local.ssh.remote(machine, ["systemctl", "is-enabled", unit], timeout_s=20, check=False)
         assert ran.stdout.strip() == "disabled", unit
     leftovers = "ls /etc/ssh/ssh_host_* /etc/munge/munge.key"

@@ -76,8 +76,9 @@ def test_a_team_s_running_jobs_are_limited(lab: Lab) -> None:
     assert {lab.wait_job(j) for j in jobs} == {"COMPLETED"}
 
 
+@pytest.mark.soak
 def test_the_team_that_used_more_waits_behind_the_one_that_used_less(lab: Lab) -> None:
-    """Waits for Slurm to have counted the usage (sshare), not for time to pass."""
+    """Slurm counts usage once a minute. Waits for Slurm to have counted the usage (sshare), not for time to pass."""
     usage = ["sshare", "-a", "-n", "-P", "-o", "Account,User,RawUsage"]
 
     def used(team: str) -> int:

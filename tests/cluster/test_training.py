@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from tests.cluster.lab import Lab
+from tests.cluster.trained import EXAMPLES, HOME, log, losses
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-HOME = "/home/admin/training"
-STEPS = ("--steps", "40", "--log-every", "1", "--checkpoint-every", "5", "--step-seconds", "0.2")
+STEPS = ("--steps", "30", "--log-every", "1", "--checkpoint-every", "5", "--step-seconds", "0.15")
 TWO = ("--nodes=2", "--gpus-per-node=1")
 
 
@@ -25,27 +23,8 @@ def start(lab: Lab, *flags: str, steps: tuple[str, ...] = STEPS) -> int:
     return int(lab.head(*argv, user="admin").out)
 
 
-def log(lab: Lab, job: int) -> str:
-    return lab.head("bash", "-c", f"cat {HOME}/logs/*-{job}.out", check=False).out
-
-
-def losses(text: str) -> dict[int, set[str]]:
-    """Step -> what was printed as its loss, in all runs of the job."""
-    found: dict[int, set[str]] = {}
-    for step, loss in re.findall(r"^step (\d+) loss (\S+)", text, re.MULTILINE):
-        found.setdefault(int(step), set()).add(loss)
-    return found
-
-
 def reach(lab: Lab, job: int, step: int) -> None:
     lab.wait(lambda: max(losses(log(lab, job)), default=0) >= step, f"step {step} of job {job}", patience_s=240)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def limited(lab: Lab, _copied: None) -> int:
-    """A job whose time is up in a minute, the shortest that Slurm knows: it runs while other tests do. Slurm looks at
-    warnings every half a minute, and sends one that falls in between early."""
-    return start(lab, "--time=1", "--signal=USR1@25", steps=("--steps", "100000", "--log-every", "1"))
 
 
 def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
@@ -70,11 +49,15 @@ def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
         assert lab.wait_job(one, "COMPLETED", patience_s=240) == "COMPLETED", log(lab, one)
     assert int(lab.field(job, "Restarts")) == 2
     expected, found = losses(log(lab, whole)), losses(log(lab, job))
-    assert sorted(expected) == list(range(1, 41))
+    assert sorted(expected) == list(range(1, 31))
     assert found == expected, "each step has one loss, however often it was done, and it is the uninterrupted run's"
 
 
-def test_a_training_that_asked_is_warned_before_its_time_limit_and_goes_on(lab: Lab, limited: int) -> None:
+@pytest.mark.soak
+def test_a_training_that_asked_is_warned_before_its_time_limit_and_goes_on(lab: Lab) -> None:
+    """A minute is the shortest limit that Slurm knows; it looks at warnings every half a minute, and sends one that falls in
+    between early."""
+    limited = start(lab, "--time=1", "--signal=USR1@25", steps=("--steps", "100000", "--log-every", "1"))
     lab.wait(lambda: "(restart 1)" in log(lab, limited), "the job to go on after its time limit", patience_s=240)
     said = log(lab, limited)
     lab.head("scancel", str(limited), user="admin")

@@ -72,7 +72,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await start("carol", "-N2", "--gres=gpu:8", "-t30", name="waits.sbatch")
     await running_now(SlurmReader(links, head, jwt_key, version), running)
     await start("carol", "--array=1-1000%4", "--gres=gpu:8", "--exclusive", "-t30", name="sweep.sbatch")
-    await control.set_spare_reservation(links, head, ["lab-1-2"])
+    await control.reserve(links, head, ["lab-1-2"])
     await control.node_drain(links, head, "lab-1-1", "checked by hand")
     await settled(SlurmReader(links, head, jwt_key, version), running, quick)
     await accounted(links, head, accounts.questions()["busy"], "alice|vision", "carol|speech")
@@ -86,7 +86,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await keep_command("reservation", ["scontrol", "--oneliner", "show", "reservation", control.SPARES])
     for name, argv in accounts.questions().items():
         await keep_command(f"accounts_{name}", argv)
-    await control.set_spare_reservation(links, head, [])
+    await control.reserve(links, head, [])
     await control.node_resume(links, head, "lab-1-1")
     for user in ("alice", "carol"):
         await links.remote(head, ["scancel", f"--user={user}"], timeout_s=30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -56,3 +57,33 @@ def test_a_killed_node_costs_one_restart(lab: Lab) -> None:
     lab.podman("kill", lab.container("old-1-2"))
     assert lab.wait_job(job) == "COMPLETED"
     assert int(lab.field(job, "Restarts")) >= 1
+
+
+def test_prometheus_scrapes_all_machines_and_alertmanager_runs(lab: Lab) -> None:
+    units = ("prometheus", "prometheus-alertmanager", "headway-agent")
+    assert lab.head("systemctl", "is-active", *units, check=False).out.split() == ["active"] * 3
+    ask = ("curl", "-sfG", "http://127.0.0.1:9090/api/v1/query", "--data-urlencode", 'query=sum(up{job="machines"})')
+
+    def seen() -> bool:
+        rows = json.loads(lab.head(*ask, check=False).out or "{}").get("data", {}).get("result", [])
+        return bool(rows) and rows[0]["value"][1] == "4"
+
+    lab.wait(seen, "the head and three nodes to be scraped")
+
+
+def test_a_gpu_error_costs_one_restart_and_the_node_is_tested_and_returned(lab: Lab) -> None:
+    wrap = "[ ${SLURM_RESTART_COUNT:-0} -ge 1 ] && exit 0; srun sleep 600"
+    job = lab.sbatch("ann", "--gpus-per-node=8", "--requeue", wrap=wrap)
+    after = lab.sbatch("ann", f"--dependency=afterok:{job}", wrap="true")
+    lab.wait_job(job, "RUNNING")
+    node = lab.field(job, "NodeList")
+    before = len(lab.client.incidents("old"))
+    lab.cli("fault", "xid", "79", node, "--gpu", "2")
+    assert lab.wait_job(after) == "COMPLETED", "the fault was no failure of the job"
+
+    def over() -> bool:
+        found = lab.client.incidents("old")
+        return len(found) == before + 1 and found[0].state == "returned"
+
+    lab.wait(over, "the incident to be over", patience_s=240)
+    assert lab.field(job, "Restarts") == "1"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import structlog
+from fastapi import FastAPI
 
+from headway.api.access import Right, needs
 from headway.api.app import create_app
 from headway.api.live import OPERATIONS, Live
 from headway.api.state import AppState, Settings
@@ -18,8 +20,10 @@ from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
 from headway.errors import Fault, InvalidSpec
+from headway.server.page import PageLive
 from headway.server.reconcile import Reconciler
-from headway.store import Store, open_store
+from headway.store import Store
+from headway.web.app import mount
 from headway.wire.schemas import Document
 from tests import builders
 
@@ -42,6 +46,7 @@ class FakeWork:
         self.answers: dict[str, Any] = answers
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster
+        self.whole: dict[str, Cluster] = {}  # name -> what its file says, where builders' is not enough
 
     def named(self, call: str) -> list[tuple[Any, ...]]:
         return [args for name, args in self.calls if name == call]
@@ -51,6 +56,8 @@ class FakeWork:
         if "fault" in spec:
             raise InvalidSpec([Fault("nodes", "must be at least 1"), Fault("fault", "unknown field")])
         warnings = (Fault("spares", "no spare", level="warning"),) if spec.get("warn") else ()
+        if spec["name"] in self.whole:
+            return Resolved(self.whole[spec["name"]], warnings)
         more = self.clusters.get(spec["name"], {})
         return Resolved(builders.cluster(spec["nodes"], name=spec["name"], **more), warnings)
 
@@ -69,7 +76,7 @@ class FakeWork:
     async def plan(self, cluster: Cluster) -> Any:
         return await self._call("plan", cluster)
 
-    async def apply(self, cluster: Cluster, say: Any) -> Any:
+    async def apply(self, cluster: Cluster, say: Any, deadline: float | None = None) -> Any:
         return await self._call("apply", cluster, say)
 
     async def down(self, cluster: Cluster, say: Any, delete_data: bool) -> Any:
@@ -83,6 +90,9 @@ class FakeWork:
 
     async def read(self, cluster: Cluster) -> Any:
         return await self._call("read", cluster)
+
+    async def shares(self, cluster: Cluster) -> Any:
+        return await self._call("shares", cluster)
 
     async def job(self, cluster: Cluster, job_id: int) -> Any:
         return await self._call("job", cluster, job_id)
@@ -105,11 +115,25 @@ class FakeWork:
     async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> Any:
         return await self._call("cancel", cluster, job_id, user, as_operator)
 
+    async def control(self, cluster: Cluster, job_id: int, verb: str, user: str, *, as_operator: bool) -> Any:
+        return await self._call("control", cluster, job_id, verb, user, as_operator)
+
+    async def runs(self, cluster: Cluster, job_id: int) -> Any:
+        return await self._call("runs", cluster, job_id)
+
+    async def log_part(self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool) -> Any:
+        return await self._call("log_part", cluster, job, before, lines, err)
+
+    async def log_search(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> Any:
+        return await self._call("log_search", cluster, job, text, err)
+
     async def run_command(self, cluster: Cluster, request: Any, user: str) -> Any:
         return await self._call("run_command", cluster, request, user)
 
-    async def tail_log(self, cluster: Cluster, job: JobState, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
-        for piece in await self._call("tail_log", cluster, job, follow, err):
+    async def tail_log(
+        self, cluster: Cluster, job: JobState, *, follow: bool, err: bool, start: int = 0
+    ) -> AsyncIterator[bytes]:
+        for piece in await self._call("tail_log", cluster, job, follow, err, *([start] if start else [])):
             yield piece
 
     async def task(self, cluster: Cluster, job_id: int, task: str) -> Any:
@@ -126,8 +150,57 @@ class FakeWork:
         async for piece in self.answers["converse"](cluster, argv, user, feed):
             yield piece
 
+    async def tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Any:
+        return await self._call("tunnel", cluster, node, user, path)
+
+    async def bring_back(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Any:
+        return await self._call("bring_back", cluster, number, person, false_alarm)
+
+    async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> Any:
+        return await self._call("drain_node", cluster, node, reason, person)
+
+    async def return_node(self, cluster: Cluster, node: str, person: str) -> Any:
+        return await self._call("return_node", cluster, node, person)
+
+    async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Any:
+        return await self._call("reboot_node", cluster, node, person, busy)
+
+    async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> Any:
+        return await self._call("test_node", cluster, node, hard)
+
+    async def metrics(self, cluster: Cluster, queries: Any, start: float, end: float, step_s: int) -> Any:
+        return await self._call("metrics", cluster, queries, start, end, step_s)
+
+    async def inject(self, cluster: Cluster, fault: Any) -> Any:
+        return await self._call("inject", cluster, fault)
+
     async def forget(self, cluster: str) -> None:
         self.calls.append(("forget", (cluster,)))
+
+
+class _Page:
+    """What the dashboard of the shared app reads: always of the newest server's state."""
+
+    def __init__(self) -> None:
+        self.of: PageLive | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.of, name)
+
+
+_shared: list[tuple[FastAPI, _Page]] = []
+
+
+def shared_app(state: AppState) -> FastAPI:
+    """The app with its pages, on this state. FastAPI takes far longer to make one than most tests to run: a process makes
+    one, and each server of a test takes it over from the one before."""
+    if not _shared:
+        made, shown = create_app(state), _Page()
+        mount(made, cast(PageLive, shown), needs(Right.READ))  # signing in is a page
+        _shared.append((made, shown))
+    app, page = _shared[0]
+    app.state.headway, page.of = state, PageLive(state)
+    return app
 
 
 class Server:
@@ -135,7 +208,7 @@ class Server:
 
     def __init__(self, state: AppState, work: FakeWork, store: Store) -> None:
         self.state, self.work, self.store = state, work, store
-        self.app = create_app(state)
+        self.app = shared_app(state)
         self._clients: list[httpx.AsyncClient] = []
 
     async def client(self, person: str = "ann", role: str = "admin", **headers: str) -> httpx.AsyncClient:
@@ -175,7 +248,7 @@ class Server:
         self.work.answers.setdefault("plan", changes(Disturbs.NOTHING, cluster=name))
         client = await self.client("setup")
         ask = {"document": document(name, **spec).model_dump()}
-        answer = await client.post(f"/api/clusters/{name}/apply", json=ask)
+        answer = await client.post(f"/api/v1/clusters/{name}/apply", json=ask)
         assert answer.status_code == 202, answer.text
         await self.work_off()
 
@@ -188,8 +261,10 @@ class Server:
 async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Server:
     structlog.configure(processors=[lambda *_: ""], logger_factory=structlog.ReturnLoggerFactory())
     work = FakeWork(**answers)
-    store = await open_store(folder, clock=clock)
-    settings = Settings(state_dir=folder, url=URL, database="sqlite", cookie="headway_test")
+    store = await builders.store(folder, clock)
+    settings = Settings(
+        state_dir=folder, url=URL, notebooks="http://notebooks.localhost:7879", database="sqlite", cookie="headway_test"
+    )
     return Server(AppState(store, work, Live(clock), settings, clock), work, store)
 
 

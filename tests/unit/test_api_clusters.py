@@ -12,11 +12,11 @@ import httpx
 
 from headway.api.planning import digest_of
 from headway.domain.change import Disturbs
-from headway.domain.cluster import Dataset, Storage
+from headway.domain.cluster import Dataset, Health, Storage
 from headway.domain.live import Check
 from headway.domain.machine import Machine, MachineState
 from headway.errors import Refused, Unreachable
-from headway.wire.schemas import ChangeSetOut, ErrorOut, OperationOut, StatusOut
+from headway.wire.schemas import ChangeSetOut, OperationOut, Problem, StatusOut
 from tests import builders
 from tests.unit.server_fakes import Server, changes, document, reading
 
@@ -25,9 +25,9 @@ def ask(name: str = "lab", **more: Any) -> dict[str, Any]:
     return {"document": document(name).model_dump(), **more}
 
 
-def failed(answer: httpx.Response, status: int, kind: str) -> ErrorOut:
+def failed(answer: httpx.Response, status: int, kind: str) -> Problem:
     assert answer.status_code == status, answer.text
-    out = ErrorOut.model_validate(answer.json())
+    out = Problem.model_validate(answer.json())
     assert out.kind == kind
     return out
 
@@ -35,7 +35,7 @@ def failed(answer: httpx.Response, status: int, kind: str) -> ErrorOut:
 async def test_plan_shows_changes_price_warnings_and_changes_nothing(server: Server) -> None:
     server.work.answers["plan"] = replace(changes(Disturbs.NOTHING, Disturbs.JOBS), notes=("an earlier image",))
     client = await server.client()
-    answer = await client.post("/api/plan", json=document(warn=True).model_dump())
+    answer = await client.post("/api/v1/plan", json=document(warn=True).model_dump())
     out = ChangeSetOut.model_validate(answer.json())
     assert (out.cluster, len(out.changes), out.asks) == ("lab", 2, 1)
     assert out.price_usd_per_hour == "156.00"  # 4 nodes and a spare at 31.20
@@ -46,14 +46,33 @@ async def test_plan_shows_changes_price_warnings_and_changes_nothing(server: Ser
 
 async def test_empty_plan_says_why(server: Server) -> None:
     server.work.answers["plan"] = changes()
-    out = (await (await server.client()).post("/api/plan", json=document().model_dump())).json()
+    out = (await (await server.client()).post("/api/v1/plan", json=document().model_dump())).json()
     assert out["changes"] == []
     assert out["why_empty"] == "everything is as the file says"
 
 
+async def test_a_setting_that_only_the_server_goes_by_is_a_change_too(server: Server) -> None:
+    server.work.answers |= {"plan": changes(), "apply": None}
+    client = await server.client()
+    await client.post("/api/v1/clusters/lab/apply", json=ask())
+    await server.work_off()
+    await server.state.cluster("lab")
+    server.work.clusters["lab"] = {"health": Health(act=False, xid_classes={63: "drain"})}
+    changed = {"document": document(health={"act": False}).model_dump()}
+    out = ChangeSetOut.model_validate((await client.post("/api/v1/plan", json=changed["document"])).json())
+    assert [(one.kind, one.what, one.why) for one in out.changes] == [
+        ("setting.keep", "health.xid_classes", "none becomes 63: drain"),
+        ("setting.keep", "health.act", "true becomes false"),
+    ]
+    await client.post("/api/v1/clusters/lab/apply", json={**changed, "digest": out.digest})
+    await server.work_off()
+    again = (await client.post("/api/v1/plan", json=changed["document"])).json()
+    assert again["changes"] == []
+
+
 async def test_every_fault_comes_back_with_its_path(server: Server) -> None:
     client = await server.client()
-    out = failed(await client.post("/api/plan", json=document(fault=1).model_dump()), 422, "invalid_spec")
+    out = failed(await client.post("/api/v1/plan", json=document(fault=1).model_dump()), 422, "invalid_spec")
     assert [fault.path for fault in out.faults] == ["nodes", "fault"]
 
 
@@ -64,19 +83,19 @@ async def test_apply_runs_and_its_events_can_be_followed(server: Server) -> None
 
     server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
     client = await server.client()
-    answer = await client.post("/api/clusters/lab/apply", json=ask())
+    answer = await client.post("/api/v1/clusters/lab/apply", json=ask())
     operation = OperationOut.model_validate(answer.json())
     assert (answer.status_code, operation.state, operation.person) == (202, "queued", "ann")
-    assert (await client.get("/api/clusters/lab")).json()["state"] == "creating"
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "creating"
     await server.work_off()
-    assert (await client.get("/api/clusters/lab")).json()["state"] == "ready"
-    events = parse((await client.get(f"/api/operations/{operation.id}/events")).text)
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
+    events = parse((await client.get(f"/api/v1/operations/{operation.id}/events")).text)
     assert [(e["id"], json.loads(e["data"])["text"]) for e in events[:-1]] == [("1", "are made"), ("2", "are up")]
     assert events[-1]["event"] == "end"
     assert json.loads(events[-1]["data"])["state"] == "done"
     for resumed in (
-        await client.get(f"/api/operations/{operation.id}/events?after=1"),
-        await client.get(f"/api/operations/{operation.id}/events", headers={"last-event-id": "1"}),
+        await client.get(f"/api/v1/operations/{operation.id}/events?after=1"),
+        await client.get(f"/api/v1/operations/{operation.id}/events", headers={"last-event-id": "1"}),
     ):
         assert [e.get("id") for e in parse(resumed.text)] == ["2", None]
 
@@ -92,10 +111,10 @@ async def test_events_of_a_running_operation_arrive_as_they_happen(server: Serve
 
     server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
     client = await server.client()
-    operation = (await client.post("/api/clusters/lab/apply", json=ask())).json()
+    operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()
     working = asyncio.create_task(server.work_off())
     await spoken.wait()
-    following = asyncio.create_task(client.get(f"/api/operations/{operation['id']}/events"))
+    following = asyncio.create_task(client.get(f"/api/v1/operations/{operation['id']}/events"))
     go_on.set()
     texts = [json.loads(e["data"]).get("text") for e in parse((await following).text)]
     await working
@@ -106,28 +125,28 @@ async def test_disturbing_change_needs_a_yes(server: Server) -> None:
     plan = changes(Disturbs.NODE_DRAIN)
     server.work.answers |= {"plan": plan, "apply": None}
     client = await server.client()
-    failed(await client.post("/api/clusters/lab/apply", json=ask()), 409, "needs_confirmation")
+    failed(await client.post("/api/v1/clusters/lab/apply", json=ask()), 409, "needs_confirmation")
     assert await server.store.operations() == ()
     assert await server.store.cluster("lab") is None
-    answer = await client.post("/api/clusters/lab/apply", json=ask(confirmed=True, digest=digest_of(plan)))
+    answer = await client.post("/api/v1/clusters/lab/apply", json=ask(confirmed=True, digest=digest_of(plan)))
     assert answer.status_code == 202
 
 
 async def test_plan_that_changed_since_it_was_shown_is_refused(server: Server) -> None:
     client = await server.client()
     server.work.answers["plan"] = changes(Disturbs.NODE_DRAIN)
-    shown = (await client.post("/api/plan", json=document().model_dump())).json()["digest"]
+    shown = (await client.post("/api/v1/plan", json=document().model_dump())).json()["digest"]
     server.state.clock.now += 60  # type: ignore[attr-defined]
     server.work.answers["plan"] = changes(Disturbs.JOBS)
-    answer = await client.post("/api/clusters/lab/apply", json=ask(confirmed=True, digest=shown))
+    answer = await client.post("/api/v1/clusters/lab/apply", json=ask(confirmed=True, digest=shown))
     assert "headway plan" in failed(answer, 409, "conflict").hint
 
 
 async def test_plan_just_shown_is_not_made_again(server: Server) -> None:
     server.work.answers["plan"] = changes(Disturbs.NODE_DRAIN)
     client = await server.client()
-    shown = (await client.post("/api/plan", json=document().model_dump())).json()["digest"]
-    answer = await client.post("/api/clusters/lab/apply", json=ask(confirmed=True, digest=shown))
+    shown = (await client.post("/api/v1/plan", json=document().model_dump())).json()["digest"]
+    answer = await client.post("/api/v1/clusters/lab/apply", json=ask(confirmed=True, digest=shown))
     assert answer.status_code == 202
     assert len(server.work.named("plan")) == 1
 
@@ -144,16 +163,16 @@ async def test_second_apply_waits_and_looks_again_before_it_disturbs(server: Ser
 
     server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": work}
     client = await server.client()
-    first = (await client.post("/api/clusters/lab/apply", json=ask())).json()["id"]
+    first = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()["id"]
     working = asyncio.create_task(server.work_off())
     await begun.wait()
-    second = (await client.post("/api/clusters/lab/apply", json=ask())).json()["id"]
-    third = (await client.post("/api/clusters/lab/apply", json=ask(confirmed=True))).json()["id"]
-    assert (await client.get(f"/api/operations/{second}")).json()["state"] == "queued"
+    second = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()["id"]
+    third = (await client.post("/api/v1/clusters/lab/apply", json=ask(confirmed=True))).json()["id"]
+    assert (await client.get(f"/api/v1/operations/{second}")).json()["state"] == "queued"
     server.work.answers["plan"] = changes(Disturbs.JOBS)
     go_on.set()
     await working
-    states = {o["id"]: o for o in (await client.get("/api/operations?cluster=lab")).json()}
+    states = {o["id"]: o for o in (await client.get("/api/v1/operations?cluster=lab")).json()}
     assert states[first]["state"] == "done"
     assert (states[second]["state"], states[second]["error"]["kind"]) == ("failed", "needs_confirmation")
     assert states[third]["state"] == "done"
@@ -163,18 +182,18 @@ async def test_second_apply_waits_and_looks_again_before_it_disturbs(server: Ser
 async def test_failed_apply_keeps_what_went_wrong(server: Server) -> None:
     server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": Refused("no room", hint="free some")}
     client = await server.client()
-    operation = (await client.post("/api/clusters/lab/apply", json=ask())).json()["id"]
+    operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()["id"]
     await server.work_off()
-    out = OperationOut.model_validate((await client.get(f"/api/operations/{operation}")).json())
+    out = OperationOut.model_validate((await client.get(f"/api/v1/operations/{operation}")).json())
     assert out.state == "failed"
     assert out.error is not None
     assert (out.error.kind, out.error.message, out.error.hint) == ("refused", "no room", "free some")
-    assert (await client.get("/api/clusters/lab")).json()["state"] == "failed"
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "failed"
 
 
 async def test_unforeseen_error_keeps_its_details_to_itself(server: Server) -> None:
     server.work.answers["plan"] = ValueError("secret munge_key 123")
-    answer = await (await server.client()).post("/api/plan", json=document().model_dump())
+    answer = await (await server.client()).post("/api/v1/plan", json=document().model_dump())
     assert "123" not in answer.text
     failed(answer, 500, "bug")
 
@@ -185,8 +204,8 @@ async def test_a_full_disk_is_called_one(server: Server) -> None:
     client = await server.client()
     for error in (OSError(28, "No space left"), OperationalError("insert", {}, Exception("database or disk is full"))):
         server.work.answers["plan"] = error
-        out = failed(await client.post("/api/plan", json=document().model_dump()), 500, "unreachable")
-        assert "full" in out.message
+        out = failed(await client.post("/api/v1/plan", json=document().model_dump()), 500, "unreachable")
+        assert "full" in out.detail
         assert "make room" in out.hint
 
 
@@ -195,11 +214,11 @@ async def test_down_keeps_and_names_data(server: Server) -> None:
     await server.store.put_secret("lab", "munge_key", "x")
     server.work.answers["down"] = ("/var/lib/headway/lab/home",)
     client = await server.client()
-    operation = (await client.post("/api/clusters/lab/down", json={})).json()["id"]
+    operation = (await client.post("/api/v1/clusters/lab/down", json={})).json()["id"]
     await server.work_off()
-    out = (await client.get(f"/api/operations/{operation}")).json()
+    out = (await client.get(f"/api/v1/operations/{operation}")).json()
     assert (out["state"], out["kept"]) == ("done", ["/var/lib/headway/lab/home"])
-    failed(await client.get("/api/clusters/lab"), 404, "not_found")
+    failed(await client.get("/api/v1/clusters/lab"), 404, "not_found")
     assert await server.store.secrets("lab") == {"munge_key": "x"}
     assert server.work.named("forget") == [("lab",)]
     assert server.work.named("down")[0][2] is False
@@ -209,13 +228,13 @@ async def test_failed_down_can_be_tried_again(server: Server) -> None:
     await server.apply()
     server.work.answers["down"] = Unreachable("podman does not answer")
     client = await server.client()
-    await client.post("/api/clusters/lab/down", json={})
+    await client.post("/api/v1/clusters/lab/down", json={})
     await server.work_off()
-    assert (await client.get("/api/clusters/lab")).json()["state"] == "failed"
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "failed"
     server.work.answers["down"] = ()
-    await client.post("/api/clusters/lab/down", json={"delete_data": True})
+    await client.post("/api/v1/clusters/lab/down", json={"delete_data": True})
     await server.work_off()
-    assert (await client.get("/api/clusters")).json() == []
+    assert (await client.get("/api/v1/clusters")).json() == []
 
 
 async def test_status_shows_checks_nodes_and_gpus(server: Server) -> None:
@@ -228,7 +247,7 @@ async def test_status_shows_checks_nodes_and_gpus(server: Server) -> None:
         "checks": (Check("slurmctld", True, "answers"),),
     }
     client = await server.client("eve", "viewer")
-    out = StatusOut.model_validate((await client.get("/api/clusters/lab/status")).json())
+    out = StatusOut.model_validate((await client.get("/api/v1/clusters/lab/status")).json())
     assert [c.message for c in out.checks] == ["answers"]
     assert out.cluster.state == "degraded"
     assert (out.cluster.jobs_running, out.cluster.as_of, out.cluster.stale) == (1, 1000, "")
@@ -243,25 +262,25 @@ async def test_cluster_that_does_not_answer_gives_old_figures_and_says_so(server
     await server.apply()
     server.work.answers |= {"read": reading(), "machines": (), "checks": ()}
     client = await server.client()
-    await client.get("/api/clusters/lab/status")
+    await client.get("/api/v1/clusters/lab/status")
     server.work.answers["read"] = Unreachable("lab-head does not answer SSH")
     server.work.answers["checks"] = Unreachable("lab-head does not answer SSH")
     server.state.clock.now += 30  # type: ignore[attr-defined]
-    out = StatusOut.model_validate((await client.get("/api/clusters/lab/status")).json())
+    out = StatusOut.model_validate((await client.get("/api/v1/clusters/lab/status")).json())
     assert out.cluster.as_of == 1000
     assert "does not answer SSH" in out.cluster.stale
     assert not out.checks[0].ok
 
 
 async def test_name_in_path_and_file_must_agree(server: Server) -> None:
-    answer = await (await server.client()).post("/api/clusters/other/apply", json=ask("lab"))
+    answer = await (await server.client()).post("/api/v1/clusters/other/apply", json=ask("lab"))
     failed(answer, 400, "refused")
 
 
 async def test_owner_stays_when_another_admin_applies(server: Server) -> None:
     await server.apply()
     owner = (await server.store.cluster("lab")).owner  # type: ignore[union-attr]
-    await (await server.client("bob")).post("/api/clusters/lab/apply", json=ask())
+    await (await server.client("bob")).post("/api/v1/clusters/lab/apply", json=ask())
     await server.work_off()
     assert owner == "setup"
     row = await server.store.cluster("lab")
@@ -292,7 +311,7 @@ async def test_dataset_folders_are_those_the_server_allows(server: Server, tmp_p
     )
     for source, why in rows:
         server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", str(source), "/datasets/d"),))}
-        answer = await client.post("/api/plan", json=document().model_dump())
+        answer = await client.post("/api/v1/plan", json=document().model_dump())
         if not why:
             assert answer.status_code == 200, answer.text
             continue
@@ -308,7 +327,7 @@ async def test_access_names_hosts_and_keys(server: Server) -> None:
         Machine("lab-head", "lab", "10.0.0.2", MachineState.RUNNING, key, port=2200),
         Machine("lab-1-1", "lab", "10.0.0.3", MachineState.RUNNING, key),
     )
-    out = (await (await server.client("root")).get("/api/clusters/lab/access")).json()
+    out = (await (await server.client("root")).get("/api/v1/clusters/lab/access")).json()
     assert (out["user"], out["head"], out["address"], out["port"]) == ("admin", "lab-head", "10.0.0.2", 2200)
     assert "[10.0.0.2]:2200 ssh-ed25519 AAAA" in out["host_keys"]
     assert out["machines"] == {"lab-head": "10.0.0.2", "lab-1-1": "10.0.0.3"}
@@ -322,3 +341,19 @@ def parse(text: str) -> list[dict[str, str]]:
         if fields:
             events.append(fields)
     return events
+
+
+async def test_addresses_of_alerts_are_not_shown(server: Server) -> None:
+    hook, chat = "https://example.org/alerts?key=s3cret", "https://chat.example.org/hooks/s3cret"
+    sent = document(alerts={"webhook": hook, "chat": chat, "mail": "a@example.org"})
+    sent = sent.model_copy(update={"text": f"name: lab\nalerts:\n  webhook: {hook}\n  chat: '{chat}'\n"})
+    server.work.answers |= {"plan": changes(Disturbs.NOTHING)}
+    client = await server.client()
+    await client.post("/api/v1/clusters/lab/apply", json={"document": sent.model_dump()})
+    for path in ("/api/v1/clusters/lab/document", "/api/v1/clusters/lab"):
+        answer = await client.get(path)
+        assert answer.status_code == 200
+        assert "s3cret" not in answer.text
+    shown = (await client.get("/api/v1/clusters/lab/document")).json()
+    assert shown["spec"]["alerts"] == {"webhook": "hidden", "chat": "hidden", "mail": "a@example.org"}
+    assert "webhook: hidden" in shown["text"]

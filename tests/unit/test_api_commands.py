@@ -13,7 +13,7 @@ from headway.wire.schemas import ErrorOut
 from tests.unit.server_fakes import Server
 
 KEY = "0123456789abcdef" * 2
-PATH = "/api/clusters/lab/commands"
+PATH = "/api/v1/clusters/lab/commands"
 
 
 async def test_output_comes_in_frames_and_is_done_as_the_person(server: Server) -> None:

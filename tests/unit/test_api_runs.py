@@ -18,8 +18,8 @@ from . import server_fakes
 from .server_fakes import Server, reading
 
 DIGEST = "a" * 64
-JOBS = "/api/clusters/lab/jobs"
-PIPELINES = "/api/clusters/lab/pipelines"
+JOBS = "/api/v1/clusters/lab/jobs"
+PIPELINES = "/api/v1/clusters/lab/pipelines"
 CHAIN = {
     "name": "chain",
     "steps": {"a": {"run": "true"}, "b": {"run": "x", "needs": ["a"]}, "c": {"run": "y", "needs": ["b"]}},
@@ -50,7 +50,7 @@ async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> No
         "bundle": DIGEST,
         "env": {"HF_TOKEN": "s3cret", "A": "1"},
     }
-    done = (await eve.post("/api/clusters/lab/run", json=ask)).json()
+    done = (await eve.post("/api/v1/clusters/lab/run", json=ask)).json()
     assert (done["job_id"], done["user"], done["script_args"]) == (41, "eve", ["train.py"])
     ((_, request, user, stage),) = server.work.named("submit")
     assert (user, request.env["HF_TOKEN"], stage.bundle) == ("eve", "s3cret", DIGEST)
@@ -71,7 +71,7 @@ async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> No
 
 async def test_a_dry_run_submits_nothing(server: Server) -> None:
     eve = await server.client("eve", "member")
-    done = (await eve.post("/api/clusters/lab/run", json={"argv": ["true"], "dry_run": True})).json()
+    done = (await eve.post("/api/v1/clusters/lab/run", json={"argv": ["true"], "dry_run": True})).json()
     assert done["job_id"] == 0
     assert done["script"][0]["text"] == "#!/bin/bash"
     assert server.work.named("submit") == []
@@ -87,7 +87,7 @@ async def test_a_submission_that_made_no_job_is_in_the_audit_trail_all_the_same(
 
 async def test_lineage_and_repeats_are_the_owner_s_and_admins(server: Server) -> None:
     eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
-    await eve.post("/api/clusters/lab/run", json={"argv": ["true"]})
+    await eve.post("/api/v1/clusters/lab/run", json={"argv": ["true"]})
     assert (await bob.get(f"{JOBS}/41/lineage")).status_code == 403
     assert (await bob.post(f"{JOBS}/41/rerun", json={})).status_code == 403
     assert (await eve.post(f"{JOBS}/41/rerun", json={})).json()["job_id"] == 42
@@ -102,10 +102,10 @@ async def test_who_left_the_cluster_does_nothing_there_any_more(server: Server) 
     server.work.answers |= {"keep_bundle": True, "cancel": None, "array": {"0": "FAILED"}}
     await eve.post(JOBS, json={"script": "#!/bin/sh\n", "args": ["--array=0-3"]})
     await eve.post(PIPELINES, json={"document": CHAIN})
-    bundle = f"/api/clusters/lab/bundles/{DIGEST}"
+    bundle = f"/api/v1/clusters/lab/bundles/{DIGEST}"
     asks: tuple[tuple[str, str, Any], ...] = (
         ("POST", JOBS, {"script": "#!/bin/sh\n"}),
-        ("POST", "/api/clusters/lab/run", {"argv": ["true"]}),
+        ("POST", "/api/v1/clusters/lab/run", {"argv": ["true"]}),
         ("GET", bundle, None),
         ("PUT", bundle, {}),
         ("GET", f"{JOBS}/41/lineage", None),
@@ -113,7 +113,7 @@ async def test_who_left_the_cluster_does_nothing_there_any_more(server: Server) 
         ("POST", f"{JOBS}/41/rerun", {}),
         ("POST", PIPELINES, {"document": CHAIN}),
         ("POST", f"{PIPELINES}/chain/retry", {"steps": ["a"]}),
-        ("POST", "/api/clusters/lab/exec", {"argv": ["true"], "user": "eve"}),
+        ("POST", "/api/v1/clusters/lab/exec", {"argv": ["true"], "user": "eve"}),
     )
     for method, path, ask in asks:
         assert (await eve.request(method, path, json=ask)).status_code < 300, path
@@ -121,7 +121,7 @@ async def test_who_left_the_cluster_does_nothing_there_any_more(server: Server) 
     before, kept = len(server.work.calls), len(await server.store.pipelines("lab"))
     for method, path, ask in asks:
         refused = await eve.request(method, path, json=ask)
-        assert (refused.status_code, refused.json()["message"]) == (403, "eve may not work on lab any more"), path
+        assert (refused.status_code, refused.json()["detail"]) == (403, "eve may not work on lab any more"), path
     assert (len(server.work.calls), len(await server.store.pipelines("lab"))) == (before, kept)
     admin = await server.client()
     assert (await admin.post(f"{JOBS}/41/rerun", json={})).status_code == 201  # what becomes of it is theirs to say
@@ -148,19 +148,19 @@ async def test_only_failed_tasks_are_retried(server: Server) -> None:
     assert (await eve.post(f"{JOBS}/41/retry", json={})).status_code == 400
     server.work.answers["array"] = {}
     refused = (await eve.post(f"{JOBS}/41/retry", json={})).json()
-    assert (refused["message"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is no array", True)
+    assert (refused["detail"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is no array", True)
 
 
 async def test_bundles_are_asked_for_and_sent(server: Server) -> None:
     eve = await server.client("eve", "member")
     server.work.answers["keep_bundle"] = lambda *args: bool(args[-1])
-    path = f"/api/clusters/lab/bundles/{DIGEST}"
+    path = f"/api/v1/clusters/lab/bundles/{DIGEST}"
     assert (await eve.get(path)).json() == {"digest": DIGEST, "present": False}
     large = b"x" * (17 * 1024 * 1024)  # more than other requests may have
     assert (await eve.put(path, content=large)).json()["present"] is True
     assert server.work.named("keep_bundle")[-1][1:4] == ("eve", "/scratch/eve/.headway", DIGEST)
-    assert (await eve.put(path, content=b"x" * (65 * 1024 * 1024))).status_code == 400
-    assert (await eve.get("/api/clusters/lab/bundles/..%2f..")).status_code in (404, 422)
+    assert (await eve.put(path, content=b"x" * (65 * 1024 * 1024))).status_code == 413
+    assert (await eve.get("/api/v1/clusters/lab/bundles/..%2f..")).status_code in (404, 422)
     assert (await eve.get(f"{path}?user=bob")).status_code == 403
 
 
@@ -187,7 +187,7 @@ async def test_a_refused_step_takes_back_those_before_it(server: Server) -> None
 
     server.work.answers |= {"submit": submit, "cancel": None}
     answer = await eve.post(PIPELINES, json={"document": CHAIN})
-    assert answer.json()["message"] == "step b: no"
+    assert answer.json()["detail"] == "step b: no"
     assert [call[1] for call in server.work.named("cancel")] == [41]
 
 
@@ -213,8 +213,8 @@ async def test_faults_of_a_pipeline_are_said_before_the_first_step_is_submitted(
     eve = await server.client("eve", "member")
     wrong = {"name": "p", "steps": {"a": {"run": "x", "gpus": 99}, "b": {"run": "y", "nodes": 999}}}
     answer = await eve.post(PIPELINES, json={"document": wrong})
-    assert "step a:" in answer.json()["message"]
-    assert "step b:" in answer.json()["message"]
+    assert "step a:" in answer.json()["detail"]
+    assert "step b:" in answer.json()["detail"]
     assert server.work.named("submit") == []
 
 
@@ -224,7 +224,7 @@ async def test_why_a_container_did_not_start_is_told_to_who_may_read_the_log(ser
     server.work.answers["job"] = builders.job(41, "FAILED", user="eve", exit_code=125)
     eve, mallory = await server.client("eve", "member"), await server.client("mallory", "member")
     viewer = await server.client("vic", "viewer")
-    assert (await eve.get("/api/clusters/lab/jobs/41")).json()["why"].endswith("there is no image a")
+    assert (await eve.get("/api/v1/clusters/lab/jobs/41")).json()["why"].endswith("there is no image a")
     for other in (mallory, viewer):
-        assert "no image" not in (await other.get("/api/clusters/lab/jobs/41")).json()["why"]
+        assert "no image" not in (await other.get("/api/v1/clusters/lab/jobs/41")).json()["why"]
     assert [user for _, _, user in server.work.named("run_command")] == ["eve"]

@@ -57,7 +57,7 @@ def test_apply_shows_works_and_says_what_next(cli: Cli, file: str) -> None:
     assert "lab is ready in 20.0 s" in done.out
     ((args, kwargs),) = cli.api.named("apply")
     assert args[0].spec["name"] == "lab"
-    assert kwargs == {"digest": "d1", "confirmed": False}
+    assert kwargs == {"digest": "d1", "confirmed": False, "deadline_s": None}
 
 
 def test_no_change_says_why_and_applies_nothing(cli: Cli, file: str) -> None:
@@ -87,7 +87,7 @@ def test_a_disturbing_change_needs_a_yes(cli: Cli, file: str) -> None:
     assert not cli.api.named("apply")
 
     assert cli("apply", file, "--yes").code == 0
-    assert cli.api.named("apply")[0][1] == {"digest": "d1", "confirmed": True}
+    assert cli.api.named("apply")[0][1] == {"digest": "d1", "confirmed": True, "deadline_s": None}
 
 
 @pytest.mark.parametrize(("answer", "code", "calls"), [(b"y\n", 0, 1), (b"n\n", 1, 0), (b"\n", 1, 0)])

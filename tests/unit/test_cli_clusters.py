@@ -53,6 +53,17 @@ def test_status_ready(cli: Cli) -> None:
     assert "SIMULATED" in done.out
 
 
+def test_status_says_how_many_machines_each_group_has_and_what_they_cost(cli: Cli) -> None:
+    groups = [
+        w.GroupOut(name="gpu", plan="h100-8", nodes=2, max=4, machines=3, spares=1, price_usd_per_node_hour="31.20"),
+        w.GroupOut(name="cheap", plan="h100-8", nodes=0, max=8, machines=1, spot=True, idle_s=600),
+    ]
+    cli.api.on("only_cluster", "lab").on("status", status(cluster=cluster(groups=groups)))
+    lines = cli("status").out.splitlines()
+    assert "gpu: 3 machines of h100-8; 2 wanted and 1 spare, $31.20 a node and hour" in lines
+    assert "cheap: 1 machine of h100-8, spot; 0 to 8 as jobs ask" in lines
+
+
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_status_not_ready_exits_with_1(cli: Cli, output: str) -> None:
     bad = [w.CheckOut(name="nodes", ok=False, message="lab-1-2 is down\nheadway apply gives it back")]

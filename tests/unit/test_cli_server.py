@@ -128,10 +128,38 @@ def test_the_unit_quotes_its_words(cli: Cli, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_token_is_alone_on_standard_output(cli: Cli) -> None:
     made = w.TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0, token="hw_secret")
     cli.api.on("create_token", made)
-    done = cli("token", "create", "bob", "--role", "viewer", "--label", "ci", "--days", "3")
+    done = cli("token", "create", "bob", "--role", "viewer", "--name", "ci", "--days", "3")
     assert done.out == "hw_secret\n"
     assert "hw_secret" not in done.err
     assert cli.api.named("create_token")[0][0][0] == w.TokenIn(person="bob", role="viewer", label="ci", days=3)
+
+
+def test_a_quiet_token_is_all_that_is_printed(cli: Cli) -> None:
+    cli.api.on(
+        "create_token", w.TokenOut(id="t1", person="ann", role="admin", label="ci", created_at=1.0, token="hw_secret")
+    )
+    done = cli("token", "create", "--name", "ci", "--quiet", "--scope", "jobs", "--cluster", "lab")
+    assert (done.out, done.err) == ("hw_secret\n", "")
+    asked = w.TokenIn(label="ci", scopes=["jobs"], cluster="lab")
+    assert cli.api.named("create_token")[0][0][0] == asked
+
+
+def test_people_get_roles_and_are_removed(cli: Cli) -> None:
+    olga = w.PersonOut(name="olga", role="operator", user="olga", teams={"lab": ["red"]})
+    cli.api.on("put_person", olga).on("people", [olga]).on("delete_person", None)
+    assert cli("people", "set", "olga", "operator").out == "olga is operator, on clusters as olga\n"
+    cli("people", "set", "olga", "operator", "--user", "")
+    assert [call[0] for call in cli.api.named("put_person")] == [
+        ("olga", w.PersonIn(role="operator")), ("olga", w.PersonIn(role="operator", user=""))
+    ]  # fmt: skip
+    assert "lab/red" in cli("people", "ls").out
+    assert cli("people", "rm", "olga").out == "olga is removed\n"
+
+
+def test_the_trail_is_passed_on_as_it_comes(cli: Cli) -> None:
+    cli.api.on("audit", lambda _: iter([b"number,at\r\n", b"1,2\r\n"]))
+    assert cli("audit", "--person", "ann", "--format", "csv").raw == b"number,at\r\n1,2\r\n"
+    assert cli.api.named("audit")[0][0] == ({"person": "ann", "format": "csv"},)
 
 
 def test_tokens_are_listed_and_revoked(cli: Cli) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headway.cluster.spares import wanted_reserve
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
-from headway.health.decide import Down, Reserve, Return, StartNow, decide
+from headway.health.decide import Dead, Reserve, StartNow, decide
 from tests.builders import cluster, job, machine, node
 
 LAB = cluster()  # lab-1-[1-4], spare lab-2-1
@@ -32,42 +32,62 @@ def test_all_well_needs_nothing() -> None:
 
 def test_a_killed_machine_goes_down_and_the_spare_leaves_the_reserve_in_the_same_look() -> None:
     found = actions(world(), machines(lab_1_3=MachineState.STOPPED))
-    assert found == [Down("lab-1-3", "headway: machine is stopped"), Reserve(frozenset())]
+    assert found == [Dead("lab-1-3", "its machine is stopped"), Reserve(frozenset())]
 
 
 def test_a_deleted_machine_is_told_apart_from_a_stopped_one() -> None:
     there = machines()
     del there["lab-1-3"]
-    assert Down("lab-1-3", "headway: machine is gone") in actions(world(), there)
+    assert Dead("lab-1-3", "its machine is gone") in actions(world(), there)
 
 
 def test_a_machine_started_again_under_its_job_goes_down_so_that_the_job_is_requeued() -> None:
     there = machines()
     there["lab-1-3"] = replace(there["lab-1-3"], started_at=1000.0)
     ghost = job(7, nodes=("lab-1-2", "lab-1-3"), start_time=990)
-    lost = Down("lab-1-3", "headway: machine was started again under its jobs")
+    lost = Dead("lab-1-3", "its machine was started again under its jobs", 1000.0, runs=True)
     assert lost in actions(world(), there, (ghost,))
     assert lost not in actions(world(), there, (replace(ghost, start_time=1001),))
     assert lost not in actions(world(), there, (replace(ghost, nodes=("lab-1-2",)),))
     assert lost not in actions(world(), there, (replace(ghost, state="COMPLETED"),))
     assert lost not in actions(world(), machines(), (ghost,))  # a provider that can't tell
-    # Down once; then it may return, although Slurm may not have taken the job off yet.
-    down = world(lab_1_3=node("lab-1-3", "DOWN", reason=lost.reason))
-    assert actions(down, there, (ghost,))[0] == Return("lab-1-3")
 
 
-def test_a_machine_that_runs_again_returns_once_slurmd_registered() -> None:
-    silent = world(lab_1_3=node("lab-1-3", "DOWN", "NOT_RESPONDING", reason="headway: machine is stopped"))
-    heard = world(lab_1_3=node("lab-1-3", "DOWN", reason="headway: machine is stopped"))
-    assert Return("lab-1-3") not in actions(silent, machines())
-    assert Return("lab-1-3") in actions(heard, machines())
+def test_a_node_that_slurm_has_lost_is_looked_at_once_slurmd_registered() -> None:
+    silent = world(lab_1_3=node("lab-1-3", "DOWN", "NOT_RESPONDING", reason="Not responding"))
+    heard = world(lab_1_3=node("lab-1-3", "DOWN", reason="Not responding"))
+    assert not dead(actions(silent, machines()))
+    assert dead(actions(heard, machines())) == [Dead("lab-1-3", "Slurm had lost it: Not responding", runs=True)]
 
 
-def test_a_person_s_drain_or_reason_is_left_alone() -> None:
-    drained = world(lab_1_3=node("lab-1-3", "DOWN", "DRAIN", reason="headway: machine is stopped"))
-    theirs = world(lab_1_3=node("lab-1-3", "DOWN", reason="replacing the NIC"))
-    assert not [a for a in actions(drained, machines()) if isinstance(a, Return)]
-    assert not [a for a in actions(theirs, machines()) if isinstance(a, Return)]
+def test_a_node_that_slurm_has_drained_itself_is_looked_at_once_its_jobs_have_ended() -> None:
+    why = "Duplicate jobid"
+    busy = world(lab_1_3=node("lab-1-3", "MIXED", "DRAIN", reason=why, cpus_used=8))
+    free = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason=why))
+    assert not dead(actions(busy, machines()))
+    assert dead(actions(free, machines())) == [Dead("lab-1-3", f"Slurm had drained it: {why}", runs=True)]
+    a_persons = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason="new NIC"))
+    assert not dead(actions(a_persons, machines()))
+
+
+def dead(found: list[object]) -> list[object]:
+    return [one for one in found if isinstance(one, Dead)]
+
+
+def test_what_a_person_took_out_is_theirs_unless_work_runs_there() -> None:
+    theirs = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason="replacing the NIC"))
+    stopped = machines(lab_1_3=MachineState.STOPPED)
+    assert not dead(actions(theirs, stopped))
+    theirs["lab-1-3"] = node("lab-1-3", "MIXED", "DRAIN", reason="replacing the NIC", cpus_used=8)
+    assert dead(actions(theirs, stopped))
+    assert not dead(actions(world(lab_1_3=node("lab-1-3", "DOWN", reason="replacing the NIC")), machines()))
+
+
+def test_a_node_of_an_incident_is_the_incident_s_and_one_that_never_came_up_is_apply_s() -> None:
+    ours = world(lab_1_3=node("lab-1-3", "DOWN", reason="headway: incident 3: x"))
+    assert not dead(actions(ours, machines(lab_1_3=MachineState.STOPPED)))
+    new = world(lab_1_3=replace(node("lab-1-3", "UNKNOWN"), boot_time=0))
+    assert not dead(actions(new, machines(lab_1_3=MachineState.STOPPED)))
 
 
 def test_a_requeued_job_is_started_without_waiting_out_begin_time() -> None:
@@ -83,6 +103,11 @@ def test_the_node_that_returned_stands_by_next_and_a_busy_one_is_never_taken() -
     assert wanted_reserve(LAB, busy, frozenset()) == {"lab-1-3"}
     busy["lab-1-3"] = node("lab-1-3", "MIXED", cpus_used=1)
     assert wanted_reserve(LAB, busy, frozenset()) == frozenset()
+
+
+def test_a_node_for_spare_work_only_neither_stands_by_nor_counts() -> None:
+    lemon = world(lab_1_2=replace(node("lab-1-2"), reservation="headway_lemons"))
+    assert wanted_reserve(LAB, lemon, SPARE) == frozenset(), "the spare takes its place"
 
 
 def test_a_cluster_without_spares_reserves_nothing() -> None:

@@ -134,3 +134,26 @@ def test_every_field_it_names_can_be_queried(smi: Smi) -> None:
     code, text = smi(f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
     assert code == 0
     assert len(text.splitlines()[0].split(", ")) == len(fields)
+
+
+def test_a_reset_makes_one_gpu_anew_and_forgets_its_faults(
+    module: ModuleType, smi: Smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(module.os, "mknod", lambda path, *_: made.append(path))
+    monkeypatch.setattr(module.os, "chmod", lambda *_: None)
+    monkeypatch.setattr(module.os, "geteuid", lambda: 0)
+    faults = tmp_path / "faults"
+    faults.mkdir()
+    for name in ("gpu3-ecc", "gpu4-ecc", "disk-full"):
+        (faults / name).write_text("")
+    module.FAULTS = str(faults)  # type: ignore[attr-defined]
+    Path(module.DEVICES, "nvidia3").unlink()
+    code, text = smi("--gpu-reset", "-i", "3")
+    assert code == 0
+    assert "successfully reset" in text
+    assert made == [f"{module.DEVICES}/nvidia3"]
+    assert sorted(one.name for one in faults.iterdir()) == ["disk-full", "gpu4-ecc"]
+    assert smi("--gpu-reset", "-i", "9")[0] == 6
+    monkeypatch.setattr(module.os, "geteuid", lambda: 1000)
+    assert smi("-r")[0] == 4

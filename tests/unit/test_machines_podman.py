@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,23 @@ async def test_no_podman_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.
 async def test_a_podman_that_works_is_no_gap(pretend: Path) -> None:
     pretend.write_text("#!/bin/sh\n")
     assert await podman_gap() == ()
+
+
+async def test_a_machine_that_is_taken_back_is_gone_when_its_time_is_over(pretend: Path, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    pretend.write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+    provider = LocalProvider(tmp_path / "state")
+    for name in ("lab-1-1", "lab-1-2"):
+        (provider.state_dir / "machines" / "lab" / name).mkdir(parents=True)
+    assert await provider.notices("lab") == ()
+    now = time.time()
+    await provider.reclaim(builders.machine("lab-1-1"), now - 1)
+    await provider.reclaim(builders.machine("lab-1-2"), now + 1000)
+    (left,) = await provider.notices("lab")
+    assert (left.machine, round(left.at - now)) == ("lab-1-2", 1000)
+    (removed,) = (line for line in said.read_text().splitlines() if line.startswith("rm"))
+    assert removed.endswith("-lab-lab-1-1")
+    await provider.delete(
+        builders.machine("lab-1-2")
+    )  # its notice is of that machine, not of the next one of this name
+    assert await provider.notices("lab") == ()

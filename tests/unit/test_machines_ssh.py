@@ -18,7 +18,8 @@ import pytest
 
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
-from headway.machines.ssh import Connections, fingerprint, read_host_key
+from headway.machines.dial import fingerprint, read_host_key
+from headway.machines.ssh import Connections
 
 # What the server of these tests leaves behind when it is torn down under a command.
 pytestmark = [
@@ -233,6 +234,57 @@ async def test_forwarded_socket_leads_there_and_survives_a_broken_connection(ser
         assert await ask(path) == b"hello you\n"
     listener.close()
     assert not Path(path).exists()
+
+
+async def test_a_connection_that_was_lost_this_moment_is_not_taken_twice(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        await ssh.remote(server.machine, ["true"], timeout_s=5)
+        (link,) = ssh._peers[server.machine.name].links
+        link.connection.abort()  # it says of itself that it is open until the loop has come round
+        assert (await ssh.remote(server.machine, ["true"], timeout_s=5)).code == 0
+        assert len(server.connections) == 2
+
+
+@pytest.mark.parametrize("why", ["no room", "another address"])
+async def test_a_connection_that_takes_no_more_lets_its_commands_end(server: Server, tmp_path: Path, why: str) -> None:
+    """sshd may count sessions that have ended here as open; and who holds an older record of a machine asks too."""
+    os.mkfifo(tmp_path / "end")
+    begun = asyncio.Event()
+    argv = ["sh", "-c", 'echo begun; cat "$1"', "sh", str(tmp_path / "end")]
+    async with Connections(server.key) as ssh:
+        first = asyncio.create_task(
+            ssh.remote(server.machine, argv, timeout_s=20, on_line=lambda _: begun.set()),
+        )
+        await begun.wait()
+        (link,) = ssh._peers[server.machine.name].links
+        asked = replace(server.machine, address="localhost") if why == "another address" else server.machine
+
+        async def refuse(*_: object, **__: object) -> None:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "open failed")
+
+        link.connection.create_process = refuse
+        assert (await ssh.remote(asked, ["echo", "more"], timeout_s=5)).stdout == "more\n"
+        await asyncio.to_thread((tmp_path / "end").write_text, "end")
+        assert (await first).stdout == "begun\nend"
+        assert link.connection.is_closed(), "by the last of its commands"
+        assert len(server.connections) == 2
+
+
+async def test_a_command_that_ended_before_it_was_told_anything_breaks_no_connection(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        await ssh.remote(server.machine, ["true"], timeout_s=5)
+        (link,) = ssh._peers[server.machine.name].links
+        link.root = replace(link.root, first=b"secret\n")
+        start = link.connection.create_process
+
+        async def ended(*words: object, **more: object) -> Any:
+            process = await start(*words, **more)
+            await process.wait_closed()
+            return process
+
+        link.connection.create_process = ended
+        assert (await ssh.remote(server.machine, ["true"], timeout_s=5)).code == 0
+        assert len(server.connections) == 1
 
 
 async def test_host_key_can_be_read_before_signing_in(server: Server) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import socket
@@ -13,13 +12,8 @@ from typing import Any
 
 import pytest
 
-NODE = Path(__file__).parents[2] / "node"
-spec = importlib.util.spec_from_file_location("node_agent", NODE / "agent.py")
-assert spec is not None
-assert spec.loader is not None
-agent = importlib.util.module_from_spec(spec)
-sys.modules["node_agent"] = agent  # dataclasses look their module up
-spec.loader.exec_module(agent)
+from tests.unit.node_agent import NODE, job, reports
+from tests.unit.node_agent import head as relay
 
 SLURM1 = "9:devices:{root}/slurm/uid_1000/job_12/step_0/task_0\n1:name=systemd:{root}/system.slice/slurmd.service\n"
 SLURM2 = "0::{root}/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n"
@@ -36,7 +30,7 @@ def proc(folder: Path, cgroup: str, root: str = "") -> str:
 @pytest.mark.parametrize("root", ["", "/libpod-3f/ct"])
 @pytest.mark.parametrize("cgroup", [SLURM1, SLURM2, SLURM2.replace("slurmstepd", "n1_slurmstepd")])
 def test_the_job_is_that_of_the_cgroup(tmp_path: Path, cgroup: str, root: str) -> None:
-    assert agent.job_of(7, os.getuid(), proc(tmp_path, cgroup, root)) == 12
+    assert job.job_of(7, os.getuid(), proc(tmp_path, cgroup, root)) == 12
 
 
 @pytest.mark.parametrize(
@@ -50,13 +44,13 @@ def test_the_job_is_that_of_the_cgroup(tmp_path: Path, cgroup: str, root: str) -
     ],
 )
 def test_a_folder_that_a_person_named_so_is_no_job(tmp_path: Path, cgroup: str) -> None:
-    assert agent.job_of(7, os.getuid(), proc(tmp_path, cgroup)) is None
+    assert job.job_of(7, os.getuid(), proc(tmp_path, cgroup)) is None
 
 
 def test_a_process_that_is_gone_or_another_s_speaks_for_nobody(tmp_path: Path) -> None:
     place = proc(tmp_path, SLURM2)
-    assert agent.job_of(8, os.getuid(), place) is None
-    assert agent.job_of(7, os.getuid() + 1, place) is None
+    assert job.job_of(8, os.getuid(), place) is None
+    assert job.job_of(7, os.getuid() + 1, place) is None
 
 
 @pytest.mark.parametrize(
@@ -72,11 +66,11 @@ def test_a_process_that_is_gone_or_another_s_speaks_for_nobody(tmp_path: Path) -
     ],
 )
 def test_what_a_training_says_is_numbers_or_nothing(data: bytes, values: Any) -> None:
-    assert agent.parse(data) == values
+    assert reports.parse(data) == values
 
 
 def node(sent: list[dict[str, Any]]) -> Any:
-    return agent.Node(sent.append, who=lambda pid, uid: {1: 12, 2: 13}.get(pid))
+    return reports.Reports(sent.append, who=lambda pid, uid: {1: 12, 2: 13}.get(pid))
 
 
 def say(**values: Any) -> bytes:
@@ -100,7 +94,7 @@ def test_the_newest_of_each_job_is_sent_and_once_more_and_then_nothing() -> None
 
 
 def test_the_rate_is_of_the_last_half_minute_and_begins_anew_after_a_restart() -> None:
-    spoken = agent.Spoken()
+    spoken = reports.Spoken()
     for second in range(100):
         spoken.take({"tokens": second * (10 if second < 50 else 100)}, float(second))
     assert spoken.tokens_per_s == 100
@@ -112,9 +106,9 @@ def test_the_rate_is_of_the_last_half_minute_and_begins_anew_after_a_restart() -
 
 def test_messages_stay_below_what_a_datagram_takes() -> None:
     sent: list[dict[str, Any]] = []
-    ears = agent.Node(sent.append, who=lambda pid, uid: pid)
-    for job in range(300):
-        ears.take(say(step=1, **{f"{'n' * 60}{i}": 1.123456789 for i in range(16)}), job, 0, 0.0)
+    ears = reports.Reports(sent.append, who=lambda pid, uid: pid)
+    for number in range(300):
+        ears.take(say(step=1, **{f"{'n' * 60}{i}": 1.123456789 for i in range(16)}), number, 0, 0.0)
     ears.flush(2.0)
     assert sum(len(message["jobs"]) for message in sent) == 300
     assert max(len(json.dumps(message)) for message in sent) < 40_000
@@ -129,22 +123,22 @@ def message(number: str, **values: Any) -> bytes:
 
 
 def test_the_head_keeps_each_report_once_and_goes_on_after_a_kill(tmp_path: Path) -> None:
-    head = agent.Head(str(tmp_path))
+    head = relay.Head(str(tmp_path))
     head.take(message("a.1", step=1, loss=3.0), 100.0)
     head.take(message("a.1", step=1, loss=3.0), 102.0)
     head.take(b"nonsense", 102.0)
     head.take(b'{"jobs": {"../x": {"n": "1"}}}', 102.0)
     with (tmp_path / "12.jsonl").open("a") as file:
         file.write('{"t": 103, "st')  # killed in the middle of a line
-    head = agent.Head(str(tmp_path))
+    head = relay.Head(str(tmp_path))
     head.take(message("a.2", step=2, loss=2.0), 104.0)
     assert rows(tmp_path, 12) == [{"t": 100.0, "step": 1, "loss": 3.0}, {"t": 104.0, "step": 2, "loss": 2.0}]
     assert [path.name for path in tmp_path.iterdir()] == ["12.jsonl"]
 
 
 def test_a_long_training_s_reports_are_thinned_and_the_newest_stays(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(agent, "MOST_LINES", 50)
-    head = agent.Head(str(tmp_path))
+    monkeypatch.setattr(relay, "MOST_LINES", 50)
+    head = relay.Head(str(tmp_path))
     for step in range(500):
         head.take(message(f"a.{step}", step=step, loss=1.0), float(step))
     kept = [row["step"] for row in rows(tmp_path, 12)]
@@ -152,7 +146,7 @@ def test_a_long_training_s_reports_are_thinned_and_the_newest_stays(tmp_path: Pa
     assert (kept[0], kept[-1]) == (0, 499)
     assert kept == sorted(kept)
     os.utime(tmp_path / "12.jsonl", (0, 0))
-    head.forget_old(agent.KEEP_S + 1.0)
+    head.forget_old(relay.KEEP_S + 1.0)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import getpass
 import grp
+import hashlib
 import json
 import os
 import select
@@ -184,3 +185,27 @@ def test_a_folder_of_somebody_else_is_not_taken_for_the_owner_s(tmp_path: Path) 
     assert places.squatted(str(tmp_path / "new"), stranger)
     tmp_path.chmod(0o755)  # where only root makes folders, whose it is was root's doing
     assert not places.squatted(str(tmp_path / "new"), stranger)
+
+
+def test_lines_of_ours_in_a_file_of_somebody_elses(tmp_path: Path) -> None:
+    target = tmp_path / "hosts"
+    target.write_text("192.0.2.9 files\n")
+    step = {**file_step(target, "10.0.0.1 lab-head\n"), "block": True}
+    assert perform(step)[0]["ok"]
+    assert "192.0.2.9 files\n" in target.read_text()
+    assert facts.see_file(str(target), block=True)["sha"] == hashlib.sha256(b"10.0.0.1 lab-head\n").hexdigest()
+    assert perform({**file_step(target, "10.0.0.2 lab-head\n"), "block": True})[0]["ok"]
+    assert "10.0.0.1" not in target.read_text()
+    assert perform({"op": "remove", "path": str(target)})[0]["ok"]
+    assert target.read_text() == "192.0.2.9 files\n"
+
+
+def test_a_file_without_lines_of_ours_lacks_them(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("192.0.2.9 files\n")
+    assert facts.see_file(str(tmp_path / "hosts"), block=True) is None
+
+
+def test_a_file_that_is_no_text_can_be_removed(tmp_path: Path) -> None:
+    (tmp_path / "munge.key").write_bytes(bytes(range(256)))
+    assert perform({"op": "remove", "path": str(tmp_path / "munge.key")})[0]["ok"]
+    assert not (tmp_path / "munge.key").exists()

@@ -18,7 +18,7 @@ from headway.errors import InvalidSpec
 from headway.render import conf, render, units
 from headway.render.hardware import hardware
 from headway.render.systemd import escape
-from tests.render.cases import CPU, cpu_cluster, gpu_cluster, old_gpu_cluster, site_of
+from tests.render.cases import cpu_cluster, gpu_cluster, old_gpu_cluster, site_of
 
 GPU = gpu_cluster()
 
@@ -115,11 +115,11 @@ def baseline() -> str:
 
 @pytest.mark.parametrize("cluster", [GPU, old_gpu_cluster(), cpu_cluster()], ids=["24.11", "22.05", "own"])
 def test_units_name_files_that_are_rendered(cluster: Cluster) -> None:
-    rendered, roles = render(cluster, site_of(cluster)), units(cluster)
+    rendered, roles = render(cluster, site_of(cluster)), units(cluster, site_of(cluster))
     maybe = {
         "/etc/slurm/gres.conf",
         "/etc/slurm/topology.conf",
-        "/usr/lib/headway/agent.py",
+        "/usr/lib/headway/agent.pyz",
     }  # the last: cluster.shipped
     for role, rows in roles.items():
         for unit in rows:
@@ -219,7 +219,7 @@ def test_pretended_cores_are_not_pinned_and_real_ones_are() -> None:
 
 
 def test_a_real_node_promises_less_memory_than_it_has() -> None:
-    cluster = replace(cpu_cluster(), plan=CPU)
+    cluster = cpu_cluster()
     node = hardware(cluster, site_of(cluster, real_cpus=64, real_memory_mib=250_000))
     assert not node.pretended
     assert node.memory_mib < 250_000

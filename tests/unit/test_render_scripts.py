@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from headway.render.slurm_conf import JOB_TMP, PROLOG
 from headway.render.version import version
 
 
-def prolog(folder: Path, job: int = 7) -> int:
-    text = scripts(version("24.11"))[PROLOG].text
+def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] = ()) -> int:
+    text = scripts(version("24.11"), volumes=volumes)[PROLOG].text.replace("/srv/headway/", f"{folder}/")
     text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
     (folder / "shm").mkdir(exist_ok=True)
     env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": str(job), "SLURM_JOB_UID": "20000"}
@@ -28,6 +29,15 @@ def test_a_job_gets_folders_that_all_its_tasks_may_write(tmp_path: Path) -> None
         assert (tmp_path / part).stat().st_mode & 0o7777 == 0o1777, part
     for closed in ("job-tmp/7", "shm/headway"):
         assert (tmp_path / closed).stat().st_mode & 0o7777 == 0o700, closed
+
+
+def test_no_job_begins_where_a_volume_is_lost(tmp_path: Path) -> None:
+    there, lost = ("proc", "/proc", False), ("scratch", "/scratch-of-nobody", False)
+    (tmp_path / "proc").mkdir()
+    assert prolog(tmp_path, volumes=[there, lost]) == 0, "a machine that has it in its own way"
+    (tmp_path / "scratch").mkdir()
+    assert prolog(tmp_path, volumes=[there, lost]) == 1
+    assert prolog(tmp_path, volumes=[there]) == 0
 
 
 def test_a_link_that_somebody_put_in_the_way_is_not_followed(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import os
 import threading
 from pathlib import Path
 
+import httpx
 import pytest
 
 from headway import paths
-from headway.api.errors import error_out
+from headway.api.docs import PROBLEMS
+from headway.api.errors import answer, error_out
 from headway.errors import (
     CommandFailed,
     Conflict,
@@ -130,9 +132,13 @@ def test_a_pipe_that_somebody_writes_to_is_read_to_its_end(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("cls", [NotSignedIn, NotAllowed, NotFound, Conflict, NeedsConfirmation, Refused, Unreachable])
 def test_errors_cross_the_wire(cls: type[HeadwayError]) -> None:
-    back = to_error(ErrorOut.model_validate_json(error_out(cls("what", hint="do")).model_dump_json()))
-    assert type(back) is cls
-    assert (back.message, back.hint) == ("what", "do")
+    sent = answer(cls.http_status, error_out(cls("what", hint="do")))
+    server = httpx.MockTransport(lambda _: httpx.Response(sent.status_code, content=bytes(sent.body)))
+    with Client("http://server", "t", transport=server) as client, pytest.raises(cls) as caught:
+        client.me()
+    assert type(caught.value) is cls
+    assert (caught.value.message, caught.value.hint) == ("what", "do")
+    assert PROBLEMS[cls.kind][0] == sent.status_code
 
 
 def test_faults_and_failed_commands_cross_the_wire() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import pytest
 
 from headway.api.live import Hub, Live, Snapshot, topic
 from headway.domain.cluster import Cluster
 from headway.domain.live import Check, JobState, NodeState
 from headway.errors import Unreachable
+from headway.server.hearing import Listener
 from headway.server.logs import BLANK, blank_secrets
 from headway.server.page import PageLive
 from headway.server.poll import Poller
@@ -26,6 +29,9 @@ class Watcher:
     ) -> list[tuple[str, str]]:
         self.seen.append(tuple(node.name for node in nodes))
         return [("lab-1-1", "the spare takes over")]
+
+    async def hurry(self, cluster: Cluster) -> list[tuple[str, str]]:
+        return [("lab-1-2", "the provider takes its machine back in 60 s")]
 
 
 async def test_hub_loses_no_change_between_two_waits() -> None:
@@ -82,6 +88,23 @@ async def test_watch_is_not_told_old_figures(server: Server) -> None:
     assert watcher.seen == []
 
 
+async def test_what_can_t_wait_is_done_while_an_operation_works(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {"read": Unreachable("no answer"), "machines": (), "checks": ()}
+    await server.store.save_cluster("lab", state="changing")
+    told = server.state.live.hub.number(topic("lab"))
+    polling = asyncio.create_task(Poller(server.state, Watcher()).run())
+
+    async def until_said() -> None:
+        number = told
+        while "the provider takes its machine back in 60 s" not in [n.text for n in server.state.live.notices("lab")]:
+            number = await server.state.live.hub.changed(topic("lab"), number)
+
+    await asyncio.wait_for(until_said(), 10)
+    polling.cancel()
+    await asyncio.gather(polling, return_exceptions=True)
+
+
 async def test_page_stream_ends_with_the_cluster(server: Server) -> None:
     await server.apply()
     stream = PageLive(server.state).subscribe("lab")
@@ -112,10 +135,52 @@ def test_log_has_no_secrets() -> None:
             "token": "x",
             "Password": "y",
             "event": "used hw_AbCdEfGhIjKlMnOpQrStUvWx and postgresql://u:p4ss@h/d",
-            "path": "/api/me",
+            "path": "/api/v1/me",
         },
     )
     assert entry["token"] == entry["Password"] == BLANK
     assert "hw_Ab" not in entry["event"]
     assert "p4ss" not in entry["event"]
-    assert entry["path"] == "/api/me"
+    assert entry["path"] == "/api/v1/me"
+
+
+class Ears:
+    """Says one thing, then the stream breaks."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, bool]] = []
+        self.again = asyncio.Event()
+
+    async def hear(
+        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...]], None]
+    ) -> AsyncIterator[list[tuple[str, str]]]:
+        turned((7,))
+        self.heard.append((cluster.name, calm()))
+        if len(self.heard) > 1:
+            self.again.set()
+        yield [("lab-1-2", "drained: incident 1")]
+        raise Unreachable("the connection broke")
+
+
+async def test_a_cluster_that_works_is_heard_and_heard_again_when_the_stream_broke(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.server.hearing.TICK_S", 0.01)
+    monkeypatch.setattr("headway.server.hearing.AGAIN_S", 0.02)
+    await server.apply()
+    await server.store.save_cluster("lab", state="changing")
+    ears = Ears()
+    listening = asyncio.create_task(Listener(server.state, ears).run())
+    await asyncio.wait_for(ears.again.wait(), 10)
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    assert ears.heard[0] == ("lab", False), "an operation is at work"
+    notice = server.state.live.notices("lab")[0]
+    assert (notice.where, notice.text, notice.level) == ("lab-1-2", "drained: incident 1", "warning")
+    assert server.state.live.poked == {"lab"}, "a job began or ended on a node: the cluster is read now"
+
+
+async def test_an_apply_leaves_what_its_nodes_cost(server: Server) -> None:
+    await server.apply()
+    (row,) = await server.store.prices("lab")
+    assert (row.group, row.usd_per_hour, row.spot) == ("main", "31.2", False)

@@ -45,9 +45,9 @@ async def test_the_person_gets_a_token_of_their_own(home: Path, tmp_path: Path) 
     assert (known["url"], known["pid"], known["started"]) == (
         "http://127.0.0.1:7001", os.getpid(), start_time(os.getpid()),
     )  # fmt: skip
-    person = await store.person_of_token(known["token"])
-    assert person is not None
-    assert (person.name, person.role) == ("dora", "admin")
+    held = await store.holder_of_token(known["token"])
+    assert held is not None
+    assert (held.person.name, held.person.role) == ("dora", "admin")
     await sudo.hand_over(store, tmp_path, "http://127.0.0.1:7002")
     again = json.loads(file.read_text())[str(tmp_path)]
     assert (again["url"], again["token"]) == ("http://127.0.0.1:7002", known["token"])

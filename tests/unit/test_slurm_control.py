@@ -44,33 +44,47 @@ async def test_the_reservation_is_made_updated_and_removed_as_needed() -> None:
     create = ("scontrol", "create", "reservation", name, "Nodes=lab-1-[3-4]", "EndTime=2100-01-01", "Users=root",
               "StartTime=now", "Flags=IGNORE_JOBS")  # fmt: skip
     slurm = Scontrol({SHOW: NONE, create: OK})
-    await control.set_spare_reservation(slurm, HEAD, ["lab-1-3", "lab-1-4"])
+    await control.reserve(slurm, HEAD, ["lab-1-3", "lab-1-4"])
     assert slurm.said == [create]
 
     update = ("scontrol", "update", "reservation", name, "Nodes=lab-1-4", "EndTime=2100-01-01")
     slurm = Scontrol({SHOW: (0, HELD, ""), update: OK})
-    await control.set_spare_reservation(slurm, HEAD, ["lab-1-4"])
+    await control.reserve(slurm, HEAD, ["lab-1-4"])
     assert slurm.said == [update]
 
     delete = ("scontrol", "delete", name)
     slurm = Scontrol({SHOW: (0, HELD, ""), delete: OK})
-    await control.set_spare_reservation(slurm, HEAD, [])
+    await control.reserve(slurm, HEAD, [])
     assert slurm.said == [delete]
+
+
+async def test_nodes_that_fail_too_often_are_everybody_s_who_asks_for_them() -> None:
+    show = (*SHOW[:-1], "headway_lemons")
+    create = ("scontrol", "create", "reservation", "ReservationName=headway_lemons", "Nodes=lab-1-2",
+              "EndTime=2100-01-01", "Accounts=root", "StartTime=now", "Flags=IGNORE_JOBS,OVERLAP")  # fmt: skip
+    slurm = Scontrol({show: (1, "", "Reservation headway_lemons not found"), create: OK})
+    await control.reserve(slurm, HEAD, ["lab-1-2"], "headway_lemons")
+    assert slurm.said == [show, create]
 
 
 async def test_nothing_is_said_when_it_is_so_already() -> None:
     slurm = Scontrol({SHOW: (0, HELD, "")})
-    await control.set_spare_reservation(slurm, HEAD, ["lab-1-2"])
+    await control.reserve(slurm, HEAD, ["lab-1-2"])
     assert slurm.said == []
     slurm = Scontrol({SHOW: NONE})
-    await control.set_spare_reservation(slurm, HEAD, [])
+    await control.reserve(slurm, HEAD, [])
     assert slurm.said == []
 
 
 async def test_an_unreachable_controller_is_not_taken_for_no_reservation() -> None:
     slurm = Scontrol({SHOW: (1, "", "slurm_load_reservations error: Unable to contact slurm controller")})
     with pytest.raises(CommandFailed):
-        await control.reserved_spares(slurm, HEAD)
+        await control.reserved(slurm, HEAD)
+
+
+async def test_a_job_that_has_started_meanwhile_needs_no_nudge() -> None:
+    now = ("scontrol", "update", "JobId=36", "StartTime=now")
+    await control.start_now(Scontrol({now: (1, "", "36_1: Job is no longer pending execution")}), HEAD, 36)
 
 
 async def test_a_reason_stays_one_word_of_one_line() -> None:
@@ -87,6 +101,47 @@ async def test_resuming_a_node_in_service_is_no_error_and_other_errors_are() -> 
     )
     with pytest.raises(CommandFailed, match="Invalid node name"):
         await control.node_resume(Scontrol({resume: (1, "", "Invalid node name specified")}), HEAD, "lab-1-1")
+
+
+class Squeue:
+    """Jobs with their state (a base, and flags of which one shows) on nodes, filtered as squeue does: a base word names jobs
+    without a flag alone, a flag's word all that have it; jobs of hidden partitions show with --all."""
+
+    FLAGS = frozenset({"COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "REQUEUED"})
+
+    def __init__(self, *jobs: tuple[int, str, str]) -> None:
+        self.jobs = jobs
+
+    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> Ran:
+        assert argv[0] == "squeue"
+        options = dict(word.partition("=")[::2] for word in argv[1:])
+        asked = set(options["--states"].split(","))
+        assert "--all" in options
+        where = options.get("--nodelist", "")
+        form = options["--format"]
+        out = "".join(
+            form.replace("%A", str(job)).replace("%N", node) + "\n"
+            for job, state, node in self.jobs
+            if asked & (set(state.split("|")) & self.FLAGS or {state}) and where in ("", node)
+        )
+        return Ran(tuple(argv), 0, out, "", 0.0)
+
+
+HOLDING = ("RUNNING", "SUSPENDED", "RUNNING|CONFIGURING", "RUNNING|STOPPED", "RUNNING|RESIZING", "RUNNING|SIGNALING",
+           "COMPLETED|STAGE_OUT", "COMPLETED|COMPLETING")  # fmt: skip
+
+
+@pytest.mark.parametrize("state", HOLDING)
+async def test_a_node_is_busy_as_long_as_a_job_holds_something_of_it(state: str) -> None:
+    slurm = Squeue((7, state, "lab-1-2"), (8, "PENDING", ""), (9, "COMPLETED", "lab-1-3"))
+    assert await control.busy_nodes(slurm, HEAD) == {"lab-1-2": (7,)}
+    assert await control.jobs_on(slurm, HEAD, "lab-1-2") == (7,)
+    assert await control.jobs_on(slurm, HEAD, "lab-1-3") == ()
+
+
+async def test_a_job_that_is_ending_can_be_left_out() -> None:
+    slurm = Squeue((7, "COMPLETED|COMPLETING", "lab-1-2"), (8, "RUNNING|STOPPED", "lab-1-2"))
+    assert await control.jobs_on(slurm, HEAD, "lab-1-2", ending=False) == (8,)
 
 
 async def test_ping_reads_what_scontrol_says() -> None:

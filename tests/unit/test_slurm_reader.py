@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from headway.domain.live import JobState
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
 from headway.machines.run import Ran
 from headway.slurm import history
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
-from headway.slurm.reader import DETAILS_A_READING, MOST_SIBLINGS, SlurmReader
+from headway.slurm.reader import DETAILS_A_READING, MANY, MOST_CHANGED, MOST_SIBLINGS, WHOLE_S, SlurmReader
 from headway.slurm.rest import Rest, SlurmToken
 from tests.builders import job, machine
 
@@ -34,7 +35,7 @@ class FakeRest:
         self.answers = answers
         self.asked: list[str] = []
 
-    async def get(self, path: str, params: Any = None) -> dict[str, Any]:
+    async def get(self, path: str, params: Any = None, hook: Any = None) -> dict[str, Any]:
         key = path.rsplit("v0.0.42", 1)[1].strip("/").replace("/", "_") + (
             "_detailed" if params == V42.detailed else ""
         )
@@ -42,7 +43,7 @@ class FakeRest:
         answer = self.answers[key]
         if isinstance(answer, Exception):
             raise answer
-        return dict(answer)
+        return dict(json.loads(json.dumps(answer), object_hook=hook))
 
     async def close(self) -> None: ...
 
@@ -155,6 +156,65 @@ async def test_an_array_s_own_id_is_not_asked_for_while_it_brings_many_tasks_alo
     rest.answers["jobs"] = {"jobs": rest.answers["jobs"]["jobs"][:MOST_SIBLINGS]}
     rest.answers["job_100_detailed"] = {"jobs": rows}
     assert all(job.gpu_indexes for job in await one.jobs())
+
+
+class FakeSqueue:
+    """squeue over the rows that the list has."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+        self.glances = 0
+
+    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
+        assert argv[:3] == ("env", "SLURM_TIME_FORMAT=%s", "squeue")
+        self.glances += 1
+        lines = (
+            f"{row['job_id']}|{row['job_state'][0]}|{row['nodes']}|30:00|N/A|{row['priority']['number']}|{row['state_reason']}\n"
+            for row in self.rows
+        )
+        return Ran(tuple(argv), 0, "".join(lines), "", 0.0)
+
+    async def forward_socket(self, machine: Any, remote_path: str) -> str:
+        raise AssertionError("the test has its own Rest")
+
+
+async def test_of_many_jobs_only_those_that_changed_are_asked_for() -> None:
+    row = next(
+        r for r in recorded("jobs_plain")["jobs"] if r["job_state"] == ["PENDING"] and not r["array_job_id"]["number"]
+    )
+    rows = [json.loads(json.dumps({**row, "job_id": 100 + i})) for i in range(MANY + 5)]
+    rest, squeue, now = FakeRest(jobs={"jobs": rows}), FakeSqueue(rows), 0.0
+    one = SlurmReader(squeue, machine("lab-head"), b"k" * 32, "24.11", clock=lambda: now)
+    one._rest = rest  # type: ignore[assignment]
+
+    async def read() -> tuple[dict[int, JobState], list[str]]:
+        rest.asked.clear()
+        return {job.id: job for job in await one.jobs()}, list(rest.asked)
+
+    assert (await read())[1] == ["jobs"]
+    assert (await read())[1] == ["jobs"], "once more: what squeue said before it is not known yet"
+    jobs, asked = await read()
+    assert (len(jobs), asked) == (MANY + 5, [])
+    rows[0]["priority"]["number"], rows[1]["state_reason"] = 7, "Resources"
+    rows[2]["job_state"], rows[2]["nodes"], rows[2]["comment"] = ["RUNNING"], "lab-1-1", "begins"
+    rows.append({**rows[3], "job_id": 9000})
+    rest.answers |= {"job_102": {"jobs": [rows[2]]}, "job_9000": {"jobs": [rows[-1]]}}
+    rest.answers["job_102_detailed"] = {"jobs": [{**rows[2], "gres_detail": []}]}
+    gone = rows.pop(4)["job_id"]
+    jobs, asked = await read()
+    assert sorted(asked) == ["job_102", "job_102_detailed", "job_9000"]
+    assert (jobs[100].priority, jobs[101].reason) == (7, "Resources")
+    assert (jobs[102].state, jobs[102].nodes, jobs[102].comment) == ("RUNNING", ("lab-1-1",), "begins")
+    assert 9000 in jobs
+    assert gone not in jobs
+    now = WHOLE_S
+    rows[5]["comment"] = "nothing that squeue's line shows"
+    jobs, asked = await read()
+    assert asked == ["jobs"]
+    assert (jobs[rows[5]["job_id"]].comment, jobs[100].priority) == ("nothing that squeue's line shows", 7)
+    for changed in rows[: MOST_CHANGED + 1]:
+        changed["nodes"] = "lab-1-2"
+    assert (await read())[1] == ["jobs"], "so many that all at once is quicker"
 
 
 async def test_tasks_of_an_array_come_without_details() -> None:
@@ -361,10 +421,10 @@ def older(name: str) -> list[dict[str, Any]]:
 
 
 class OlderRest(FakeRest):
-    async def get(self, path: str, params: Any = None) -> dict[str, Any]:
+    async def get(self, path: str, params: Any = None, hook: Any = None) -> dict[str, Any]:
         key = path.rsplit("v0.0.38", 1)[1].strip("/")
         self.asked.append(key)
-        return dict(self.answers[key])
+        return dict(json.loads(json.dumps(self.answers[key]), object_hook=hook))
 
 
 def older_reader() -> SlurmReader:

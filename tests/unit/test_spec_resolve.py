@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.cluster import Cluster, GpuHourCap, Host, Slot, Switch
+from headway.domain.cluster import Alerts, Cluster, GpuHourCap, Host, JumpHost, Slot, Switch
 from headway.errors import Fault, InvalidSpec
 from headway.spec.catalogue import load_catalogue
 from headway.spec.load import check, parse_yaml, resolve
@@ -47,6 +47,7 @@ users:
 slurm: {{PriorityWeightAge: 2000}}
 departures: {{jobs: finish}}
 mail: {{relay: "mail.example.org:25"}}
+alerts: {{webhook: "https://example.org/a?b=c", mail: oncall@example.org}}
 """
 
 
@@ -89,6 +90,8 @@ def test_whole_file() -> None:
     assert got.teams[0].gpu_hours == GpuHourCap(Decimal(720), "month")
     assert got.departed_jobs == "finish"
     assert got.mail_relay == "mail.example.org:25"
+    assert got.alerts == Alerts("https://example.org/a?b=c", "", "oncall@example.org")
+    assert got.largest.expects["nvlinks"] == 18
     (dataset,) = got.storage.datasets
     assert (dataset.source, dataset.mount, dataset.read_only) == ("/srv/data/tiny", "/datasets/tiny", True)
     users = {user.name: user for user in got.users}
@@ -162,6 +165,19 @@ def test_inventory_goes_by_position() -> None:
     assert not got.simulated_gpus
 
 
+def test_the_head_may_stand_anywhere_in_the_inventory_and_the_rest_is_a_reserve() -> None:
+    jump = {"address": "bastion", "user": "guest"}
+    hosts: list[object] = ["n1", {"address": "n2", "key": "/k", "jump": jump}, {"address": "h", "role": "head"}]
+    got = resolve(
+        {"name": "own", "plan": "cpu-64", "nodes": 1, "provider": "ssh", "hosts": hosts}, CATALOGUE, owner="ann"
+    )
+    assert got.hosts == (
+        Host("own-head", "h"),
+        Host("own-1-1", "n1"),
+        Host("", "n2", key="/k", jump=JumpHost("bastion", "guest", key="/k")),
+    )
+
+
 def test_debian12_carries_the_older_slurm() -> None:
     assert resolve(SMALLEST | {"image": "debian12"}, CATALOGUE, owner="ann").slurm_version == "22.05"
 
@@ -212,7 +228,7 @@ def test_quickstart_is_what_the_demo_needs() -> None:
     got, faults = check(parse_yaml(text), CATALOGUE, owner="ann")
     assert faults == []
     assert got is not None
-    assert (got.name, got.plan.name, got.nodes, got.spares, len(got.slots)) == ("demo", "h100-8", 4, 1, 5)
+    assert (got.name, got.plan_words, got.nodes, got.spares, len(got.slots)) == ("demo", "h100-8", 4, 1, 5)
 
 
 def test_catalogue() -> None:
@@ -278,7 +294,8 @@ def test_ten_thousand_nodes() -> None:
 def test_schema_describes_every_field() -> None:
     document = schema()
     assert set(document["properties"]) >= set(SMALLEST) | {"partitions", "teams", "fabric", "hosts", "mail"}
-    assert document["required"] == ["name", "plan", "nodes"]
+    assert document["required"] == ["name"]
+    assert document["anyOf"] == [{"required": ["plan", "nodes"]}, {"required": ["groups"]}]
     assert document["additionalProperties"] is False
     for name, part in {"": document, **document["$defs"]}.items():
         for field, value in part["properties"].items():
@@ -292,15 +309,26 @@ def test_a_fault_reads_as_one_line() -> None:
     assert str(fault) == "partitions.urgent.preempt: unknown field; did you mean preempts?"
 
 
-def test_containers_are_headway_s_own_where_its_image_is_and_the_site_s_elsewhere() -> None:
+def test_containers_are_headway_s_own_unless_the_site_has_its_own() -> None:
     hosts = {"provider": "ssh", "hosts": [f"10.0.0.{n}" for n in range(9)]}
     given: list[tuple[dict[str, object], str]] = [
         ({}, "builtin"),
         ({"containers": {"backend": "builtin"}}, "builtin"),
-        (hosts, ""),
+        (hosts, "builtin"),
         ({**hosts, "containers": {"backend": "enroot"}}, "enroot"),
     ]
     for part, runs in given:
         cluster, faults = check({**SMALLEST, **part}, CATALOGUE, owner="ann")
         assert cluster is not None, faults
         assert cluster.containers == runs
+
+
+def test_a_gpu_error_s_class_may_be_another_one_here() -> None:
+    smallest = "name: lab\nplan: h100-8\nnodes: 4\n"
+    assert cluster(smallest + "health: {xid: {63: drain, 31: log}}").health.xid_classes == {63: "drain", 31: "log"}
+    assert cluster(smallest + 'health: {xid: {"63": drain}}').health.xid_classes == {63: "drain"}, (
+        "as a document of the API"
+    )
+    for wrong in ("{63: burn}", "{x: drain}", "{0: drain}", "{true: drain}"):
+        with pytest.raises(InvalidSpec, match=r"health\.xid"):
+            cluster(smallest + f"health: {{xid: {wrong}}}")

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from headway.store import Store, open_store
 from headway.store.engine import open_engine
@@ -119,7 +121,13 @@ async def _uids_and_secrets(stores: Sequence[Store]) -> None:
 async def _people(store: Store) -> None:
     await store.put_person("ann", "admin")
     _, secret = await store.create_token("ann", days=1)
-    assert (await store.person_of_token(secret)).name == "ann"  # type: ignore[union-attr]
+    assert (await store.holder_of_token(secret)).person.name == "ann"  # type: ignore[union-attr]
+    await store.note("ann", "apply", "lab")
+    for statement in ("UPDATE audit SET person = 'bob'", "DELETE FROM audit", "TRUNCATE audit"):
+        with pytest.raises(DBAPIError, match="append-only"):
+            async with store._write() as db:
+                await db.execute(text(statement))
+    assert [line.person for line in await store.audit_trail()] == ["ann"]
     code, _ = await store.create_signin_code("ann")
     spent = await asyncio.gather(*(store.spend_signin_code(code) for _ in range(3)))
     assert sum(one is not None for one in spent) == 1

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from headway.errors import NotFound, Refused, Unreachable
-from headway.store import Store, open_store
+from headway.store import PriceRow, Store, open_store
 from headway.store.engine import database_url, migrate, open_engine, shown_url
 from headway.store.schema import HEAD, metadata
+from tests import builders
 from tests.builders import Clock
 
 
@@ -25,7 +26,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
-    opened = await open_store(tmp_path, clock=clock)
+    opened = await builders.store(tmp_path, clock)
     yield opened
     await opened.close()
 
@@ -144,13 +145,13 @@ async def test_cluster_row_changes_only_what_is_given(store: Store, clock: Clock
 async def test_token_belongs_to_a_person_and_expires(store: Store, clock: Clock, tmp_path: Path) -> None:
     await store.put_person("ann", "member")
     row, secret = await store.create_token("ann", label="ci", days=1)
-    person = await store.person_of_token(secret)
-    assert person is not None
-    assert (person.name, person.role) == ("ann", "member")
+    held = await store.holder_of_token(secret)
+    assert held is not None
+    assert (held.person.name, held.person.role, held.scopes, held.cluster) == ("ann", "member", ("all",), "")
     assert (await store.tokens("ann"))[0].last_used_at == 1000
-    assert await store.person_of_token(secret + "x") is None
+    assert await store.holder_of_token(secret + "x") is None
     clock.now += 86400
-    assert await store.person_of_token(secret) is None
+    assert await store.holder_of_token(secret) is None
     assert secret.encode() not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
     await store.delete_token(row.id)
     with pytest.raises(NotFound):
@@ -243,3 +244,15 @@ async def test_looking_at_a_plan_gives_no_uid_away(store: Store) -> None:
     await store.uids(["alice"])
     assert await store.uids(["alice", "mallory", "zoe"], give=False) == {"alice": 20000, "mallory": 20001, "zoe": 20002}
     assert await store.uids(["bob"]) == {"bob": 20001}
+
+
+async def test_prices_are_kept_when_they_change(store: Store) -> None:
+    def told(since: float, usd: str, *, spot: bool = False) -> PriceRow:
+        return PriceRow("lab", "gpu", since, usd, spot)
+
+    cpu = PriceRow("lab", "cpu", 1, "1.5", False)
+    await store.note_prices([told(1, "31.2"), cpu])
+    await store.note_prices([told(2, "31.2"), PriceRow("sky", "gpu", 2, "9", False)])
+    await store.note_prices([told(3, "9.5", spot=True)])
+    await store.note_prices([told(4, "31.2")])  # back at the price of before
+    assert await store.prices("lab") == (cpu, told(1, "31.2"), told(3, "9.5", spot=True), told(4, "31.2"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from starlette.requests import Request
 
 from headway.errors import NotFound, NotSignedIn, Refused
 from headway.web import app as web
-from headway.web import pages
+from headway.web import html, stream
 from headway.web.live import Snapshot
 from headway.wire.schemas import ClusterOut, StatusOut
 from tests import builders
@@ -59,14 +60,12 @@ class FakeLive:
 def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The static files with stand-ins for the browser libraries: these tests need no npm."""
     folder = tmp_path / "static"
-    (folder / "vendor").mkdir(parents=True)
-    for file in pages.STATIC.iterdir():
-        if file.is_file():
-            (folder / file.name).write_bytes(file.read_bytes())
-    for name in pages.VENDOR:
+    shutil.copytree(html.STATIC, folder, ignore=shutil.ignore_patterns("vendor"))
+    (folder / "vendor").mkdir()
+    for name in html.VENDOR:
         (folder / "vendor" / name).write_text("")
-    monkeypatch.setattr(pages, "STATIC", folder)
-    pages.asset.cache_clear()
+    monkeypatch.setattr(html, "STATIC", folder)
+    html.asset.cache_clear()
     return folder / "vendor"
 
 
@@ -79,28 +78,13 @@ def client(live: FakeLive, viewer: Person | None = Person()) -> httpx.AsyncClien
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://page")
 
 
-async def test_the_only_cluster_is_the_start() -> None:
-    async with client(FakeLive("lab")) as page:
-        answer = await page.get("/")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/clusters/lab")
-
-
-async def test_several_clusters_are_a_list_and_none_says_how_to_begin() -> None:
-    async with client(FakeLive("lab", "prod")) as page:
-        text = (await page.get("/")).text
-    assert 'href="/clusters/lab"' in text
-    assert 'href="/clusters/prod"' in text
-    async with client(FakeLive()) as page:
-        assert "headway init" in (await page.get("/")).text
-
-
-@pytest.mark.parametrize("path", ["/", "/clusters", "/clusters/lab", "/clusters/none"])
+@pytest.mark.parametrize("path", ["/clusters/zebra", "/clusters/none"])
 async def test_nobody_signed_in_sees_only_the_door(path: str) -> None:
-    async with client(FakeLive("lab"), viewer=None) as page:
+    async with client(FakeLive("zebra"), viewer=None) as page:
         answer = await page.get(path)
     assert answer.status_code == 401
     assert "headway token link" in answer.text
-    assert "lab" not in answer.text.replace("aria-label", "")
+    assert "zebra" not in answer.text
 
 
 async def test_a_principal_that_raises_is_the_door_too() -> None:
@@ -113,7 +97,7 @@ async def test_a_principal_that_raises_is_the_door_too() -> None:
         assert (await page.get("/clusters/lab")).status_code == 401
 
 
-@pytest.mark.parametrize("path", ["/clusters", "/clusters/lab", "/clusters/none"])
+@pytest.mark.parametrize("path", ["/clusters/lab", "/clusters/none"])
 async def test_every_page_carries_the_content_policy(path: str) -> None:
     async with client(FakeLive("lab")) as page:
         answer = await page.get(path)
@@ -148,7 +132,7 @@ async def test_a_cpu_cluster_speaks_of_no_gpus() -> None:
 
 async def test_static_files_named_by_content_are_kept() -> None:
     async with client(FakeLive("lab")) as page:
-        kept = await page.get(pages.asset("app.css"))
+        kept = await page.get(html.asset("app.css"))
         plain = await page.get("/static/app.css")
     assert "immutable" in kept.headers["cache-control"]
     assert plain.headers["cache-control"] == "no-cache"
@@ -162,12 +146,12 @@ def test_without_the_libraries_there_is_no_bare_page(vendor: Path) -> None:
 
 
 async def test_a_stream_brings_all_parts_once_then_only_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "GATHER_S", 0)
+    monkeypatch.setattr(stream, "GATHER_S", 0)
     live = FakeLive("lab", wakes=2)
     async with client(live) as page:
         answer = await page.get("/clusters/lab/live")
     events = [line.removeprefix("event: ") for line in answer.text.splitlines() if line.startswith("event: ")]
-    parts = ["summary", "notice", "fabric", "training", "queue", "checks", "history"]
+    parts = ["summary", "notice", "fabric", "training", "queue", "faults", "checks", "groups", "history"]
     assert events == [*parts, "chart", "pulse", "pulse", "pulse"]
     assert live.open == 0
 
@@ -182,7 +166,7 @@ async def test_a_stream_for_nobody_or_of_nothing_only_sends_away(viewer: Person 
 
 
 async def test_a_pulse_comes_without_news_and_a_closed_stream_unsubscribes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "PULSE_S", 0.01)
+    monkeypatch.setattr(stream, "PULSE_S", 0.01)
     closed = asyncio.Event()
 
     async def silent() -> AsyncIterator[None]:
@@ -192,7 +176,7 @@ async def test_a_pulse_comes_without_news_and_a_closed_stream_unsubscribes(monke
         finally:
             closed.set()
 
-    ticks = web._ticks(silent())
+    ticks = stream.ticks(silent())
     for _ in range(3):
         await asyncio.wait_for(anext(ticks), 5)
     await ticks.aclose()  # type: ignore[attr-defined]
@@ -200,8 +184,8 @@ async def test_a_pulse_comes_without_news_and_a_closed_stream_unsubscribes(monke
 
 
 async def test_a_change_between_subscribing_and_reading_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "PULSE_S", 60)
-    monkeypatch.setattr(web, "GATHER_S", 0)
+    monkeypatch.setattr(stream, "PULSE_S", 60)
+    monkeypatch.setattr(stream, "GATHER_S", 0)
     news = asyncio.Event()
     listening = []
 
@@ -210,7 +194,7 @@ async def test_a_change_between_subscribing_and_reading_is_not_missed(monkeypatc
         await news.wait()
         yield
 
-    ticks = web._ticks(wakes())
+    ticks = stream.ticks(wakes())
     await anext(ticks)
     assert listening, "the first reading happened before anybody listened"
     news.set()

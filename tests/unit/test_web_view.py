@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from headway.jobs.words import REASONS
 from headway.web.live import Snapshot
-from headway.web.parts import Chart, FabricView, Notice, QueueView, SummaryView, TrainingView
+from headway.web.parts import Chart, FabricView, FaultsView, Notice, QueueView, SummaryView, TrainingView
 from headway.web.view import ROWS, JobKeys, page, price
-from headway.web.words import REASONS, count, duration, job_word, node_kind, pending_reason
-from headway.wire.schemas import CheckOut, GpuOut, JobOut, NodeOut, ProgressOut, StatusOut
+from headway.web.words import count, duration, job_word, node_kind, pending_reason
+from headway.wire.schemas import (
+    CheckOut,
+    GpuOut,
+    IncidentOut,
+    JobOut,
+    MovedJobOut,
+    NodeOut,
+    ProgressOut,
+    StatusOut,
+    TimesOut,
+)
 from tests import builders
 
 
@@ -194,7 +207,9 @@ def test_node_states_in_words(states: list[str], machine: str, role: str, expect
 
 def test_reasons_in_words() -> None:
     assert pending_reason("(Resources)") == REASONS["Resources"]
-    assert pending_reason("ReqNodeNotAvail, UnavailableNodes:lab-1-3") == "a node it asks for is not available"
+    assert (
+        pending_reason("ReqNodeNotAvail, UnavailableNodes:lab-1-3") == "nodes it needs are out of service or reserved"
+    )
     assert pending_reason("Some_New_Reason") == "Some New Reason"
     assert pending_reason("") == "not yet looked at by the scheduler"
 
@@ -228,3 +243,25 @@ def test_numbers() -> None:
     assert count(10_000, "GPU") == "10,000 GPUs"
     assert price("9832.5") == "$9,832.50"
     assert price("") == ""
+
+
+def incident(number: int, state: str, times: TimesOut, *jobs: int) -> IncidentOut:
+    moved = [MovedJobOut(job=job, requeued_at=1.0) for job in jobs]
+    return IncidentOut(
+        number=number, cluster="lab", node="lab-1-1", what="XID 79", action="reboot", state=state, opened_at=1000.0,
+        times=times, jobs=moved,
+    )  # fmt: skip
+
+
+def test_faults_that_are_not_over_come_first_each_with_its_course() -> None:
+    incidents = [incident(number, "returned", TimesOut(detect_s=1.0)) for number in range(9, 3, -1)]
+    incidents.append(incident(2, "out of service", TimesOut(detect_s=0.5, drain_s=1.5)))
+    incidents.append(incident(1, "draining", TimesOut(detect_s=0.5, drain_s=1.0, requeue_s=2.0), 7))
+    shown = snapshot()
+    faults = page(replace(shown, incidents=tuple(incidents)), {}).parts["faults"]
+    assert isinstance(faults, FaultsView)
+    assert [(row.number, row.kind) for row in faults.rows] == [(2, "out"), (1, "open"), (9, "done"), (8, "done")]
+    assert (faults.open, faults.more) == (2, 4)
+    assert [mark.word for mark in faults.rows[0].course] == ["seen", "drained"]
+    course = [(mark.word, mark.after_s) for mark in faults.rows[1].course]
+    assert course == [("seen", 0.5), ("drained", 1.0), ("requeued", 2.0), ("running", None), ("new step", None)]

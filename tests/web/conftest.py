@@ -1,4 +1,11 @@
-"""The page under uvicorn on a free port with a fake Live, and Debian's Chromium."""
+"""Every page under uvicorn on a free port: the real app on a temporary store, with a FakeWork, and Debian's Chromium.
+
+    def test_x(demo: Site, page: Page) -> None:      # `site` is the same without any cluster
+        demo.work.answers["cancel"] = None           # what the page may ask of machines; unregistered calls fail
+        demo.goto(page, "/clusters/demo", role="operator")
+
+`site.put(page_demo.broken())` shows a cluster in another state; open pages hear of it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,38 +24,62 @@ import page_demo
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from starlette.requests import Request
+from playwright.sync_api import Page
+from tests.unit.server_fakes import FakeWork, shared_app
 
-from headway.web.app import mount
+from headway.api.live import Live
+from headway.api.state import AppState, Settings
+from headway.store import open_store
 from headway.web.live import Snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = os.environ.get("HEADWAY_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+PEOPLE = {"admin": "ann", "operator": "olga", "lead": "lena", "member": "alice", "viewer": "victor"}
 
 
 @dataclass
 class Site:
-    """The running page. Calls reach the server's own loop."""
+    """The running server. Calls reach its own loop."""
 
     url: str
-    live: page_demo.FakeLive
+    state: AppState
+    work: FakeWork
+    app: FastAPI
     loop: asyncio.AbstractEventLoop
-    people: dict[str, page_demo.Person | None] = field(default_factory=dict)
+    sessions: dict[str, str] = field(default_factory=dict)  # role -> cookie
     stop: Callable[[], None] = lambda: None
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Runs a plain function on the server's loop and waits for its answer."""
-
-        async def run() -> Any:
-            return function(*args)
-
-        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+    def run(self, what: Coroutine[Any, Any, Any]) -> Any:
+        """Carries it out on the server's loop and waits for its answer: `site.run(site.state.store.people())`."""
+        return asyncio.run_coroutine_threadsafe(what, self.loop).result(20)
 
     def put(self, snapshot: Snapshot | None, name: str = "demo") -> None:
-        self.call(self.live.put, snapshot, name)
+        """Shows a cluster as it is now; None takes it away."""
+        self.run(page_demo.put(self.state, self.work, snapshot, name))
+
+    def goto(self, page: Page, path: str = "/", *, role: str = "admin") -> None:
+        """Opens a page, signed in as the person of PEOPLE with this role; "" = as nobody."""
+        page.context.clear_cookies(name=self.state.settings.cookie)
+        if role:
+            if role not in self.sessions:
+                self.sessions[role] = self.run(self._sign_in(PEOPLE[role], role))
+            cookie = {"name": self.state.settings.cookie, "value": self.sessions[role], "url": self.url}
+            page.context.add_cookies([cookie])  # type: ignore[list-item]
+        page.goto(f"{self.url}{path}")
 
     def sign_out(self) -> None:
-        self.people["now"] = None
+        """Ends everybody's session."""
+        for cookie in self.sessions.values():
+            self.run(self.state.store.end_session(cookie))
+        self.sessions.clear()
+
+    async def _sign_in(self, person: str, role: str) -> str:
+        store = self.state.store
+        await store.put_person(person, role)
+        code, _ = await store.create_signin_code(person)
+        spent = await store.spend_signin_code(code)
+        assert spent is not None
+        return spent[1]
 
 
 class _Server(uvicorn.Server):
@@ -71,31 +102,63 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
 
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database at the newest migration, to be copied."""
+    folder = tmp_path_factory.mktemp("database")
+
+    async def make() -> None:
+        await (await open_store(folder)).close()
+
+    asyncio.run(make())
+    return folder / "headway.db"
+
+
 @pytest.fixture
-def site() -> Iterator[Site]:
-    live = page_demo.FakeLive()
-    people: dict[str, page_demo.Person | None] = {"now": page_demo.Person()}
+def site(tmp_path: Path, database: Path) -> Iterator[Site]:
+    shutil.copy(database, tmp_path / "headway.db")
+    yield from serve(tmp_path)
 
-    async def principal(request: Request) -> page_demo.Person | None:
-        return people["now"]
 
-    app = FastAPI()
-    mount(app, live, principal)
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)
+@pytest.fixture
+def demo(site: Site) -> Site:
+    """The site with clusters in several states, people, teams and incidents."""
+    site.run(page_demo.furnish(site.state, site.work))
+    return site
+
+
+def serve(folder: Path) -> Iterator[Site]:
+    """The app on the folder's store."""
+    work = FakeWork(**page_demo.answers())
+    made: list[AppState] = []
+    config = uvicorn.Config(lambda: None, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)
     server = _Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
+
+    async def run() -> None:
+        store = await open_store(folder)
+        settings = Settings(state_dir=folder, database="sqlite", cookie="headway_test")
+        made.append(AppState(store, work, Live(), settings))
+        config.app = shared_app(made[0])
+        await server.serve()
+        await store.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
-    assert server.ready.wait(15), "uvicorn did not start"
+    assert server.ready.wait(30), "uvicorn did not start"
     assert server.loop is not None
     port = server.servers[0].sockets[0].getsockname()[1]
 
     def stop() -> None:
+        server.loop.call_soon_threadsafe(made[0].live.stopping.set)
+        server.loop.call_soon_threadsafe(made[0].live.hub.close)
         server.should_exit = True
         thread.join(10)
         assert not thread.is_alive(), "an open stream kept the server from stopping"
 
-    yield Site(f"http://127.0.0.1:{port}", live, server.loop, people, stop)
-    stop()
+    site = Site(f"http://127.0.0.1:{port}", made[0], work, config.app, server.loop, stop=stop)
+    yield site
+    if thread.is_alive():
+        stop()
 
 
 @pytest.fixture(scope="session")
@@ -109,3 +172,16 @@ def axe() -> str:
 def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
     args = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
     return {**browser_type_launch_args, "executable_path": CHROMIUM, "args": args}
+
+
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+
+
+def faults(page: Page, *rules: str) -> list[str]:
+    """What axe, which the page's context brings, has to say about the page as it is, by these rules or groups of rules."""
+    answer = page.evaluate("rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", list(rules))
+    return [
+        f"{v['id']}: {node['html'][:90]}: {node['failureSummary'][-160:]}"
+        for v in answer["violations"]
+        for node in v["nodes"]
+    ]

@@ -1,47 +1,136 @@
-"""Pictures of the page in all its states, to look at: `python tests/web/shots.py FOLDER [NAME...]`."""
+"""Pictures of every page (places.py) on the furnished site: `python tests/web/shots.py FOLDER [NAME...]`, `make screenshots`.
+
+Each is taken light, dark, and on a phone; index.html beside them shows all of them at once. `--readme FOLDER` takes those
+that the README shows instead."""
 
 from __future__ import annotations
 
-import contextlib
+import argparse
+import base64
+import html
+import shutil
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import conftest
 import page_demo
-from playwright.sync_api import sync_playwright
+from places import PLACES, Place
+from playwright.sync_api import Browser, Page, sync_playwright
+
+KINDS: dict[str, tuple[Any, int, int]] = {
+    "light": ("light", 1280, 900),
+    "dark": ("dark", 1280, 900),
+    "phone": ("light", 360, 780),
+}
+README = (
+    Place("overview", "/clusters/demo"),
+    Place("queue", "/clusters/demo/queue"),
+    Place("job", "/clusters/demo/jobs/104", role="member"),
+    Place("fabric", "/clusters/large/nodes"),
+)
+# Pictures are taken when nothing is drawn or asked for any more.
+STILL = """() => document.readyState === 'complete' && !document.querySelector('.htmx-request, .loading')
+  && document.getAnimations().every(a => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity)"""
 
 
-def main(folder: Path, names: list[str]) -> None:
-    """One picture a state, theme and width."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.contextmanager(conftest.site.__wrapped__)() as site, sync_playwright() as playwright:
+@contextmanager
+def furnished() -> Iterator[conftest.Site]:
+    with tempfile.TemporaryDirectory() as folder:
+        for site in conftest.serve(Path(folder)):
+            site.run(page_demo.furnish(site.state, site.work))
+            yield site
+
+
+def window(browser: Browser, kind: str, **more: Any) -> Page:
+    scheme, width, height = KINDS[kind]
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height}, **more)
+    context.add_init_script(f"window.still = {STILL}")
+    return context.new_page()
+
+
+def still(site: conftest.Site, page: Page, place: Place) -> None:
+    """Streams stay open, so that a page is never idle on the network: it is asked itself whether it is still."""
+    site.goto(page, place.path, role=place.role)
+    ends = time.monotonic() + 10
+    while not page.evaluate("window.still()") and time.monotonic() < ends:
+        time.sleep(0.05)
+
+
+def every(folder: Path, names: list[str]) -> int:
+    """All pages, or those with these names. Returns how many pictures there are now."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    places = [place for found in PLACES.values() for place in found if not names or place.name in names]
+    with furnished() as site, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=conftest.CHROMIUM, args=["--no-sandbox"])
-        for name in names or page_demo.STATES:
-            site.put(page_demo.STATES[name]())
-            for scheme in ("light", "dark"):
-                for width, height in ((1440, 900), (360, 780)):
-                    context = browser.new_context(
-                        viewport={"width": width, "height": height}, color_scheme=scheme, device_scale_factor=1
-                    )
-                    page = context.new_page()
-                    page.goto(f"{site.url}/")
-                    page.wait_for_function("document.querySelector('#fabric')")
-                    page.wait_for_timeout(400)
-                    page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
-                    context.close()
-        site.put(page_demo.STATES["stale"](), "prod")
-        pictures = [("list", "/clusters"), ("error", "/clusters/none"), ("door", "/")] if not names else []
-        for name, path in pictures:
-            site.people["now"] = None if name == "door" else page_demo.Person()
-            page = browser.new_page(viewport={"width": 1280, "height": 700})
-            page.goto(f"{site.url}{path}")
-            page.screenshot(path=folder / f"{name}.png")
-            page.close()
+        for kind in KINDS:
+            page = window(browser, kind)
+            for place in places:
+                still(site, page, place)
+                file = folder / f"{place.name}-{kind}.png"
+                page.screenshot(path=file, full_page=True, animations="disabled")
+            page.context.close()
         browser.close()
+    (folder / "index.html").write_text(sheet(places))
+    return len(places) * len(KINDS)
+
+
+def sheet(places: list[Place]) -> str:
+    """The contact sheet."""
+    rows = []
+    for place in places:
+        name = html.escape(place.name)
+        pictures = "".join(
+            f'<a href="{name}-{kind}.png"><img src="{name}-{kind}.png" alt="{name}, {kind}" class="{kind}" loading="lazy"></a>'
+            for kind in KINDS
+        )
+        who = f" as {place.role}" if place.role else " signed out"
+        rows.append(
+            f"<section><h2>{name} <small>{html.escape(place.path)}{who}</small></h2><div>{pictures}</div></section>"
+        )
+    style = (
+        "body{font:14px system-ui;margin:24px;background:#888}h2 small{font-weight:400}div{display:flex;gap:12px;"
+        "align-items:start}img{width:36vw;border:1px solid #0006}img.phone{width:14vw}"
+    )
+    return f"<!doctype html><meta charset=utf-8><title>Every page</title><style>{style}</style>{''.join(rows)}\n"
+
+
+def readme(folder: Path) -> int:
+    """Small ones, light and dark, of what one would see first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with furnished() as site, sync_playwright() as playwright:
+        site.put(page_demo.renamed(page_demo.large(), "large"), "large")
+        browser = playwright.chromium.launch(executable_path=conftest.CHROMIUM, args=["--no-sandbox"])
+        for kind in ("light", "dark"):
+            page = window(browser, kind)
+            camera = page.context.new_cdp_session(page)  # Playwright itself takes no WebP
+            for place in README:
+                still(site, page, place)
+                shot = camera.send("Page.captureScreenshot", {"format": "webp", "quality": 60})
+                (folder / f"{place.name}-{kind}.webp").write_bytes(base64.b64decode(shot["data"]))
+            page.context.close()
+        browser.close()
+    return 2 * len(README)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--readme", action="store_true")
+    ask = parser.parse_args()
+    began = time.monotonic()
+    count = readme(ask.folder) if ask.readme else every(ask.folder, ask.names)
+    sys.stdout.write(f"{count} pictures in {ask.folder}, {time.monotonic() - began:.0f} s\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main()

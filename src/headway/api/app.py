@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway import __version__
-from headway.api import clusters, commands, docs, errors, jobs, people, pipelines, runs
+from headway.api import (
+    audit,
+    clusters,
+    commands,
+    docs,
+    errors,
+    events,
+    happenings,
+    incidents,
+    jobacts,
+    jobs,
+    metrics,
+    nodes,
+    notebooks,
+    people,
+    pipelines,
+    runs,
+    teams,
+    tokens,
+)
+from headway.api.once import Once
+from headway.api.packed import Packed
 from headway.api.state import AppState
-from headway.wire.schemas import API_PREFIX, ErrorOut
+from headway.wire.schemas import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
 
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -23,40 +47,85 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",  # unless an answer says otherwise
 }
+HSTS = "strict-transport-security"
 MAX_BODY = 16 * 1024 * 1024  # bytes; a script and its document are far below
+_MOST_DIGITS = 15
 _BUNDLE = re.compile(rf"{API_PREFIX}/clusters/[^/]+/bundles/[0-9a-f]{{64}}")  # has a limit of its own
 
 
 def create_app(state: AppState) -> FastAPI:
     """The API on this state. The dashboard is mounted on top by the composition root."""
-    app = FastAPI(
+    app = Api(
         title="Headway",
         version=__version__,
         description="Clusters, jobs and people of one Headway server.",
         docs_url=None,
         redoc_url=None,
         openapi_url=f"{API_PREFIX}/openapi.json",
-        responses={code: {"model": ErrorOut} for code in (400, 401, 403, 404, 409, 422, 502, 503)},
+        responses={code: {"model": Problem} for code in (400, 401, 403, 404, 409, 422, 429, 502, 503)},
     )
     app.state.headway = state
     api = APIRouter(prefix=API_PREFIX)
-    routers = (clusters, jobs, runs, pipelines, commands, people, docs)
+    routers = (
+        jobs,  # routes are tried in this order: first what is asked for most
+        clusters,
+        events,
+        happenings,
+        incidents,
+        nodes,
+        metrics,
+        jobacts,
+        notebooks,
+        runs,
+        pipelines,
+        commands,
+        people,
+        tokens,
+        teams,
+        audit,
+        docs,
+    )
     for router in (module.router for module in routers):
         api.include_router(router)
     app.include_router(api)
-    app.include_router(people.pages)
-    errors.install(app, SECURITY_HEADERS)
-    app.add_middleware(Guard, hosts=state.settings.allowed_hosts)
+    headers = security_headers(state.settings.url)
+    errors.install(app, headers)
+    app.add_middleware(Once)
+    app.add_middleware(Packed)
+    app.add_middleware(Guard, hosts=state.settings.allowed_hosts, headers=headers)
     return app
+
+
+def security_headers(url: str) -> dict[str, str]:
+    """What every answer carries. Browsers are told to come by TLS alone where the host's usual port is ours: the word is
+    for all ports of the host, and on another port of it somebody else's service may speak plainly."""
+    parts = urlsplit(url)
+    ours = parts.scheme == "https" and parts.port in (None, 443)
+    return {**SECURITY_HEADERS, HSTS: "max-age=31536000"} if ours else SECURITY_HEADERS
+
+
+class Api(FastAPI):
+    """FastAPI, whose OpenAPI text knows that failures are problem documents."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            for methods in super().openapi()["paths"].values():
+                for code, answer in (
+                    (c, a) for operation in methods.values() for c, a in operation["responses"].items()
+                ):
+                    if code >= "400":
+                        answer["content"] = {PROBLEM_JSON: next(iter(answer["content"].values()))}
+        return super().openapi()
 
 
 class Guard:
     """Refuses requests for other host names (a page elsewhere that points its name at us) and bodies without end; puts
     the security headers on every answer."""
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...]) -> None:
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...], headers: Mapping[str, str]) -> None:
         self._app = app
         self._hosts = frozenset(hosts)
+        self._headers = dict(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -66,7 +135,7 @@ class Guard:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
             await send(message)
 
@@ -84,18 +153,22 @@ class Guard:
 
         refusal = self._refusal(Headers(scope=scope), most)
         if refusal is not None:
-            await errors.answer(400, refusal)(scope, receive, send_with_headers)
+            status, said = refusal
+            await errors.answer(status, said)(scope, receive, send_with_headers)
             return
         await self._app(scope, receive_bounded, send_with_headers)
 
-    def _refusal(self, headers: Headers, most: int) -> ErrorOut | None:
+    def _refusal(self, headers: Headers, most: int) -> tuple[int, ErrorOut] | None:
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        if self._hosts and name not in self._hosts:
-            return ErrorOut(kind="refused", message="this server does not go by that name", hint="use its address")
+        if self._hosts and name.lower() not in self._hosts:
+            message = "this server does not go by that name"
+            return 400, ErrorOut(kind="refused", message=message, hint="use its address")
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > most:
-            return ErrorOut(kind="refused", message=_too_large(most))
+        if not (length.isascii() and length.isdigit()):
+            return 400, ErrorOut(kind="refused", message="the request's length is no number")
+        if len(length) > _MOST_DIGITS or int(length) > most:
+            return 413, ErrorOut(kind="refused", message=_too_large(most))
         return None
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headway.api import planning
-from headway.api.access import Admin, Anyone, Member, State, audit
+from headway.api.access import Admin, Anyone, Everywhere, Member, Planner, Right, State, audit
+from headway.api.going import while_allowed
 from headway.api.live import operation_topic
-from headway.api.shapes import check_out, cluster_out, event_out, node_outs, operation_out
+from headway.api.paging import ANY, DEEP, Page, States, Text, Words, fits, says
+from headway.api.shapes import check_out, cluster_out, event_out, node_outs, operation_out, without_secrets
 from headway.api.state import AppState
 from headway.errors import Conflict
 from headway.wire.schemas import (
@@ -22,6 +24,7 @@ from headway.wire.schemas import (
     Document,
     DownIn,
     OperationOut,
+    ScaleIn,
     StatusOut,
 )
 
@@ -32,7 +35,7 @@ MOST_EVENTS = 10**15
 
 
 @router.post("/plan")
-async def plan(document: Document, state: State, who: Member) -> ChangeSetOut:
+async def plan(document: Document, state: State, who: Planner) -> ChangeSetOut:
     """What apply of this document would change."""
     return await planning.plan(state, who, document)
 
@@ -45,6 +48,21 @@ async def apply(name: str, ask: ApplyIn, state: State, who: Admin) -> OperationO
     return operation_out(operation)
 
 
+@router.post("/clusters/{name}/scale/plan")
+async def plan_scale(name: str, ask: ScaleIn, state: State, who: Planner) -> ChangeSetOut:
+    """What another number of nodes would change."""
+    return await planning.plan_scale(state, who, name, ask)
+
+
+@router.post("/clusters/{name}/scale", status_code=202)
+async def scale(name: str, ask: ScaleIn, state: State, who: Admin) -> OperationOut:
+    """Queues another number of nodes: up in one step, down by draining. Nodes with running jobs go only when
+    `deadline_s` says how long those may go on before they are requeued."""
+    operation = await planning.scale(state, who, name, ask)
+    await audit(state, who, "scale", name, operation=operation.id, groups=ask.groups, deadline_s=ask.deadline_s)
+    return operation_out(operation)
+
+
 @router.post("/clusters/{name}/down", status_code=202)
 async def down(name: str, ask: DownIn, state: State, who: Admin) -> OperationOut:
     """Queues taking the cluster down. Data is kept unless `delete_data`."""
@@ -54,8 +72,11 @@ async def down(name: str, ask: DownIn, state: State, who: Admin) -> OperationOut
 
 
 @router.get("/clusters")
-async def clusters(state: State, _: Anyone) -> list[ClusterOut]:
-    return [cluster_out(row, state.live.snapshot(row.name)) for row in await state.store.clusters()]
+async def clusters(state: State, who: Everywhere, page: Page, q: Text = "", status: States = ANY) -> list[ClusterOut]:
+    rows = await state.store.clusters()
+    found = [cluster_out(row, state.live.snapshot(row.name)) for row in rows if who.reaches(row.name)]
+    fit = [one for one in found if says(q, one.name) and fits(one.state, status)]
+    return page.cut(fit, lambda one: (one.name,))
 
 
 @router.get("/clusters/{name}")
@@ -77,8 +98,8 @@ async def status(name: str, state: State, _: Anyone) -> StatusOut:
 
 @router.get("/clusters/{name}/document")
 async def document(name: str, state: State, _: Member) -> Document:
-    """The document that was last applied."""
-    return Document.model_validate((await state.row(name)).document)
+    """The document that was last applied, without what is as good as a password."""
+    return without_secrets(Document.model_validate((await state.row(name)).document))
 
 
 @router.get("/clusters/{name}/access")
@@ -106,30 +127,47 @@ async def access(name: str, state: State, who: Member) -> AccessOut:
 
 
 @router.get("/operations")
-async def operations(state: State, _: Anyone, cluster: str = "") -> list[OperationOut]:
+async def operations(
+    state: State,
+    who: Everywhere,
+    page: Page,
+    cluster: str = "",
+    kind: Words = ANY,
+    status: States = ANY,
+    person: Words = ANY,
+) -> list[OperationOut]:
     """The latest first."""
-    return [operation_out(operation) for operation in await state.store.operations(cluster)]
+    found = [
+        one
+        for one in await state.store.operations(cluster, limit=DEEP)
+        if who.reaches(one.cluster) and fits(one.kind, kind) and fits(one.state, status) and fits(one.person, person)
+    ]
+    return [operation_out(one) for one in page.cut(found, lambda one: (one.created_at, one.id), newest=True)]
 
 
 @router.get("/operations/{operation_id}")
-async def operation(operation_id: str, state: State, _: Anyone) -> OperationOut:
-    return operation_out(await state.store.operation(operation_id))
+async def operation(operation_id: str, state: State, who: Everywhere) -> OperationOut:
+    found = await state.store.operation(operation_id)
+    who.must_reach(found.cluster)
+    return operation_out(found)
 
 
 @router.get("/operations/{operation_id}/events", response_class=EventSourceResponse)
 async def events(
     operation_id: str,
+    request: Request,
     state: State,
-    _: Anyone,
+    who: Everywhere,
     after: int = Query(0, ge=0, le=MOST_EVENTS),
     last_event_id: str = Header(""),
 ) -> EventSourceResponse:
     """Progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut), or `stopping` when the
     server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
-    await state.store.operation(operation_id)
+    who.must_reach((await state.store.operation(operation_id)).cluster)
     told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MOST_EVENTS))
     seen = int(last_event_id) if told else after
-    return EventSourceResponse(_follow(state, operation_id, seen), ping=PING_S, headers={"Cache-Control": "no-store"})
+    progress = while_allowed(request, _follow(state, operation_id, seen), Right.READ)
+    return EventSourceResponse(progress, ping=PING_S, headers={"Cache-Control": "no-store"})
 
 
 async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterator[ServerSentEvent]:

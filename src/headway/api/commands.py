@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from headway.api.access import Member, State, audit, workplace
+from headway.api.access import Member, Principal, Right, State, audit, workplace
 from headway.api.errors import error_out
-from headway.api.jobs import place
+from headway.api.going import while_allowed
+from headway.api.jobs import Octets, place
 from headway.api.state import AppState
-from headway.errors import NotFound, Refused
+from headway.errors import NotAllowed, NotFound, Refused
 from headway.wire.frames import frame
 from headway.wire.schemas import CommandIn
 
@@ -23,8 +24,8 @@ _AHEAD = 4  # pieces of input kept for a command that does not read yet
 _LOOK_S = 1.0
 
 
-@router.post("")
-async def run(name: str, ask: CommandIn, request: Request, state: State, who: Member) -> StreamingResponse:
+@router.post("", response_class=Octets)
+async def run(name: str, ask: CommandIn, request: Request, state: State, who: Member) -> Octets:
     """Runs it as `user` (root is for admins) and answers its output as it comes, in frames. The command is ended when
     the connection is."""
     user = who.acting(ask.user)
@@ -39,9 +40,18 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
         state.inputs[key] = asyncio.Queue(_AHEAD)
     pieces = state.work.converse(cluster, ask.argv, user, _feed(state.inputs.get(key)))
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-    return StreamingResponse(
-        _frames(state, request, pieces, key, held), media_type="application/octet-stream", headers=headers
-    )
+
+    async def still(who: Principal) -> None:
+        if who.acting(ask.user) != user:
+            raise NotAllowed(f"{who.person} is not {user} any more")
+        await workplace(state, name, who)
+
+    frames = while_allowed(request, _frames(state, request, pieces, key, held), Right.WORK, still, _over)
+    return Octets(frames, headers=headers)
+
+
+def _over(why: str) -> bytes:
+    return frame("error", error_out(NotAllowed(why)).model_dump_json().encode())
 
 
 @router.post("/{key}/input", status_code=204)

@@ -9,6 +9,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
+from headway.wire.schemas import API_PREFIX, PROBLEM_JSON
+
 router = APIRouter(include_in_schema=False)
 
 STYLE = """
@@ -22,6 +24,23 @@ pre { overflow: auto; padding: .6rem; background: #8882 }
 table { border-collapse: collapse } td, th { text-align: left; padding: .15rem .8rem .15rem 0;
 vertical-align: top }
 """
+
+
+PROBLEMS = {  # kind -> (HTTP status, what it means)
+    "invalid_spec": (422, "the cluster file has faults: all of them, with their paths"),
+    "not_signed_in": (401, "no token or session, or one that is unknown or has ended"),
+    "not_allowed": (403, "this person may not do this"),
+    "too_many_tries": (429, "sign-in has failed too often from there; wait"),
+    "not_found": (404, "there is no such thing"),
+    "conflict": (409, "something else holds it, or it has changed since it was read"),
+    "needs_confirmation": (409, "it disturbs what runs: read the plan and send its digest back, confirmed"),
+    "refused": (400, "the request can't be done as asked"),
+    "unreachable": (503, "a machine, Slurm or the database does not answer; try again"),
+    "command_failed": (502, "a program on the cluster ended with an error; the detail has its words"),
+    "step_failed": (502, "a step on a machine failed; the detail names both"),
+    "error": (400, "none of the others"),
+    "bug": (500, "an error nobody foresaw; the server's log has it"),
+}
 
 
 @router.get("/docs")
@@ -38,15 +57,19 @@ def page(spec: dict[str, Any]) -> str:
     """The OpenAPI document as HTML."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Headway API</title>",
-        "<meta name=viewport content='width=device-width'><link rel=stylesheet href=/api/docs.css>",
+        f"<meta name=viewport content='width=device-width'><link rel=stylesheet href={API_PREFIX}/docs.css>",
         f"<h1>Headway API {escape(str(spec['info']['version']))}</h1>",
         "<p>Send <code>Authorization: Bearer TOKEN</code>; <code>headway token create</code> makes one. ",
-        "Every failure is an <code>ErrorOut</code>. The same as <a href=/api/openapi.json>OpenAPI</a>.</p>",
+        f"Every failure is a <a href='#Problem'>Problem</a> ({PROBLEM_JSON}). The same as ",
+        f"<a href={API_PREFIX}/openapi.json>OpenAPI</a>.</p>",
         "<h2>Requests</h2>",
     ]
     for path, methods in spec["paths"].items():
         parts += [_operation(path, method, operation) for method, operation in methods.items()]
-    parts.append("<h2>Shapes</h2>")
+    parts.append("<h2>Problems</h2><table><tr><th>kind<th>status<th>means")
+    for kind, (status, means) in PROBLEMS.items():
+        parts.append(f"<tr id='problem-{kind}'><td><code>{kind}</code><td>{status}<td>{escape(means)}")
+    parts.append("</table><h2>Shapes</h2>")
     for name, schema in sorted(spec.get("components", {}).get("schemas", {}).items()):
         text = escape(json.dumps(schema, indent=1))
         parts.append(f"<details id='{escape(name)}'><summary>{escape(name)}</summary><pre>{text}</pre></details>")

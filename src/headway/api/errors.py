@@ -1,4 +1,4 @@
-"""Exceptions -> ErrorOut, for HTTP answers and for operations that failed."""
+"""Exceptions -> ErrorOut, for operations that failed, and -> Problem, for HTTP answers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from headway.errors import HeadwayError, InvalidSpec
-from headway.wire.schemas import ErrorOut, FaultOut
+from headway.api.access import note_failure
+from headway.errors import HeadwayError, InvalidSpec, Unanswered
+from headway.wire.schemas import API_PREFIX, PROBLEM_JSON, ErrorOut, FaultOut, Problem
 
 ROOM_HINT = "make room there (headway server status names it), then try again; nothing is lost"
 log = structlog.get_logger("headway.api")
@@ -32,6 +33,10 @@ def error_out(error: BaseException) -> ErrorOut:
     return ErrorOut(kind="bug", message=f"Headway met an error it did not foresee ({name})", hint="headway server logs")
 
 
+def first_line(out: ErrorOut) -> str:
+    return out.message.splitlines()[0]
+
+
 def _disk_full(error: BaseException) -> bool:
     """Also as SQLite says it."""
     if isinstance(error, OSError):
@@ -41,14 +46,26 @@ def _disk_full(error: BaseException) -> bool:
 
 
 def answer(status: int, out: ErrorOut, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse(out.model_dump(), status, headers)
+    """The error as a problem document."""
+    problem = Problem(
+        type=f"{API_PREFIX}/docs#problem-{out.kind}",
+        title=out.kind.replace("_", " ").capitalize(),
+        status=status,
+        detail=out.message,
+        kind=out.kind,
+        hint=out.hint,
+        faults=out.faults,
+    )
+    return JSONResponse(problem.model_dump(), status, headers, media_type=PROBLEM_JSON)
 
 
 def install(app: FastAPI, headers: Mapping[str, str]) -> None:
     """The one place where exceptions become HTTP. `headers`: what every answer carries, for those sent from outside the
     app's own layers."""
 
-    async def on_headway(_: Request, error: Any) -> JSONResponse:
+    async def on_headway(request: Request, error: Any) -> JSONResponse:
+        request.state.unanswered = isinstance(error, Unanswered)  # it may have been done
+        await note_failure(request, error)
         scheme = {"www-authenticate": "Bearer"} if error.http_status == 401 else None
         return answer(error.http_status, error_out(error), scheme)
 
@@ -66,6 +83,7 @@ def install(app: FastAPI, headers: Mapping[str, str]) -> None:
 
     async def on_bug(request: Request, error: Any) -> JSONResponse:
         log.error("bug", path=request.url.path, exc_info=error)
+        await note_failure(request, error)
         return answer(500, error_out(error), dict(headers))
 
     app.add_exception_handler(HeadwayError, on_headway)

@@ -8,57 +8,60 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from headway.api.access import Anyone, Member, Principal, State, audit, must_not_have_left, workplace
+from headway.api.access import Anyone, Member, Number, Principal, Right, State, audit, may_touch, workplace
+from headway.api.going import while_allowed
+from headway.api.listing import jobs_body
+from headway.api.packed import accepts_gzip
 from headway.api.runs import new_mark, send
-from headway.api.shapes import job_out
+from headway.api.shapes import fault_out, job_out
 from headway.api.state import AppState
+from headway.api.world import why_of
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
-from headway.errors import Conflict, HeadwayError, NotAllowed, Refused, Unreachable
-from headway.jobs.run import prepare_submit
+from headway.errors import Conflict, HeadwayError, Refused, Unreachable
+from headway.jobs.check import faults, refusal, start_of
+from headway.jobs.run import checked_run, prepare_submit
 from headway.jobs.words import NO_CONTAINER, container_word
-from headway.wire.schemas import ExecIn, ExecOut, JobOut, SubmitIn, SubmitOut
+from headway.wire.schemas import (
+    CheckJobIn,
+    CheckJobOut,
+    ExecIn,
+    ExecOut,
+    JobOut,
+    JobsAsk,
+    JobsPage,
+    SubmitIn,
+    SubmitOut,
+)
+
+
+class Octets(StreamingResponse):
+    media_type = "application/octet-stream"
+
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 FIRST_PIECE_S = 2.0
+_EPOCH = {"SLURM_TIME_FORMAT": "%s"}  # times as unix seconds
 MOST_AT_ONCE = 16  # commands that one person, other than an admin, may have running at once
 
 
-@router.get("/jobs")
+@router.get("/jobs", response_model=JobsPage)
 async def jobs(
     name: str,
     state: State,
-    who: Anyone,  # noqa: ARG001
-    every: Annotated[bool, Query(alias="all")] = False,
-    user: str = "",
-    word: Annotated[str, Query(alias="state", description="a Slurm job state, or its beginning")] = "",
-) -> list[JobOut]:
-    """Queued and running jobs; with `all` those that ended lately too."""
-    _, cluster = await state.cluster(name)
-    snapshot = await state.read(cluster)
-    found = {job.id: job for job in snapshot.jobs}
-    if every or word:
-        found = {job.id: job for job in await state.work.history(cluster)} | found
-    elif snapshot.stale and snapshot.as_of is None:
-        raise Unreachable(f"the queue of {name} can't be read: {snapshot.stale}", hint=f"headway status {name}")
-    now = state.clock()
-    return [
-        job_out(job, now, snapshot.progress.get(job.id))
-        for job in sorted(found.values(), key=lambda job: job.id)
-        if _wanted(job, every=every, user=user, word=word)
-    ]
-
-
-def _wanted(job: JobState, *, every: bool, user: str, word: str) -> bool:
-    if user and job.user != user:
-        return False
-    if word:
-        return job.state.upper().startswith(word.upper())
-    return every or job.state in WAITING | RUNNING
+    who: Anyone,
+    ask: Annotated[JobsAsk, Query()],
+    accept_encoding: Annotated[str, Header()] = "",
+) -> Response:
+    """Queued and running jobs, a page at a time; with `all` those that ended lately too."""
+    packed = accepts_gzip(accept_encoding)
+    body = await jobs_body(state, name, who, ask, packed=packed)
+    headers = {"content-encoding": "gzip", "vary": "accept-encoding"} if packed else {"vary": "accept-encoding"}
+    return Response(body, media_type="application/json", headers=headers)
 
 
 @router.post("/jobs", status_code=201)
@@ -71,16 +74,48 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
         return await send(state, who, cluster, prepared, user, "submit")
 
 
+@router.post("/jobs/check")
+async def check(name: str, ask: CheckJobIn, state: State, who: Member) -> CheckJobOut:
+    """Whether it could be submitted, and when and where it would start; nothing is."""
+    request = ask.submit or ask.run
+    assert request is not None
+    user = who.acting(request.user)
+    cluster = await workplace(state, name, who)
+    script = ""
+    if ask.run is not None:
+        made, found = checked_run(ask.run, cluster, user)
+        if made is None:
+            return CheckJobOut(faults=[fault_out(fault) for fault in found])
+        script, submit = made.script or "", made
+    else:
+        assert ask.submit is not None
+        submit = ask.submit
+    found = faults(submit, cluster, user)
+    if found:
+        return CheckJobOut(faults=[fault_out(fault) for fault in found], script=script)
+    if away := state.live.snapshot(name).stale:  # sbatch would try for most of a minute
+        raise Unreachable(
+            f"Slurm can't be asked now: {away}", hint="what is wrong in itself was looked for, and is not there"
+        )
+    trial = submit.model_copy(update={"args": ["--test-only", *submit.args], "chdir": "", "bundle": "", "env": _EPOCH})
+    try:
+        with place(state, who):
+            done = await state.work.submit(cluster, trial, user)
+    except Refused as error:
+        return CheckJobOut(faults=[fault_out(refusal(error.message, error.hint))], script=script)
+    at, nodes, partition = start_of(done.message, state.clock())
+    return CheckJobOut(starts_at=at, nodes=nodes, partition=partition, script=script)
+
+
 @router.get("/jobs/{job_id}")
-async def job(name: str, job_id: int, state: State, who: Anyone) -> JobOut:
+async def job(name: str, job_id: Number, state: State, who: Anyone) -> JobOut:
     """All about one job. Why its container did not start stands in its log, so that is for who may read the log."""
     _, cluster = await state.cluster(name)
-    found = await _job(state, cluster, job_id)
-    told = job_out(found, state.clock(), state.live.snapshot(name).progress.get(job_id))
+    found = await state.job(cluster, job_id)
+    told = job_out(found, state.clock(), state.live.snapshot(name).progress.get(job_id), why_of(state, cluster, found))
     if found.state == "FAILED" and found.exit_code == NO_CONTAINER and found.stderr.startswith("/"):
         with contextlib.suppress(HeadwayError):
-            who.need("member", "read a log")
-            await _may(state, cluster, who, found, "read the log of")
+            await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
             end = ExecIn(argv=["timeout", "5", "tail", "-c", "4096", "--", found.stderr], user=found.user)
             read = await state.work.run_command(cluster, end, found.user)
             said = container_word(base64.b64decode(read.stdout_b64).decode(errors="replace"))
@@ -89,39 +124,42 @@ async def job(name: str, job_id: int, state: State, who: Anyone) -> JobOut:
 
 
 @router.delete("/jobs/{job_id}", status_code=204)
-async def cancel(name: str, job_id: int, state: State, who: Member) -> Response:
+async def cancel(name: str, job_id: Number, state: State, who: Member) -> Response:
     _, cluster = await state.cluster(name)
-    found = await _job(state, cluster, job_id)
-    await _may(state, cluster, who, found, "cancel")
+    found = await job_of(state, cluster, job_id)
+    as_operator = await may_touch(state, cluster, who, found, f"cancel job {job_id}")
     tasks = (job for job in state.live.snapshot(name).jobs if job_id in (job.id, job.array_job_id))
     if found.state not in WAITING | RUNNING and not any(job.state in WAITING | RUNNING for job in tasks):
         raise Conflict(f"job {job_id} has ended already: {found.state}", hint=f"headway job {name} {job_id}")
-    await state.work.cancel(cluster, job_id, who.user, as_operator=found.user != who.user)
+    await state.work.cancel(cluster, job_id, who.user, as_operator=as_operator)
+    state.live.poke(name)
     await audit(state, who, "cancel", name, job=job_id, of=found.user)
     return Response(status_code=204)
 
 
-@router.get("/jobs/{job_id}/log")
+@router.get("/jobs/{job_id}/log", response_class=Octets)
 async def log(
     name: str,
-    job_id: int,
+    job_id: Number,
+    request: Request,
     state: State,
     who: Member,
     follow: bool = False,
     err: bool = False,
+    start: Annotated[int, Query(ge=0, le=2**53, description="from this byte on; not of an array's tasks together")] = 0,
     task: Annotated[str, Query(pattern=r"^\d{0,9}$", description="of an array: only this task")] = "",
-) -> StreamingResponse:
+) -> Octets:
     """The job's output as it is written; `follow` goes on until the job has ended. An array asked for by its first
     number: all its tasks' lines, each with its number before it."""
     _, cluster = await state.cluster(name)
-    found = await _job(state, cluster, job_id)
-    await _may(state, cluster, who, found, "read the log of")
+    found = await state.job(cluster, job_id)
+    await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
     if found.array_job_id == job_id and not task:
         stream = state.work.tail_array(cluster, job_id, follow=follow, err=err)
     else:
         if task:
             found = await state.work.task(cluster, job_id, task)
-        stream = state.work.tail_log(cluster, found, follow=follow, err=err)
+        stream = state.work.tail_log(cluster, found, follow=follow, err=err, start=start)
     # The first piece is awaited here a moment, so that a missing log is an answer of its own, not a stream
     # that breaks.
     first = asyncio.ensure_future(_next(stream))
@@ -129,7 +167,17 @@ async def log(
     if first.done():
         first.result()
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-    return StreamingResponse(_pieces(state, first, stream), media_type="application/octet-stream", headers=headers)
+
+    async def still(who: Principal) -> None:
+        await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
+
+    pieces = while_allowed(request, _pieces(state, first, stream), Right.WORK, still, _aside)
+    return Octets(pieces, headers=headers)
+
+
+def _aside(words: str) -> bytes:
+    """What is no line of the log: its head is long gone."""
+    return f"--- {words} ---\n".encode()
 
 
 async def _pieces(
@@ -151,7 +199,7 @@ async def _pieces(
             yield piece
             following = asyncio.ensure_future(_next(stream))
     except HeadwayError as error:
-        yield f"--- {error.message} ---\n".encode()
+        yield _aside(error.message)
     finally:
         stopping.cancel()
         following.cancel()
@@ -178,7 +226,7 @@ async def execute(name: str, request: ExecIn, state: State, who: Member) -> Exec
 @contextlib.contextmanager
 def place(state: AppState, who: Principal) -> Iterator[None]:
     """A command on a cluster holds one of its few connections for as long as it runs: no member may hold them all."""
-    if state.commands[who.person] >= MOST_AT_ONCE and not who.has("admin"):
+    if state.commands[who.person] >= MOST_AT_ONCE and not who.may(Right.ADMIN):
         raise Refused(f"{MOST_AT_ONCE} commands of {who.person} are running already", hint="wait until one has ended")
     state.commands[who.person] += 1
     try:
@@ -187,21 +235,7 @@ def place(state: AppState, who: Principal) -> Iterator[None]:
         state.commands[who.person] -= 1
 
 
-async def _job(state: AppState, cluster: Cluster, job_id: int) -> JobState:
-    """From the snapshot, else asked for by its number: it may be seconds old, or long ended."""
-    snapshot = await state.read(cluster)
-    for known in snapshot.jobs:
-        if known.id == job_id:
-            return known
-    return await state.work.job(cluster, job_id)
-
-
-async def _may(state: AppState, cluster: Cluster, who: Principal, job: JobState, what: str) -> None:
-    """Somebody else's job is for admins, and so are the jobs of people who left the cluster."""
-    if who.has("admin"):
-        return
-    if job.user != who.user:
-        raise NotAllowed(
-            f"{who.person} may not {what} job {job.id}: it belongs to {job.user}", hint="its owner may, and an admin"
-        )
-    await must_not_have_left(state, cluster, who)
+async def job_of(state: AppState, cluster: Cluster, job_id: int) -> JobState:
+    """As it is now, for somebody who is about to act on it."""
+    known = (await state.read(cluster)).by_id.get(job_id)
+    return known if known is not None else await state.work.job(cluster, job_id)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import secrets as random
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
-from headway.domain.live import Check, JobState, NodeState
+from headway.domain.incident import Incident
+from headway.domain.jobstate import ENDED, RUNNING, WAITING
+from headway.domain.live import Check, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
-from headway.wire.schemas import ProgressOut
+from headway.wire.schemas import NewsOut, ProgressOut
 
+MOST_NEWS = 20_000  # an array of ten thousand tasks starts and ends
 OPERATIONS = "operations"  # topic: some operation has ended
 
 
@@ -38,6 +45,23 @@ class Snapshot:
     progress: dict[int, ProgressOut] = field(default_factory=dict)
     as_of: float | None = None  # None: never read
     stale: str = ""
+    reservations: tuple[Reservation, ...] = ()
+    rows: dict[int, bytes] = field(default_factory=dict, compare=False)  # job id -> its JSON for lists
+    kept: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)  # what was made of it
+
+    @cached_property
+    def counts(self) -> tuple[int, int]:
+        """(running, waiting) jobs."""
+        states = Counter(job.state for job in self.jobs)
+        return sum(states[word] for word in RUNNING), sum(states[word] for word in WAITING)
+
+    @cached_property
+    def by_id(self) -> dict[int, JobState]:
+        return {job.id: job for job in self.jobs}
+
+    def with_ended(self, history: Iterable[JobState]) -> tuple[JobState, ...]:
+        """Its jobs, and those that only accounting remembers."""
+        return tuple(({job.id: job for job in history} | self.by_id).values())
 
 
 class Hub:
@@ -90,6 +114,16 @@ class Hub:
             self.publish(topic)
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """A piece of news under its number, as JSON that is made once for all who follow."""
+
+    number: int
+    cluster: str
+    kind: str
+    text: str
+
+
 class Live:
     """Snapshots by cluster name. Written by the poller and the operations; read by the API and the page."""
 
@@ -99,6 +133,51 @@ class Live:
         self._snapshots: dict[str, Snapshot] = {}
         self._notices: dict[str, deque[Notice]] = {}
         self.stopping = asyncio.Event()
+        self.epoch = random.token_hex(4)  # numbers of news begin anew with the server
+        self.told = 0
+        self.poked: set[str] = set()  # clusters of which something is known to have changed
+        self._told: deque[News] = deque(maxlen=MOST_NEWS)
+        self._incidents: dict[str, dict[int, str]] = {}
+
+    def tell(self, *news: NewsOut) -> None:
+        """To everybody who follows the events."""
+        for one in news:
+            self.told += 1
+            text = one.model_dump_json(exclude_defaults=True)
+            self._told.append(News(self.told, one.cluster, one.kind, text))
+        for place in {one.cluster for one in news}:
+            self.hub.publish(news_topic(place))
+        if news:
+            self.hub.publish(news_topic(""))
+
+    def news_after(self, seen: int) -> list[News] | None:
+        """Those behind this number; None when some of them are forgotten."""
+        if seen < self.told - len(self._told):
+            return None
+        return list(itertools.islice(self._told, len(self._told) - (self.told - seen), None))
+
+    def tell_incidents(self, cluster: str, incidents: Iterable[Incident]) -> None:
+        """Of those that are in another state than when this was last asked; at first of none."""
+        now = {one.number: one for one in incidents}
+        known = self._incidents.get(cluster)
+        self._incidents[cluster] = {number: one.state.value for number, one in now.items()}
+        if known is None:
+            return
+        self.tell(
+            *(
+                NewsOut(
+                    at=self._now(), cluster=cluster, kind="incident", name=str(number), state=one.state.value,
+                    before=known.get(number, ""), text=one.what, node=one.node,
+                )
+                for number, one in now.items()
+                if known.get(number) != one.state.value
+            )
+        )  # fmt: skip
+
+    def poke(self, cluster: str) -> None:
+        """Something has changed there: it is read now and not at the next look."""
+        self.poked.add(cluster)
+        self.hub.publish("watchers")
 
     def snapshot(self, cluster: str) -> Snapshot:
         return self._snapshots.get(cluster) or Snapshot(cluster)
@@ -108,6 +187,7 @@ class Live:
         self._snapshots[snapshot.cluster] = snapshot
         for notice in _news(before, snapshot, self._now()):
             self.note(snapshot.cluster, notice.text, level=notice.level, where=notice.where)
+        self.tell(*_changes(before, snapshot, self._now()))
         self.hub.publish(topic(snapshot.cluster))
 
     def fail(self, cluster: str, why: str) -> None:
@@ -121,6 +201,7 @@ class Live:
     def forget(self, cluster: str) -> None:
         self._snapshots.pop(cluster, None)
         self._notices.pop(cluster, None)
+        self._incidents.pop(cluster, None)
         self.hub.publish(topic(cluster))
 
     def note(self, cluster: str, text: str, *, level: str = "info", where: str = "") -> None:
@@ -144,8 +225,45 @@ def topic(cluster: str) -> str:
     return f"cluster/{cluster}"
 
 
+def news_topic(cluster: str) -> str:
+    """ "" for those of all clusters."""
+    return f"news/{cluster}"
+
+
 def operation_topic(operation: str) -> str:
     return f"operation/{operation}"
+
+
+def _changes(before: Snapshot, after: Snapshot, now: float) -> Iterator[NewsOut]:
+    """What is another between two readings. The first of all tells nothing: there is a list for that."""
+    if before.as_of is None or after.as_of is None:
+        return
+    name = after.cluster
+    was = {node.name: node for node in before.nodes} if before.nodes is not after.nodes else {}
+    for node in after.nodes if was else ():
+        old = was.get(node.name)
+        if old is None or old.states != node.states or old.reason != node.reason:
+            states = "+".join(old.states) if old else ""
+            yield NewsOut(
+                at=now, cluster=name, kind="node", name=node.name, state="+".join(node.states), before=states,
+                text=node.reason,
+            )  # fmt: skip
+    if before.jobs is after.jobs:
+        return
+    for job in after.jobs:
+        past = before.by_id.get(job.id)
+        if past is job or (past is not None and past.state == job.state and past.restarts == job.restarts):
+            continue
+        yield NewsOut(
+            at=now, cluster=name, kind="job", name=str(job.id), state=job.state, before=past.state if past else "",
+            text=job.name, user=job.user,
+        )  # fmt: skip
+    for job in before.jobs:
+        if job.id not in after.by_id and job.state not in ENDED:
+            yield NewsOut(
+                at=now, cluster=name, kind="job", name=str(job.id), state="", before=job.state, text=job.name,
+                user=job.user,
+            )  # fmt: skip
 
 
 def _news(before: Snapshot, after: Snapshot, now: float) -> Iterator[Notice]:
@@ -162,10 +280,12 @@ def _news(before: Snapshot, after: Snapshot, now: float) -> Iterator[Notice]:
         else:
             state = "+".join(node.states)
             yield Notice(now, f"{state}: {node.reason}" if node.reason else state, "error", node.name)
-    jobs = {job.id: job for job in before.jobs}
+    if before.jobs is after.jobs:
+        return
+    jobs = before.by_id
     for job in after.jobs:
         past = jobs.get(job.id)
-        if past is None or (past.state == job.state and past.restarts == job.restarts):
+        if past is None or past is job or (past.state == job.state and past.restarts == job.restarts):
             continue
         where = f"job {job.id}"
         if job.restarts > past.restarts:

@@ -1,145 +1,129 @@
-"""Who am I, tokens, browser sign-in, and the server itself."""
+"""Who am I, the people of this server and their roles, and the server itself."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from urllib.parse import quote
+from collections.abc import Iterable
 
-from fastapi import APIRouter, Request
-from starlette.responses import RedirectResponse, Response
+from fastapi import APIRouter
+from starlette.responses import Response
 
 from headway import __version__
-from headway.api.access import Anyone, Principal, State, audit, signed_in, state_of
+from headway.api.access import Admin, Everywhere, Right, State, audit, principal_user
+from headway.api.paging import ANY, Page, Text, Words, fits, says
 from headway.api.state import AppState
-from headway.errors import NotAllowed, NotFound, NotSignedIn, Refused
-from headway.spec.words import user_name_fault, user_name_from
-from headway.store import Token
-from headway.wire.schemas import MeOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
+from headway.domain.cluster import Cluster
+from headway.errors import HeadwayError, NotFound, Refused
+from headway.spec.words import user_name_fault
+from headway.store import Person
+from headway.wire.schemas import MeOut, PersonIn, PersonOut, ServerOut
 
 router = APIRouter(tags=["people"])
-pages = APIRouter(include_in_schema=False)
 
 
 @router.get("/me")
-async def me(who: Anyone) -> MeOut:
+async def me(who: Everywhere) -> MeOut:
     return MeOut(person=who.person, role=who.role, version=__version__)
 
 
 @router.get("/server")
-async def server(state: State, _: Anyone) -> ServerOut:
-    clusters = await state.store.clusters()
-    return ServerOut(
-        url=state.settings.url,
-        version=__version__,
-        pid=os.getpid(),
-        state_dir=str(state.settings.state_dir),
-        database=state.settings.database,
-        clusters=len(clusters),
+async def server(state: State, who: Everywhere) -> ServerOut:
+    """Where it lies on its machine is for admins."""
+    clusters = [row for row in await state.store.clusters() if who.reaches(row.name)]
+    told = ServerOut(
+        url=state.settings.url, version=__version__, pid=0, state_dir="", database="", clusters=len(clusters)
     )
+    if not who.may(Right.ADMIN):
+        return told
+    settings = state.settings
+    place = {"pid": os.getpid(), "state_dir": str(settings.state_dir), "database": settings.database}
+    return told.model_copy(update=place)
 
 
-@router.get("/tokens")
-async def tokens(state: State, who: Anyone) -> list[TokenOut]:
-    """One's own; for admins everybody's."""
-    rows = await state.store.tokens(None if who.has("admin") else who.person)
-    return [_token_out(row) for row in rows]
+@router.get("/people")
+async def people(state: State, _: Admin, page: Page, role: Words = ANY, q: Text = "") -> list[PersonOut]:
+    """Everybody who may sign in, and the teams that clusters' files have them in."""
+    found = [one for one in await everybody(state) if fits(one.role, role) and says(q, one.name, one.user)]
+    return page.cut(found, lambda one: (one.name,))
 
 
-@router.post("/tokens", status_code=201)
-async def create_token(ask: TokenIn, state: State, who: Anyone) -> TokenOut:
-    """A token for oneself, or by an admin for anybody (who is made, with `role`, if there is no such person)."""
-    person = ask.person or who.person
-    if (person != who.person or ask.role is not None) and not who.has("admin"):
-        raise NotAllowed(f"{who.person} may only make tokens for themself, without a role", hint="ask an admin")
-    if ask.days is not None and ask.days < 1:
-        raise Refused("a token lasts at least one day")
+async def everybody(state: AppState) -> list[PersonOut]:
+    clusters = await resolved_clusters(state)
+    return [person_out(one, clusters) for one in await state.store.people()]
+
+
+@router.get("/people/{person}")
+async def person(person: str, state: State, _: Admin) -> PersonOut:
+    return person_out(await _known(state, person), await resolved_clusters(state))
+
+
+@router.put("/people/{person}")
+async def put_person(person: str, ask: PersonIn, state: State, who: Admin) -> PersonOut:
+    """Makes the person, or gives them this role and Linux user. The last admin stays one."""
     known = await state.store.person(person)
     if known is None:
         fault = user_name_fault(person)
         if fault:
             raise Refused(f"the name {person!r} {fault}", hint="use the person's Linux user name")
-        await _need_own_user(state, person)
-    if known is None or (ask.role is not None and ask.role != known.role):
-        if person == who.person and ask.role not in (None, "admin"):
-            raise Refused("an admin can't take their own role away", hint="let another admin do it")
-        await state.store.put_person(person, ask.role or "member")
-    row, secret = await state.store.create_token(person, label=ask.label[:200], days=ask.days)
-    await audit(state, who, "token.create", person, id=row.id, role=row.role)
-    return _token_out(row, secret)
+    if ask.user:
+        fault = user_name_fault(ask.user)
+        if fault:
+            raise Refused(f"the user name {ask.user!r} {fault}", hint="use the person's name on the machines")
+    user = ask.user if known is None or ask.user is not None else known.user
+    await need_own_user(state, person, person if user is None else user)
+    if known is None:
+        await state.store.put_person(person, ask.role)
+    changed = await state.store.change_person(person, role=ask.role, user=user)
+    state.notebooks.sign_out(person)  # they may open them again, as who they are now
+    await audit(state, who, "person.change" if known else "person.add", person, role=ask.role, user=user)
+    return person_out(changed, await resolved_clusters(state))
 
 
-async def _need_own_user(state: AppState, person: str) -> None:
-    """Raises Refused when somebody else acts as this Linux user already: `root` and `Ann.Lee` have other names there."""
-    for other in await state.store.people():
-        if user_name_from(other.name) == person:
-            raise Refused(f"{other.name} is the user {person} on clusters already", hint="use another name")
-
-
-@router.delete("/tokens/{token_id}", status_code=204)
-async def delete_token(token_id: str, state: State, who: Anyone) -> Response:
-    """Takes the token back. Its person's browsers are signed out too, and sign-in links not used yet end."""
-    rows = await state.store.tokens(None if who.has("admin") else who.person)
-    if token_id not in {row.id for row in rows}:
-        raise NotFound(f"no token {token_id!r}", hint="headway token ls")
-    await state.store.delete_token(token_id)
-    await audit(state, who, "token.delete", token_id)
+@router.delete("/people/{person}", status_code=204)
+async def delete_person(person: str, state: State, who: Admin) -> Response:
+    """Their tokens and sessions end at once. What they run on clusters goes on: a cluster's file says who works there."""
+    await _known(state, person)
+    await state.store.delete_person(person)
+    state.notebooks.sign_out(person)
+    await audit(state, who, "person.remove", person)
     return Response(status_code=204)
 
 
-@router.post("/signin-links", status_code=201)
-async def signin_link(state: State, who: Anyone, request: Request) -> SignInLinkOut:
-    """A link that signs a browser in as this person, once, within five minutes."""
-    code, expires = await state.store.create_signin_code(who.person)
-    await audit(state, who, "signin.link", who.person)
-    base = state.settings.url or str(request.base_url).rstrip("/")
-    return SignInLinkOut(url=f"{base}/signin?code={quote(code)}", expires_at=expires)
+async def _known(state: AppState, name: str) -> Person:
+    found = await state.store.person(name)
+    if found is None:
+        raise NotFound(f"no person {name!r}", hint="headway people")
+    return found
 
 
-@pages.get("/signin")
-async def signin(request: Request, code: str = "") -> Response:
-    state = state_of(request)
-    spent = await state.store.spend_signin_code(code) if code else None
-    if spent is None:
-        raise NotSignedIn(
-            "this sign-in link was used already or is too old", hint="headway server status has a new one"
-        )
-    person, cookie, expires = spent
-    await audit(state, Principal(person.name, person.role), "signin", person.name)
-    answer = RedirectResponse("/", status_code=303)
-    answer.set_cookie(
-        state.settings.cookie,
-        cookie,
-        max_age=int(expires - state.clock()),
-        httponly=True,
-        samesite="strict",
-        secure=state.settings.url.startswith("https://"),
-        path="/",
-    )
-    return answer
+async def need_own_user(state: AppState, person: str, user: str) -> None:
+    """Raises Refused when somebody else acts as this Linux user already: `root` and `Ann.Lee` have other names there."""
+    for other in await state.store.people():
+        if user and other.name != person and principal_user(other) == user:
+            raise Refused(f"{other.name} is the user {user} on clusters already", hint="use another name")
 
 
-@pages.post("/signout")
-async def signout(request: Request) -> Response:
-    """The page's button. Only from our own pages, as every write with a cookie; a session that has ended is fine."""
-    state = state_of(request)
-    answer = RedirectResponse("/", status_code=303)
-    with contextlib.suppress(NotSignedIn):
-        who = await signed_in(request)
-        await state.store.end_session(request.cookies.get(state.settings.cookie, ""))
-        await audit(state, who, "signout", who.person)
-    answer.delete_cookie(state.settings.cookie, path="/")
-    return answer
+async def resolved_clusters(state: AppState) -> list[Cluster]:
+    """Those whose document can still be read."""
+    found = []
+    for row in await state.store.clusters():
+        try:
+            found.append(await state.resolved(row))
+        except HeadwayError:
+            continue
+    return found
 
 
-def _token_out(row: Token, secret: str | None = None) -> TokenOut:
-    return TokenOut(
-        id=row.id,
-        person=row.person,
-        role=row.role,
-        label=row.label,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        last_used_at=row.last_used_at,
-        token=secret,
+def person_out(one: Person, clusters: Iterable[Cluster]) -> PersonOut:
+    user = principal_user(one)
+    teams = {c.name: [t.name for t in c.teams if user and user in t.users] for c in clusters}
+    leads = {c.name: [t.name for t in c.teams if user and user in t.leads] for c in clusters}
+    return PersonOut(
+        name=one.name,
+        role=one.role,
+        user=user,
+        provider=bool(one.subject),
+        created_at=one.created_at,
+        teams={cluster: names for cluster, names in teams.items() if names},
+        leads={cluster: names for cluster, names in leads.items() if names},
     )

@@ -8,13 +8,14 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from headway.api.access import Anyone, Member, Principal, State, audit, workplace
+from headway.api.access import Anyone, Member, Principal, State, audit, must_own, workplace
+from headway.api.paging import ANY, DEEP, Page, Text, Words, fits, says
 from headway.api.runs import new_mark, send
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import ENDED
 from headway.domain.live import JobState
-from headway.errors import HeadwayError, NotAllowed, NotFound, Refused
+from headway.errors import HeadwayError, NotFound, Refused
 from headway.jobs import lineage
 from headway.jobs.pipeline import latest, pipeline_out, step_run, to_repeat
 from headway.jobs.place import place
@@ -48,10 +49,14 @@ async def start(name: str, request: PipelineIn, state: State, who: Member) -> Pi
 
 
 @router.get("")
-async def pipelines(name: str, state: State, _who: Anyone) -> list[PipelineOut]:
+async def pipelines(
+    name: str, state: State, _who: Anyone, page: Page, person: Words = ANY, q: Text = ""
+) -> list[PipelineOut]:
     """The latest first."""
     _, cluster = await state.cluster(name)
-    return [await _shown(state, cluster, row) for row in await state.store.pipelines(name, limit=20)]
+    rows = await state.store.pipelines(name, limit=DEEP)
+    found = [row for row in rows if fits(row.person, person) and says(q, row.name)]
+    return [await _shown(state, cluster, row) for row in page.cut(found, lambda row: (row.at, row.id), newest=True)]
 
 
 @router.get("/{pipeline}")
@@ -66,10 +71,7 @@ async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State
     """The failed steps (or those named) once more, and all that follow them, in the same folder."""
     cluster = await workplace(state, name, who)
     row = await state.store.pipeline(name, pipeline)
-    if row.user != who.user and not who.has("admin"):
-        raise NotAllowed(
-            f"{who.person} may not retry {row.name}: it belongs to {row.user}", hint="its owner may, and an admin"
-        )
+    await must_own(state, cluster, who, row, f"retry {row.name}")
     plan = _with_env(read_pipeline(row.document["document"]), request.env)
     unknown = [step for step in request.steps if step not in plan.steps]
     if unknown:
@@ -161,9 +163,9 @@ async def _shown(state: AppState, cluster: Cluster, row: PipelineRow) -> Pipelin
 
 async def _jobs(state: AppState, cluster: Cluster, numbers: Any) -> dict[int, JobState]:
     """These jobs, from the snapshot or, when it has forgotten them, one by one from accounting."""
-    found = {job.id: job for job in (await state.read(cluster)).jobs}
+    found = {job.id: job for job in (await state.seen(cluster)).jobs}
     for number in numbers:
         if number not in found:
             with contextlib.suppress(HeadwayError):
-                found[number] = await state.work.job(cluster, number)
+                found[number] = await state.job(cluster, number)
     return {number: found[number] for number in numbers if number in found}

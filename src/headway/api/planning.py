@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.api.access import Principal
-from headway.api.shapes import changeset_out, summary_of
+from headway.api.access import Principal, Right
+from headway.api.shapes import changeset_out, operation_news, summary_of
 from headway.api.state import AppState, PlanKept, fingerprint
 from headway.api.work import Resolved
+from headway.changes.settings import settings_changed
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
+from headway.spec.scale import scaled, scaled_text, targets_of
 from headway.store import Operation
-from headway.wire.schemas import ApplyIn, ChangeSetOut, Document
+from headway.wire.schemas import ApplyIn, ChangeSetOut, Document, ScaleIn
 
 PLAN_KEPT_S = 15.0
 # A dataset is shown to every user of a cluster: never from where a host keeps its own affairs.
@@ -27,12 +31,22 @@ SYSTEM_FOLDERS = tuple(
 
 async def plan(state: AppState, who: Principal, document: Document) -> ChangeSetOut:
     document, resolved = await accept(state, who, document)
-    changes = await state.work.plan(resolved.cluster)
-    digest = digest_of(changes)
-    name = resolved.cluster.name
-    state.plans[name] = PlanKept(fingerprint(document.model_dump()), digest, len(changes.asks), state.clock())
+    changes = await _changes(state, resolved.cluster)
+    kept = state.plans[resolved.cluster.name] = _kept(state, document, changes)
     notes = (Fault("", note, level="warning") for note in changes.notes)
-    return changeset_out(changes, resolved.cluster, digest, (*resolved.warnings, *notes))
+    return changeset_out(changes, resolved.cluster, kept.digest, (*resolved.warnings, *notes))
+
+
+async def look(state: AppState, who: Principal, document: Document) -> tuple[Cluster | None, list[Fault]]:
+    """Every fault and warning of a document as `plan` would say them, and the cluster when none is an error. Reaches no
+    machine."""
+    try:
+        _, resolved = await accept(state, who, document)
+    except InvalidSpec as error:
+        return None, list(error.faults)
+    except (NotAllowed, Refused) as error:
+        return None, [Fault("", error.message, error.hint)]
+    return resolved.cluster, list(resolved.warnings)
 
 
 async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Operation:
@@ -44,18 +58,58 @@ async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Ope
         raise Refused(f"the file is of cluster {cluster.name!r}, the request of {name!r}")
     waits = await state.store.active_operation(name) is not None
     if not waits or ask.digest:
-        digest, asks = await _plan_now(state, document, resolved)
-        if ask.digest and ask.digest != digest:
-            raise Conflict(f"the plan for {name} has changed since it was shown", hint="look at it again: headway plan")
-        _need_confirmation(name, asks, ask.confirmed)
+        await _agreed(state, document, resolved, ask)
     stored = document.model_dump()
     if await state.store.cluster(name) is None:
         await state.store.save_cluster(name, stored, summary=summary_of(cluster), owner=document.owner)
     # One that waits behind another can only be looked at when its turn has come.
-    params = {"confirmed": ask.confirmed, "look_again": waits and not ask.confirmed}
+    params = {
+        "confirmed": ask.confirmed,
+        "look_again": waits and not ask.confirmed,
+        "deadline_s": ask.deadline_s,
+    }
     operation = await state.store.enqueue_operation(name, "apply", who.person, document=stored, params=params)
-    _queued(state, name)
+    _queued(state, operation)
     return operation
+
+
+async def plan_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> ChangeSetOut:
+    _, document = await _scaled(state, name, ask)
+    return await plan(state, who, document)
+
+
+async def scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Operation:
+    """Queues another number of nodes. Who comes second finds what the first one left: a group that is not named keeps
+    the number it has by then. Raises as `apply`."""
+    targets, document = await _scaled(state, name, ask)
+    document, resolved = await accept(state, who, document)
+    waits = await state.store.active_operation(name) is not None
+    if not waits or ask.digest:
+        await _agreed(state, document, resolved, ask)
+    params = {
+        "confirmed": ask.confirmed,
+        "look_again": waits and not ask.confirmed,
+        "scale": targets,
+        "deadline_s": ask.deadline_s,
+    }
+    operation = await state.store.enqueue_operation(
+        name, "scale", who.person, document=document.model_dump(), params=params
+    )
+    _queued(state, operation)
+    return operation
+
+
+async def _scaled(state: AppState, name: str, ask: ScaleIn) -> tuple[dict[str, int], Document]:
+    row, cluster = await state.cluster(name)
+    targets = targets_of(cluster, ask.groups)
+    document = scaled_document(Document.model_validate(row.document), targets)
+    return targets, document.model_copy(update={"owner": ""})  # who it belongs to stays
+
+
+def scaled_document(document: Document, targets: Mapping[str, int]) -> Document:
+    """The document with so many nodes in these groups."""
+    spec = scaled(document.spec, targets)
+    return document.model_copy(update={"spec": spec, "text": scaled_text(document.text, document.spec, spec)})
 
 
 async def down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:
@@ -63,7 +117,7 @@ async def down(state: AppState, who: Principal, name: str, *, delete_data: bool)
     operation = await state.store.enqueue_operation(
         name, "down", who.person, document=row.document, params={"delete_data": delete_data}
     )
-    _queued(state, name)
+    _queued(state, operation)
     return operation
 
 
@@ -73,10 +127,10 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
     row = await state.store.cluster(name) if isinstance(name, str) else None
     owner = document.owner or (row.owner if row else "") or who.user
     if document.owner not in ("", who.user):
-        who.need("admin", f"apply in the name of {owner}")
+        who.need(Right.ADMIN, f"apply in the name of {owner}")
     document = document.model_copy(update={"owner": owner})
     resolved = await state.resolve(document)
-    if not who.has("admin"):
+    if not who.may(Right.ADMIN):
         _need_known_places(who, resolved.cluster, await state.resolved(row) if row else None)
     faults = dataset_faults(state, resolved)
     if faults:
@@ -123,15 +177,43 @@ def digest_of(changes: ChangeSet) -> str:
     return hashlib.sha256(json.dumps([changes.cluster, rows]).encode()).hexdigest()[:32]
 
 
-async def _plan_now(state: AppState, document: Document, resolved: Resolved) -> tuple[str, int]:
-    """(digest, changes that ask): of the plan that was shown a moment ago, or of a new one."""
+async def _agreed(state: AppState, document: Document, resolved: Resolved, ask: ApplyIn | ScaleIn) -> None:
+    """Raises when the plan is another one than was shown, disturbs what nobody agreed to, or takes nodes from under jobs
+    without a word on how long those may go on."""
+    name = resolved.cluster.name
+    now = await _plan_now(state, document, resolved)
+    if ask.digest and ask.digest != now.digest:
+        raise Conflict(f"the plan for {name} has changed since it was shown", hint="look at it again: headway plan")
+    _need_confirmation(name, now.asks, ask.confirmed)
+    if now.busy and ask.deadline_s is None:
+        raise Conflict(
+            f"nodes with running jobs would go: {now.busy}",
+            hint="say how long those jobs may go on before they are requeued: --deadline 10 (minutes)",
+        )
+
+
+async def _plan_now(state: AppState, document: Document, resolved: Resolved) -> PlanKept:
+    """The plan that was shown a moment ago, or a new one."""
     name = resolved.cluster.name
     kept = state.plans.pop(name, None)
     young = kept is not None and state.clock() - kept.at < PLAN_KEPT_S
     if kept is not None and young and kept.document == fingerprint(document.model_dump()):
-        return kept.digest, kept.asks
-    changes = await state.work.plan(resolved.cluster)
-    return digest_of(changes), len(changes.asks)
+        return kept
+    return _kept(state, document, await _changes(state, resolved.cluster))
+
+
+def _kept(state: AppState, document: Document, changes: ChangeSet) -> PlanKept:
+    busy = ", ".join(c.where for c in changes.changes if c.kind == "machine.delete" and c.data.get("jobs"))
+    key = fingerprint(document.model_dump())
+    return PlanKept(key, digest_of(changes), len(changes.asks), state.clock(), busy)
+
+
+async def _changes(state: AppState, cluster: Cluster) -> ChangeSet:
+    """What changes on machines, and what the server itself goes by from then on."""
+    changes = await state.work.plan(cluster)
+    row = await state.store.cluster(cluster.name)
+    kept = settings_changed(await state.resolved(row) if row else None, cluster)
+    return replace(changes, changes=(*changes.changes, *kept)) if kept else changes
 
 
 def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:
@@ -140,7 +222,9 @@ def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:
         raise NeedsConfirmation(f"{what} what runs on {name}", hint="look at `headway plan`, then apply with --yes")
 
 
-def _queued(state: AppState, name: str) -> None:
+def _queued(state: AppState, operation: Operation) -> None:
+    name = operation.cluster
+    state.live.tell(operation_news(operation, "queued", state.clock()))
     state.plans.pop(name, None)
     state.wake.set()
     state.live.touch(name)

@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
-from headway.api.access import Member, Principal, State, audit, workplace
+from headway.api.access import Member, Number, Principal, State, audit, may_touch, must_own, workplace
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.live import JobState
-from headway.errors import NotAllowed, NotFound, Refused
+from headway.errors import NotFound, Refused
 from headway.jobs import lineage
 from headway.jobs.array import array_out, failed_tasks, with_array
 from headway.jobs.place import place
@@ -62,11 +62,12 @@ async def send(
             request=lineage.kept_request(prepared),
             facts=lineage.facts(prepared, cluster),
             audit=told,
+            address=who.address,
             **links,
         )
     else:
         await audit(state, who, kind, cluster.name, **told)
-    state.live.hub.publish("watchers")
+    state.live.poke(cluster.name)
     return answer
 
 
@@ -101,7 +102,9 @@ async def put_bundle(
                 f"the files are larger than {MAX_ARCHIVE // 2**20} MiB",
                 hint="leave some out by .gitignore; data goes to scratch by headway cp",
             )
-    return await _bundle(name, digest, state, who, user, bytes(archive))
+    kept = await _bundle(name, digest, state, who, user, bytes(archive))
+    await audit(state, who, "files", name, digest=digest, bytes=len(archive), user=user or who.user)
+    return kept
 
 
 async def _bundle(name: str, digest: str, state: AppState, who: Principal, asked: str, archive: bytes) -> BundleOut:
@@ -112,17 +115,18 @@ async def _bundle(name: str, digest: str, state: AppState, who: Principal, asked
 
 
 @router.get("/jobs/{job_id}/tasks")
-async def tasks(name: str, job_id: int, state: State, _who: Member) -> ArrayOut:
+async def tasks(name: str, job_id: Number, state: State, _who: Member) -> ArrayOut:
     """How the tasks of an array stand; total 0 for a job that is none."""
     _, cluster = await state.cluster(name)
     return array_out(await state.work.array(cluster, job_id))
 
 
 @router.get("/jobs/{job_id}/lineage")
-async def show_lineage(name: str, job_id: int, state: State, who: Member) -> LineageOut:
+async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> LineageOut:
     """Where a job comes from: what was sent, by whom, from which commit, and what Slurm gave it."""
     cluster = await workplace(state, name, who)
-    record = await _record(state, who, cluster, job_id)
+    record = await _record(state, cluster, job_id)
+    await may_touch(state, cluster, who, record, f"look into job {job_id}")
     request = SubmitIn.model_validate(record.request)
     job = await _job(state, cluster, job_id)
     folder, image = str(record.facts.get("checkpoints", "")), str(record.facts.get("container_image", ""))
@@ -160,10 +164,11 @@ async def show_lineage(name: str, job_id: int, state: State, who: Member) -> Lin
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201)
-async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Member) -> SubmitOut:
+async def retry(name: str, job_id: Number, request: RetryIn, state: State, who: Member) -> SubmitOut:
     """The failed tasks of an array once more, with the same script in the same folder."""
     cluster = await workplace(state, name, who)
-    record = await _record(state, who, cluster, job_id)
+    record = await _record(state, cluster, job_id)
+    await must_own(state, cluster, who, record, f"retry job {job_id}")
     states = await state.work.array(cluster, job_id)
     if not states:
         raise Refused(f"job {job_id} is no array", hint=f"headway job rerun {name} {job_id} repeats the whole job")
@@ -177,10 +182,11 @@ async def retry(name: str, job_id: int, request: RetryIn, state: State, who: Mem
 
 
 @router.post("/jobs/{job_id}/rerun", status_code=201)
-async def rerun(name: str, job_id: int, request: RetryIn, state: State, who: Member) -> SubmitOut:
+async def rerun(name: str, job_id: Number, request: RetryIn, state: State, who: Member) -> SubmitOut:
     """The same script, words, environment and files once more, in a folder of its own."""
     cluster = await workplace(state, name, who)
-    record = await _record(state, who, cluster, job_id)
+    record = await _record(state, cluster, job_id)
+    await must_own(state, cluster, who, record, f"run job {job_id} again")
     sent = _without_dependency(_with_secrets(record, request))
     prepared = again(sent, record.facts, cluster, record.user, new_mark())
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
@@ -207,7 +213,7 @@ def _without_dependency(request: SubmitIn) -> SubmitIn:
     return request.model_copy(update={"script": "".join(lines)})
 
 
-async def _record(state: AppState, who: Principal, cluster: Cluster, job_id: int) -> JobRecord:
+async def _record(state: AppState, cluster: Cluster, job_id: int) -> JobRecord:
     """What was kept of the job, or of the array that it is a task of."""
     record = await state.store.job_record(cluster.name, job_id)
     if record is None:
@@ -218,11 +224,6 @@ async def _record(state: AppState, who: Principal, cluster: Cluster, job_id: int
         raise NotFound(
             f"job {job_id} of {cluster.name} was not submitted by way of Headway, so nothing is kept of it",
             hint="headway submit and headway run keep script, files and settings",
-        )
-    if record.user != who.user and not who.has("admin"):
-        raise NotAllowed(
-            f"{who.person} may not look into job {job_id}: it belongs to {record.user}",
-            hint="its owner may, and an admin",
         )
     return record
 

@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
 from headway.api.live import Snapshot
 from headway.domain.change import ASK_FROM, Change, ChangeSet
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import MAIN, Cluster
 from headway.domain.hostlist import compress
+from headway.domain.incident import Incident
 from headway.domain.jobstate import RUNNING, WAITING
-from headway.domain.live import Check, JobState, NodeState
+from headway.domain.live import LEMONS, SPARES, Check, JobState, NodeState
+from headway.domain.slots import choose
 from headway.errors import Fault
+from headway.health.figures import times
+from headway.jobs.course import Course
+from headway.jobs.saying import told
+from headway.jobs.why import Why
 from headway.jobs.words import why
-from headway.store import ClusterRow, Event, Operation
+from headway.store import ClusterRow, Event, Operation, PriceRow
 from headway.wire.schemas import (
     ChangeOut,
     ChangeSetOut,
     CheckOut,
     ClusterOut,
+    CourseOut,
+    DifferenceOut,
+    Document,
     ErrorOut,
     EventOut,
     FaultOut,
     GpuOut,
+    IncidentOut,
+    IncidentStepOut,
     JobOut,
+    MovedJobOut,
+    NewsOut,
     NodeOut,
     OperationOut,
     ProgressOut,
+    TimesOut,
 )
+
+HIDDEN = "hidden"
+_MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") :]  # as JobState has them
 
 
 def summary_of(cluster: Cluster) -> dict[str, Any]:
@@ -38,38 +56,75 @@ def summary_of(cluster: Cluster) -> dict[str, Any]:
         "provider": cluster.provider,
         "image": cluster.image,
         "slurm_version": cluster.slurm_version,
-        "plan": cluster.plan.name,
-        "gpu_type": cluster.plan.gpu_type,
+        "plan": cluster.plan_words,
+        "gpu_type": cluster.largest.gpu_type,
         "nodes": cluster.nodes,
         "spares": cluster.spares,
-        "gpus": cluster.nodes * cluster.plan.gpus,
+        "gpus": cluster.gpus,
         "simulated_gpus": cluster.simulated_gpus,
         "price_usd_per_hour": price(cluster),
+        "groups": [
+            {
+                "name": group.name,
+                "plan": group.plan.name,
+                "nodes": group.nodes,
+                "max": group.most,
+                "spares": group.spares,
+                "idle_s": group.idle_s,
+                "spot": group.spot,
+                "price_usd_per_node_hour": f"{group.price_usd_per_node_hour:.2f}",
+            }
+            for group in cluster.groups
+        ],
     }
 
 
 def price(cluster: Cluster) -> str:
-    """Nodes and spares at the plan's price, in USD an hour."""
-    total: Decimal = cluster.plan.price_usd_per_node_hour * (cluster.nodes + cluster.spares)
+    """Nodes and spares at their price, in USD an hour."""
+    total = sum((group.price_usd_per_node_hour * group.wanted for group in cluster.groups), Decimal(0))
     return f"{total:.2f}"
+
+
+def prices_of(cluster: Cluster, since: float) -> list[PriceRow]:
+    """Of a node of each group, from `since` on."""
+    return [
+        PriceRow(cluster.name, group.name, since, f"{group.price_usd_per_node_hour.normalize():f}", group.spot)
+        for group in cluster.groups
+    ]
+
+
+def without_secrets(document: Document) -> Document:
+    """Alerts' addresses are as good as passwords: whoever has one may write there."""
+    alerts = document.spec.get("alerts")
+    if not isinstance(alerts, dict):
+        return document
+    secret = [value for key, value in alerts.items() if key in ("webhook", "chat") and isinstance(value, str) and value]
+    shown = {key: HIDDEN if value in secret else value for key, value in alerts.items()}
+    text = document.text
+    for value in secret:
+        text = text.replace(value, HIDDEN)
+    return document.model_copy(update={"text": text, "spec": {**document.spec, "alerts": shown}})
 
 
 def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
     known = {"provider": "", "image": "", "slurm_version": "", "plan": "", "gpu_type": ""}
     figures: dict[str, Any] = {"nodes": 0, "spares": 0, "gpus": 0, "simulated_gpus": False}
     state = row.state
-    if state == "ready" and (snapshot.stale or any(not node.usable for node in snapshot.nodes)):
+    if state == "ready" and (snapshot.stale or any(not (node.usable or node.changes) for node in snapshot.nodes)):
         state = "degraded"
     return ClusterOut.model_validate(
         {
             **known,
             **figures,
             **row.summary,
+            "groups": [
+                {**one, "machines": _machines(row.name, one, snapshot)} for one in row.summary.get("groups", ())
+            ],
             "name": row.name,
             "state": state,
             "gpus_used": sum(node.gpus_used for node in snapshot.nodes),
-            "jobs_running": sum(job.state in RUNNING for job in snapshot.jobs),
-            "jobs_pending": sum(job.state in WAITING for job in snapshot.jobs),
+            "jobs_running": snapshot.counts[0],
+            "jobs_pending": snapshot.counts[1],
             "created_at": row.created_at,
             "as_of": snapshot.as_of,
             "stale": snapshot.stale,
@@ -77,13 +132,22 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
     )
 
 
+def _machines(cluster: str, group: Mapping[str, Any], snapshot: Snapshot) -> int:
+    """Machines of a group, by their names: its slots are known to the file alone."""
+    names = [machine.name for machine in snapshot.machines if machine.name != f"{cluster}-head"]
+    return (
+        sum(name.startswith(f"{cluster}-{group['name']}-") for name in names) if group["name"] != MAIN else len(names)
+    )
+
+
 def node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
-    """Head first, then every slot, whether there is a machine or not."""
+    """Head first, then every node that there is or should be; not the slots that only wait for a larger number."""
     machines = {machine.name: machine for machine in snapshot.machines}
     states = {node.name: node for node in snapshot.nodes}
     holders = _holders(snapshot.jobs)
     spares = _spares(cluster, snapshot)
     seen = snapshot.as_of is not None
+    shown = {*choose(cluster, machines), *(name for name in machines if name in cluster.group_of)}
 
     def one(name: str, role: str, leaf: str) -> NodeOut:
         machine, state = machines.get(name), states.get(name)
@@ -94,10 +158,15 @@ def node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
         if role == "head":
             out.usable = word == "running"
             return out
-        return _with_slurm(out, state, holders.get(name, {}), cluster.plan.gpus)
+        group = cluster.group_of[name]
+        out.group, out.plan = group.name, group.plan.name
+        return _with_slurm(out, state, holders.get(name, {}), group.plan.gpus)
 
     head = one(cluster.head, "head", "")
-    return [head, *(one(s.name, "spare" if s.name in spares else "node", s.leaf) for s in cluster.slots)]
+    return [
+        head,
+        *(one(s.name, "spare" if s.name in spares else "node", s.leaf) for s in cluster.slots if s.name in shown),
+    ]
 
 
 def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], gpus: int) -> NodeOut:
@@ -105,7 +174,7 @@ def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], 
     out.gpus = [GpuOut(index=index, job_id=holders.get(index)) for index in range(count)]
     if state is not None:
         out.states = list(state.states)
-        out.reason = state.reason
+        out.reason = state.reason or ("fails too often: for spare work only" if state.reservation == LEMONS else "")
         out.cpus, out.cpus_used = state.cpus, state.cpus_used
         out.memory_mib, out.memory_used_mib = state.memory_mib, state.memory_used_mib
         out.partitions = list(state.partitions)
@@ -115,7 +184,7 @@ def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], 
 
 def _spares(cluster: Cluster, snapshot: Snapshot) -> set[str]:
     """Those Slurm holds in Headway's reservation; the last slots while nothing is known."""
-    held = {node.name for node in snapshot.nodes if node.reservation.startswith("headway")}
+    held = {node.name for node in snapshot.nodes if node.reservation == SPARES}
     if held or snapshot.nodes:
         return held
     return set(cluster.slot_names[len(cluster.slots) - cluster.spares :]) if cluster.spares else set()
@@ -132,7 +201,7 @@ def _holders(jobs: Iterable[JobState]) -> dict[str, dict[int, int]]:
     return found
 
 
-def job_out(job: JobState, now: float, progress: ProgressOut | None = None) -> JobOut:
+def job_out(job: JobState, now: float, progress: ProgressOut | None = None, waits: Why | None = None) -> JobOut:
     end = job.end_time if 0 < job.end_time <= now and job.state not in RUNNING else int(now)
     started = job.start_time and job.state not in WAITING
     return JobOut(
@@ -163,12 +232,72 @@ def job_out(job: JobState, now: float, progress: ProgressOut | None = None) -> J
         array_task=job.array_task,
         progress=progress,
         why=why(job),
+        needs=told(waits.needs, now) if waits else "",
+        expected_nodes=compress(waits.nodes) if waits else "",
+        **{name: getattr(job, name) for name in _MORE},
     )
+
+
+def job_row(job: JobState) -> bytes:
+    """The job as JSON for lists, without what changes while nothing happens: `elapsed_s` of those that run, and progress."""
+    out = job_out(job, float(job.end_time))
+    silent = {name for name in _MORE if not getattr(out, name)}
+    if job.state in RUNNING:
+        silent.add("elapsed_s")
+    return out.model_dump_json(exclude=silent | {"progress", "tasks", "needs", "expected_nodes"}).encode()
+
+
+def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None) -> bytes:
+    """The row as it is now."""
+    if job.state not in RUNNING:
+        return row
+    said = b'{"elapsed_s":%d,' % max(0, int(now) - job.start_time if job.start_time else 0)
+    if progress is not None:
+        said += b'"progress":' + progress.model_dump_json().encode() + b","
+    return said + row[1:]
 
 
 def job_outs(snapshot: Snapshot, now: float | None = None) -> list[JobOut]:
     now = time.time() if now is None else now
     return [job_out(job, now, snapshot.progress.get(job.id)) for job in snapshot.jobs]
+
+
+def course_out(course: Course) -> CourseOut | None:
+    """None for one that never went back: all of its time counted."""
+    if not course.restarts or course.ettr is None:
+        return None
+    return CourseOut(
+        restarts=course.restarts,
+        lost_s=round(course.lost_s, 1),
+        down_s=round(course.down_s, 1),
+        ettr=round(course.ettr, 3),
+    )
+
+
+def incident_out(incident: Incident) -> IncidentOut:
+    return IncidentOut(
+        number=incident.number,
+        cluster=incident.cluster,
+        node=incident.node,
+        what=incident.what,
+        action=incident.action.value,
+        state=incident.state.value,
+        opened_at=incident.opened_at,
+        drained=incident.drained,
+        fault_at=incident.fault_at,
+        score=incident.score,
+        times=TimesOut(**asdict(times(incident))),
+        jobs=[
+            MovedJobOut(job=one.job, requeued_at=one.requeued_at, running_at=one.running_at, step_at=one.step_at)
+            for one in incident.jobs
+        ],
+        steps=[
+            IncidentStepOut(
+                at=step.at, state=step.state.value, actor=step.actor, text=step.text, evidence=dict(step.evidence)
+            )
+            for step in incident.steps
+        ],
+    )
 
 
 def check_out(check: Check) -> CheckOut:
@@ -199,7 +328,16 @@ def changeset_out(changes: ChangeSet, cluster: Cluster, digest: str, warnings: I
         digest=digest,
         warnings=[fault_out(fault) for fault in warnings],
         price_usd_per_hour=price(cluster),
+        differences=[DifferenceOut(**asdict(one)) for one in changes.differences],
     )
+
+
+def operation_news(operation: Operation, state: str, at: float, text: str = "") -> NewsOut:
+    return NewsOut(
+        at=at, cluster=operation.cluster, kind="operation", name=operation.id, state=state,
+        before={"queued": "", "running": "queued"}.get(state, "running"), text=text or operation.kind,
+        user=operation.person,
+    )  # fmt: skip
 
 
 def operation_out(operation: Operation) -> OperationOut:

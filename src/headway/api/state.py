@@ -7,21 +7,52 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
+from headway.api.handover import Notebooks
 from headway.api.live import Live, Snapshot
+from headway.api.tries import Tries
 from headway.api.work import Resolved, Work
+from headway.domain.accounts import Share
 from headway.domain.cluster import Cluster
-from headway.domain.live import Check
+from headway.domain.live import Check, JobState
 from headway.errors import HeadwayError, NotFound
 from headway.store import ClusterRow, Store
+from headway.wire.nodes import DeedOut
 from headway.wire.schemas import Document
+
+if TYPE_CHECKING:
+    from headway.jobs.room import World
+    from headway.jobs.why import Why
 
 READ_TIMEOUT_S = 10.0
 _FRESH_S = 0.4  # readings younger than this are not asked for again
+SEEN_S = 2.0  # and what somebody only looks at is not older than this, when Slurm answers quickly
+GLANCE_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
+HISTORY_S = 5.0
+_MOST_KEPT = 500
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Oidc:
+    """An OpenID provider. `roles`: what the role claim may say and the role it gives, the first that fits counts."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    role_claim: str = ""
+    roles: tuple[tuple[str, str], ...] = ()
+    user_claim: str = ""  # holds their Linux user; "" = an admin says it
+    scopes: tuple[str, ...] = ()  # to ask for besides openid, profile and email
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.issuer).netloc
 
 
 @dataclass(frozen=True)
@@ -31,9 +62,18 @@ class Settings:
     state_dir: Path
     url: str = ""  # as people reach it, no slash at the end
     database: str = ""
+    notebooks: str = ""  # origin of their own that notebooks are shown on
     cookie: str = "headway_session"
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")  # () = any
     dataset_roots: tuple[Path, ...] = ()  # () = any folder but the system's
+    oidc: Oidc | None = None
+    tls: bool = False  # this process itself speaks TLS
+    proxies: tuple[str, ...] = ()  # addresses of reverse proxies, which say where a request came from
+
+    @property
+    def https(self) -> bool:
+        """Whether people reach the server by TLS, its own or a proxy's."""
+        return self.url.startswith("https://")
 
 
 @dataclass
@@ -46,9 +86,17 @@ class AppState:
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is an operation to claim
     plans: dict[str, PlanKept] = field(default_factory=dict)
     inputs: dict[tuple[str, str], asyncio.Queue[bytes]] = field(default_factory=dict)  # of running commands
+    tries: Tries = field(default_factory=Tries)
+    notebooks: Notebooks = field(default_factory=Notebooks)
     commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
+    deeds: dict[tuple[str, str], DeedOut] = field(default_factory=dict)  # (cluster, node): a person's latest
+    beside: set[asyncio.Task[None]] = field(default_factory=set)  # what goes on after its request was answered
+    worlds: dict[str, tuple[Snapshot, World, dict[int, Why | None]]] = field(default_factory=dict)  # api.world's
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _known: dict[str, tuple[float, Cluster | None]] = field(default_factory=dict)
     _resolved: dict[str, tuple[str, Cluster]] = field(default_factory=dict)
     _reading: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _looks: dict[str, asyncio.Task[Snapshot]] = field(default_factory=dict)
 
     async def row(self, name: str) -> ClusterRow:
         """The cluster's row; NotFound names those there are."""
@@ -87,35 +135,106 @@ class AppState:
                 async with asyncio.timeout(READ_TIMEOUT_S):
                     machines, reading = await asyncio.gather(self.work.machines(cluster), self.work.read(cluster))
             except (HeadwayError, TimeoutError, OSError) as error:
-                self.live.fail(cluster.name, _why(error))
+                # That nothing came in time is the least of reasons: a better one that is known stays.
+                why = known.stale if isinstance(error, TimeoutError) and known.stale else _why(error, cluster.head)
+                self.live.fail(cluster.name, why)
             else:
                 known = self.live.snapshot(cluster.name)
                 self.live.put(
                     Snapshot(
                         cluster.name,
-                        reading.nodes,
+                        tuple(node for node in reading.nodes if not node.absent),
                         reading.jobs,
                         machines,
                         known.checks,
                         {job.id: known.progress[job.id] for job in reading.jobs if job.id in known.progress},
                         as_of=self.clock(),
+                        rows=dict(reading.rows),
+                        reservations=reading.reservations,
                     )
                 )
             return self.live.snapshot(cluster.name)
+
+    async def seen(self, cluster: Cluster) -> Snapshot:
+        """What is known, for somebody who looks. All who look share the readings, and those of the poller.
+
+        To read ten thousand jobs takes seconds. Nobody waits for that: they get the last reading, which says how old it is.
+        Where nothing ran or waited the poller seldom reads, and a reading is quick.
+        """
+        known = self.live.snapshot(cluster.name)
+        if known.as_of is not None and (known.stale or self.clock() - known.as_of < SEEN_S):
+            return known
+        look = self._looks.get(cluster.name)
+        if look is None or look.done():
+            look = self._looks[cluster.name] = asyncio.create_task(self.read(cluster, max_age_s=SEEN_S))
+        await asyncio.wait({look}, timeout=GLANCE_S if any(known.counts) else None)
+        return look.result() if look.done() else known
+
+    async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
+        """Jobs of the last days, from accounting, asked for once in a while for everybody."""
+        return await self._shared(f"{cluster.name}/history", HISTORY_S, lambda: self.work.history(cluster))
+
+    async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
+        """What teams have used; it moves by the minute."""
+        return await self._shared(f"{cluster.name}/shares", HISTORY_S, lambda: self.work.shares(cluster))
+
+    async def job(self, cluster: Cluster, job_id: int) -> JobState:
+        """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.
+        Raises NotFound."""
+        known = (await self.seen(cluster)).by_id.get(job_id)
+        if known is not None:
+            return known
+        return await self._shared(f"{cluster.name}/job/{job_id}", SEEN_S, lambda: self.work.job(cluster, job_id))
+
+    async def _shared(self, key: str, max_age_s: float, ask: Callable[[], Awaitable[T]]) -> T:
+        """What was answered lately, or the answer that is being waited for already."""
+        if len(self._kept) > _MOST_KEPT:
+            self._kept = {name: one for name, one in self._kept.items() if one.lock.locked()}
+        kept = self._kept.setdefault(key, _Kept())
+        async with kept.lock:
+            if not 0 <= self.clock() - kept.at < max_age_s:
+                kept.value = await ask()
+                kept.at = self.clock()
+            value: T = kept.value
+            return value
+
+    async def known(self, name: str) -> Cluster:
+        """The cluster, from memory when it was asked for within a second."""
+        until, cluster = self._known.get(name, (0.0, None))
+        if cluster is not None and time.monotonic() < until:
+            return cluster
+        async with self._reading.setdefault(f"{name}/row", asyncio.Lock()):
+            until, cluster = self._known.get(name, (0.0, None))
+            if cluster is None or time.monotonic() >= until:
+                _, cluster = await self.cluster(name)
+                self._known[name] = (time.monotonic() + 1.0, cluster)
+            return cluster
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
         try:
             async with asyncio.timeout(READ_TIMEOUT_S):
                 return await self.work.checks(cluster)
         except (HeadwayError, TimeoutError, OSError) as error:
-            return (Check("reachable", False, _why(error)),)
+            return (Check("reachable", False, _why(error, cluster.head)),)
 
     async def forget(self, name: str) -> None:
         """The cluster is gone: drops everything remembered about it."""
         self.plans.pop(name, None)
         self._resolved.pop(name, None)
+        self._known.pop(name, None)
+        self._kept = {key: one for key, one in self._kept.items() if not key.startswith(f"{name}/")}
         await self.work.forget(name)
+        self.worlds.pop(name, None)
         self.live.forget(name)
+
+
+@dataclass
+class _Kept:
+    """An answer that serves all who ask within a while."""
+
+    at: float = float("-inf")
+    value: Any = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +245,7 @@ class PlanKept:
     digest: str
     asks: int
     at: float
+    busy: str = ""  # nodes with jobs that would go
 
 
 def fingerprint(value: Mapping[str, Any]) -> str:
@@ -133,9 +253,9 @@ def fingerprint(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _why(error: BaseException) -> str:
+def _why(error: BaseException, head: str) -> str:
     if isinstance(error, HeadwayError):
         return error.message.splitlines()[0]
     if isinstance(error, TimeoutError):
-        return f"no answer within {READ_TIMEOUT_S:g} s"
+        return f"{head} did not answer within {READ_TIMEOUT_S:g} s: slurmctld, or the machine, may be down"
     return str(error) or type(error).__name__

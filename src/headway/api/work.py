@@ -3,20 +3,34 @@ expect."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.live import Check, JobState, NodeState
+from headway.domain.incident import Incident
+from headway.domain.live import Check, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
 from headway.errors import Fault
-from headway.wire.schemas import Document, ExecIn, ExecOut, ProgressOut, SubmitIn, SubmitOut
+from headway.render.series import Query, Row
+from headway.wire.schemas import (
+    Document,
+    ExecIn,
+    ExecOut,
+    FaultIn,
+    LogFoundOut,
+    LogPartOut,
+    ProgressOut,
+    SubmitIn,
+    SubmitOut,
+)
 
 if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
     from headway.cluster.env import Say
     from headway.jobs.submit import Stage
+    from headway.jobs.tunnel import Tunnel
 
 
 @dataclass(frozen=True)
@@ -32,7 +46,9 @@ class Reading:
     """What Slurm on a cluster says now."""
 
     nodes: tuple[NodeState, ...]
-    jobs: tuple[JobState, ...]
+    jobs: tuple[JobState, ...]  # those that have not changed are the very ones of the reading before
+    rows: Mapping[int, bytes] = field(default_factory=dict)  # job id -> its JSON for lists, where it is made already
+    reservations: tuple[Reservation, ...] = ()
 
 
 class Work(Protocol):
@@ -44,7 +60,9 @@ class Work(Protocol):
 
     async def plan(self, cluster: Cluster) -> ChangeSet: ...
 
-    async def apply(self, cluster: Cluster, say: Say) -> None: ...
+    async def apply(self, cluster: Cluster, say: Say, deadline: float | None = None) -> None:
+        """`deadline`: unix seconds until which jobs may go on where nodes go; None: no node with jobs goes."""
+        ...
 
     async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]: ...
 
@@ -52,6 +70,10 @@ class Work(Protocol):
 
     async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
         """The machines that exist, running or not."""
+        ...
+
+    async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
+        """What each account has used, as sshare says it. Raises Unreachable when the controller does not answer."""
         ...
 
     async def read(self, cluster: Cluster) -> Reading:
@@ -84,6 +106,22 @@ class Work(Protocol):
         """`as_operator`: as Headway's own Slurm operator, for what an admin may and Slurm would refuse `user`."""
         ...
 
+    async def control(self, cluster: Cluster, job_id: int, verb: str, user: str, *, as_operator: bool) -> None:
+        """requeue | hold | release, as `cancel` does."""
+        ...
+
+    async def runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
+        """Every run of a job, from accounting."""
+        ...
+
+    async def log_part(
+        self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool
+    ) -> LogPartOut:
+        """Some lines of a log, read as the job's own user."""
+        ...
+
+    async def log_search(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> LogFoundOut: ...
+
     async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
         """One task of an array. Raises NotFound."""
         ...
@@ -92,8 +130,10 @@ class Work(Protocol):
         """The logs of an array's tasks, each line with its task's number."""
         ...
 
-    def tail_log(self, cluster: Cluster, job: JobState, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
-        """Read as the job's own user."""
+    def tail_log(
+        self, cluster: Cluster, job: JobState, *, follow: bool, err: bool, start: int = 0
+    ) -> AsyncIterator[bytes]:
+        """Read as the job's own user, from byte `start` on."""
         ...
 
     async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut: ...
@@ -103,6 +143,41 @@ class Work(Protocol):
     ) -> AsyncIterator[tuple[str, bytes]]:
         """The same for somebody who watches: ("out" | "err", bytes) as they come, and last ("code", digits). `feed` is
         standard input; closing the iterator ends the command."""
+        ...
+
+    async def tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Tunnel:
+        """Connections to a socket of `user`'s on a node. Raises Unreachable."""
+        ...
+
+    async def bring_back(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
+        """Tests the node of an incident and returns it to service. Raises Conflict when a test fails."""
+        ...
+
+    async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> str:
+        """What was done, in words. The drain is the person's."""
+        ...
+
+    async def return_node(self, cluster: Cluster, node: str, person: str) -> str:
+        """Of a node without an open incident. Raises Conflict for one in service, Unreachable for one that is not there."""
+        ...
+
+    async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
+        """Raises Conflict while jobs run there that may not end. What it returns ends with the reboot: what went wrong,
+        or ""."""
+        ...
+
+    async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
+        """(test, passed, words) each. Changes nothing; `hard` ones disturb what runs there."""
+        ...
+
+    async def metrics(
+        self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
+    ) -> tuple[Row, ...]:
+        """What the cluster's Prometheus measured. Raises Unreachable when it does not answer."""
+        ...
+
+    async def inject(self, cluster: Cluster, fault: FaultIn) -> str:
+        """Makes a fault; what was done, in words. Raises Refused where machines are not there to be broken."""
         ...
 
     async def forget(self, cluster: str) -> None:

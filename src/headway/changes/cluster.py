@@ -12,7 +12,7 @@ from headway.changes.accounts import changes as account_changes
 from headway.changes.machine import Wanted, machine_changes
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet, Disturbs
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import MAIN, Cluster
 from headway.domain.hostlist import compress
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
@@ -23,15 +23,18 @@ SLURM_CONF = "/etc/slurm/slurm.conf"
 
 @dataclass(frozen=True)
 class Goal:
-    """Everything that should be: per role what a machine holds, and the accounts."""
+    """Everything that should be: per role (Cluster.role_of) what a machine holds, and the accounts."""
 
     cluster: Cluster
-    roles: Mapping[str, Wanted]  # "head" | "node"
+    roles: Mapping[str, Wanted]
     accounts: Accounts
+    members: tuple[str, ...] | None = None  # slots that should have a machine; None: all of them
 
-
-def role_of(cluster: Cluster, name: str) -> str:
-    return "head" if name == cluster.head else "node"
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The head and all nodes that there should be."""
+        cluster = self.cluster
+        return (cluster.head, *(cluster.slot_names if self.members is None else self.members))
 
 
 def changeset(goal: Goal, observed: Observed) -> ChangeSet:
@@ -40,7 +43,7 @@ def changeset(goal: Goal, observed: Observed) -> ChangeSet:
     notes = tuple(_notes(cluster, observed))
     if changes:
         return ChangeSet(cluster.name, changes, notes=notes)
-    count = len(cluster.slots)
+    count = len(goal.machines) - 1
     why = f"the head and {count} node{'s' * (count != 1)} already are as the file says"
     return ChangeSet(cluster.name, (), why, notes)
 
@@ -75,10 +78,10 @@ def _all(goal: Goal, observed: Observed) -> Iterator[Change]:
     goal = with_effects(goal, observed)
     yield from _storage(goal.cluster, observed)
     yield from _machines(goal, observed)
-    for name in (goal.cluster.head, *goal.cluster.slot_names):
+    for name in goal.machines:
         seen = observed.seen.get(name)
         if seen is not None:
-            role = role_of(goal.cluster, name)
+            role = goal.cluster.role_of(name)
             for change in machine_changes(name, goal.roles[role], seen):
                 yield _with_diff(change, goal, observed)
         elif name in observed.unreachable:
@@ -101,17 +104,46 @@ def _storage(cluster: Cluster, observed: Observed) -> Iterator[Change]:
 
 def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
     cluster = goal.cluster
-    wanted = (cluster.head, *cluster.slot_names)
-    spares = set(cluster.slot_names[cluster.nodes :])
+    wanted = goal.machines
+    spares = {name for group in cluster.groups if group.spares for name in group.slots[group.most :]}
     for name in sorted(set(observed.machines) - set(wanted)):
-        yield Change("machine.delete", name, name, "is no longer part of the cluster file", Disturbs.NODE_DRAIN)
+        yield _removal(name, cluster, observed.jobs.get(name, ()))
     for name in wanted:
         machine = observed.machines.get(name)
         kind = "head" if name == cluster.head else "spare" if name in spares else "node"
-        if machine is None:
+        if machine is None and name in observed.replaced:
+            yield _replacement(name, kind, observed.jobs.get(name, ()))
+        elif machine is None:
             yield Change("machine.create", name, name, f"the cluster has no such {kind} yet", data={"role": kind})
         elif machine.state is MachineState.STOPPED:
             yield Change("machine.start", name, name, "is stopped", data={"role": kind})
+
+
+def _removal(name: str, cluster: Cluster, jobs: tuple[int, ...]) -> Change:
+    group = cluster.group_of.get(name)
+    why = "is no longer part of the cluster file"
+    if group is not None:
+        whose = "" if group.name == MAIN else f" of {group.name}"
+        why = f"{group.nodes} node{'s' * (group.nodes != 1)}{whose} {'is' if group.nodes == 1 else 'are'} wanted"
+    if not jobs:
+        return Change("machine.delete", name, name, f"{why}; it is drained and given back", Disturbs.NODE_DRAIN)
+    words = f"{why}; it runs {_some(jobs)}"
+    return Change("machine.delete", name, name, words, Disturbs.JOBS, data={"jobs": list(jobs)})
+
+
+def _replacement(name: str, kind: str, jobs: tuple[int, ...]) -> Change:
+    """A machine one owns takes the place of another."""
+    why, data = "hosts names another machine or address for it than it has", {"role": kind}
+    if not jobs:
+        words = f"{why}: a machine that goes is drained and given back"
+        return Change("machine.create", name, name, words, Disturbs.NODE_DRAIN, data=data)
+    return Change(
+        "machine.create", name, name, f"{why}; it runs {_some(jobs)}", Disturbs.JOBS, data={**data, "jobs": list(jobs)}
+    )
+
+
+def _some(jobs: tuple[int, ...]) -> str:
+    return f"job{'s' * (len(jobs) != 1)} " + ", ".join(map(str, jobs[:5])) + (" and more" if len(jobs) > 5 else "")
 
 
 def _with_diff(change: Change, goal: Goal, observed: Observed) -> Change:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from headway.domain.change import Change, Disturbs
 from headway.domain.files import File
-from headway.domain.observed import SeenMachine
+from headway.domain.observed import NOT_SEEN, SeenMachine
 from headway.domain.unit import Unit
 
 
@@ -23,6 +23,8 @@ class Wanted:
     homes: tuple[tuple[str, str, int], ...] = ()  # (path, user, uid), made once
     departed: tuple[str, ...] = ()  # users whose processes end
     loaded: Mapping[str, str] = field(default_factory=dict)  # unit -> digest of what it must have read
+    packages: tuple[str, ...] = ()  # that a machine one owns must have
+    parts: str = ""  # digest of Headway's own parts there; "" = its image carries them
     effects: Mapping[str, Disturbs] = field(default_factory=dict)  # file -> what taking its change up disturbs
 
     @staticmethod
@@ -46,6 +48,7 @@ def _loaded_digest(unit: Unit, digests: Mapping[str, str]) -> str:
 
 def machine_changes(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Change]:
     """In the order they are carried out: files, folders and homes, files no longer wanted, units."""
+    yield from _software(name, wanted, seen)
     changed = [path for path, file in wanted.files.items() if _differs(path, file, wanted, seen)]
     for path in changed:
         yield Change("file.write", name, path, _why_file(path, wanted, seen), data={"path": path})
@@ -74,6 +77,28 @@ def machine_changes(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Ch
         change = _unit_change(name, unit, wanted, seen, changed_set)
         if change is not None:
             yield change
+
+
+def _software(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Change]:
+    """Of a machine one owns. One that was never looked at may lack everything."""
+    if wanted.packages and set(wanted.files) - set(seen.managed):
+        yield Change("file.keep", name, "files that are there already", "they come back when the machine is given back")
+    missing = wanted.packages if seen is NOT_SEEN else seen.missing
+    if missing:
+        count = f"{len(missing)} of {len(wanted.packages)}"
+        yield Change(
+            "package.install",
+            name,
+            "packages",
+            f"{count} may be missing" if seen is NOT_SEEN else f"{count} are missing",
+        )
+    if wanted.parts != seen.parts and wanted.parts:
+        yield Change("parts.make", name, "plugins", "are not there" if not seen.parts else "are of another Headway")
+    if wanted.parts and seen.hostname != name:
+        was = f"is {seen.hostname} now" if seen.hostname else "is another one"
+        yield Change(
+            "machine.name", name, name, f"the machine's own name {was}; it comes back when the machine is given back"
+        )
 
 
 def _differs(path: str, file: File, wanted: Wanted, seen: SeenMachine) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import changeset, session, show
+from headway.cli.deadline import Deadline, deadline_of
 from headway.cli.follow import follow
 from headway.cli.session import Format, Output
 
@@ -35,6 +36,7 @@ def apply(
     follow_id: Annotated[
         str, typer.Option("--follow", metavar="OPERATION", help="Only follow an apply or down that runs already.")
     ] = "",
+    deadline: Deadline = "",
     output: Output = Format.table,
 ) -> None:
     """Make a cluster be what its file says: bring it up, or change it.
@@ -46,6 +48,7 @@ def apply(
         api = session.connect()
         _end(follow(api, api.operation(follow_id), quiet=quiet), output)
         return
+    deadline_s = deadline_of(deadline)
     document = _document(file)
     api = _reach(quiet=quiet)
     changes = api.plan(document)
@@ -62,7 +65,7 @@ def apply(
         session.confirm(
             "Go ahead?", yes=yes, otherwise=f"{show.count(changes.asks, 'change')} would disturb what is running"
         )
-    operation = api.apply(document, digest=changes.digest, confirmed=bool(changes.asks))
+    operation = api.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
     _end(follow(api, operation, quiet=quiet, on_lost=_start_again), output)
 
 

@@ -11,7 +11,7 @@ from headway.domain.change import ASK_FROM, Disturbs
 from headway.domain.hostlist import compress
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import ChangeOut, ChangeSetOut
+    from headway.wire.schemas import ChangeOut, ChangeSetOut, DifferenceOut
 
 _ASK = {str(d) for d in ASK_FROM}
 _HARD = {str(Disturbs.JOBS), str(Disturbs.DATA)}
@@ -21,6 +21,7 @@ _DIFF_LINES = 12
 def lines(changes: ChangeSetOut, on: show.Screen, *, diffs: bool = False) -> list[str]:
     """What would be done, grouped; then everything that disturbs something, one line each."""
     out = [show.paint(f"warning: {w.path + ': ' if w.path else ''}{w.message}", "warn", on) for w in changes.warnings]
+    out += _different(changes.differences, on)
     if not changes.changes:
         return [*out, f"{changes.cluster}: nothing to change: {changes.why_empty or 'it is as the file says'}"]
     price = f", {changes.price_usd_per_hour} USD an hour" if changes.price_usd_per_hour else ""
@@ -52,6 +53,24 @@ def _counted(changes: Sequence[ChangeOut], on: show.Screen) -> list[str]:
         show.Column("THINGS", shrink=True, drop=1),
     ]  # fmt: skip
     return show.table(columns, rows, on)
+
+
+def _different(found: Sequence[DifferenceOut], on: show.Screen) -> list[str]:
+    """Where plan and machines disagree; equal ones in one line."""
+    if not found:
+        return []
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for one in found:
+        alike.setdefault((one.what, one.plan, one.found), []).append(one.machine)
+    rows: list[list[show.Cell]] = [
+        [f"  {what}", plan, there, compress(names)] for (what, plan, there), names in alike.items()
+    ]
+    columns = [show.Column("  WHAT"), show.Column("PLAN"), show.Column("FOUND"), show.Column("WHERE", shrink=True)]
+    return [
+        "The machines are not as the plan says; what was found is what Slurm is told:",
+        *show.table(columns, rows, on),
+        "",
+    ]
 
 
 def _grouped(asked: Sequence[ChangeOut], on: show.Screen) -> list[str]:

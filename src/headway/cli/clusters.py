@@ -10,7 +10,7 @@ from headway.cli import session, show
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import CheckOut, ClusterOut, NodeOut
+    from headway.wire.schemas import CheckOut, ClusterOut, GroupOut, NodeOut
 
 _STATE_STYLE = {
     "ready": "good", "creating": "busy", "changing": "busy", "degraded": "warn", "down": "dim", "failed": "bad",
@@ -73,9 +73,19 @@ def _headlines(c: ClusterOut, on: show.Screen) -> list[str]:
     size = show.count(c.nodes, "node") + (f" and {show.count(c.spares, 'spare')}" if c.spares else "")
     jobs = f"{show.count(c.jobs_running, 'job')} running, {c.jobs_pending} waiting"
     lines = [f"{name} is {state}: {size} of {c.plan}, Slurm {c.slurm_version}", jobs]
+    if len(c.groups) > 1:
+        lines += [f"{group.name}: {_group(group)}" for group in c.groups]
     if c.stale:
         lines.append(show.paint(f"figures are old: {show.clean(c.stale)}", "warn", on))
     return lines
+
+
+def _group(group: GroupOut) -> str:
+    wanted = f"{group.nodes} to {group.max} as jobs ask" if group.idle_s is not None else f"{group.nodes} wanted"
+    more = f" and {show.count(group.spares, 'spare')}" if group.spares else ""
+    price = f", ${group.price_usd_per_node_hour} a node and hour" if group.price_usd_per_node_hour else ""
+    machines = show.count(group.machines, "machine")
+    return f"{machines} of {group.plan}{', spot' if group.spot else ''}; {wanted}{more}{price}"
 
 
 def check_lines(checks: list[CheckOut], on: show.Screen) -> list[str]:

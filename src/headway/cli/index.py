@@ -25,6 +25,12 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("init", "files:init", "Write a commented cluster.yaml to start from."),
             Entry("plan", "apply:plan", "Show what apply would change, and what that disturbs."),
             Entry("apply", "apply:apply", "Make a cluster be what its file says."),
+            Entry(
+                "scale",
+                "scale:scale",
+                "Another number of nodes.",
+                usage="[OPTIONS] [CLUSTER] NODES | GROUP=NODES...",
+            ),
             Entry("ls", "clusters:ls", "List clusters."),
             Entry("status", "clusters:status", "Is it ready, and if not, why not."),
             Entry("nodes", "clusters:nodes", "Nodes, their state and their GPUs."),
@@ -52,10 +58,25 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry(
                 "shell", "shell:shell", "A shell on a node, with GPUs.", "split", "[CLUSTER] [OPTIONS] [-- COMMAND...]"
             ),
+            Entry("notebook", "notebook:notebook", "JupyterLab on a node, in your browser."),
             Entry("queue", "queue:queue", "The queue; -w keeps it on screen."),
             Entry("job", "jobs:job", "All about one job; retry or rerun it."),
             Entry("logs", "jobs:logs", "A job's output; -f follows it.", usage="[OPTIONS] [CLUSTER] JOB"),
             Entry("cancel", "jobs:cancel", "Cancel jobs.", usage="[CLUSTER] JOB..."),
+        ),
+    ),
+    (
+        "Faults",
+        (
+            Entry("incidents", "incidents:incidents", "Faults of nodes, the latest first."),
+            Entry("incident", "incidents:app", "One fault: all its steps; return its node to service."),
+            Entry("node", "incidents:node", "One node: drain, return, reboot, test; its faults."),
+            Entry(
+                "fault",
+                "faults:fault",
+                "Make a fault on a local cluster, to see what happens.",
+                usage="[CLUSTER] KIND [XID | DAEMON] [NODE] [--gpu N] [--heal]",
+            ),
         ),
     ),
     (
@@ -93,6 +114,8 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("container", "container:app", "Container images that everybody on a cluster may use."),
             Entry("image", "image:app", "Build, list and remove node images."),
             Entry("token", "tokens:app", "Access tokens and sign-in links."),
+            Entry("people", "people:app", "Who may sign in, and their roles."),
+            Entry("audit", "people:audit", "Who did what, from where, and how it ended."),
             Entry("schema", "files:schema", "JSON Schema of cluster.yaml, for editors."),
             Entry("version", "version:version", "Versions of this client and its server."),
         ),

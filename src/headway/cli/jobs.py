@@ -141,6 +141,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tu
         ("job", f"{job_label(j)} {j.name}"),
         ("state", [(j.state, show.job_style(j.state)), (f" {why}" if why else "", "")]),
         ("why", j.why),
+        ("needs", j.needs),
         ("restarts", str(j.restarts or "")),
         ("cluster", cluster),
         ("user", f"{j.user} ({j.account})" if j.account else j.user),
@@ -149,17 +150,33 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: show.Screen) -> list[tu
         ("gpus", gpus),
         ("submitted", show.moment(j.submit_time)),
         ("started", show.moment(j.start_time) if j.state != "PENDING" else ""),
-        ("expected", show.moment(j.start_time) if j.state == "PENDING" else ""),
+        ("expected", _expected(j)),
         ("ended", show.moment(j.end_time) if j.state not in {"PENDING", "RUNNING", "COMPLETING"} else ""),
         ("elapsed", f"{show.duration(j.elapsed_s)} of {show.duration(j.time_limit_s)}"),
         ("loss", loss),
         ("", (curve, "busy")),
+        ("ETTR", _course(j)),
         ("exit code", str(j.exit_code) if j.exit_code else ""),
         ("command", PurePosixPath(j.command).name if j.command.startswith(_PASSING) else j.command),
         ("folder", j.workdir),
         ("output", j.stdout),
         ("errors", j.stderr if j.stderr != j.stdout else ""),
     ]  # fmt: skip
+
+
+def _expected(j: JobOut) -> str:
+    """When and where Slurm means to start it."""
+    if j.state != "PENDING" or not j.start_time:
+        return ""
+    return show.moment(j.start_time) + (f" on {j.expected_nodes}" if j.expected_nodes else "")
+
+
+def _course(j: JobOut) -> str:
+    """The effective training time ratio, and where the rest went."""
+    course = j.progress.course if j.progress else None
+    if course is None:
+        return ""
+    return f"{course.ettr:.3f}: {course.lost_s:.0f} s of work done again, {course.down_s:.0f} s between its runs"
 
 
 def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[show.Span]) -> list[tuple[str, show.Cell]]:

@@ -66,8 +66,10 @@ def queue_lines(jobs: list[JobOut], on: show.Screen) -> list[str]:
 
 
 def job_label(job: JobOut) -> str:
-    """`12`, or `12_3` for a task of an array."""
-    return f"{job.array_job_id}_{job.array_task}" if job.array_job_id and job.array_task else str(job.id)
+    """`12`, or `12_3` for a task of an array, `12_[4-9]` for those that wait."""
+    if not job.array_job_id or not job.array_task:
+        return str(job.id)
+    return f"{job.array_job_id}_{job.array_task if job.array_task.isdigit() else f'[{job.array_task}]'}"
 
 
 def where_or_why(job: JobOut) -> str:
@@ -78,6 +80,8 @@ def where_or_why(job: JobOut) -> str:
         return place
     if job.exit_code and job.state == "FAILED":
         return f"exit code {job.exit_code}"
+    if job.state in {"PENDING", "REQUEUED", "REQUEUE_HOLD"} and job.why:
+        return job.why
     return f"({reason})" if reason else place
 
 

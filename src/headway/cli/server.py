@@ -19,11 +19,29 @@ app = typer.Typer(
 )
 
 
+Cert = Annotated[
+    Path | None,
+    typer.Option("--tls-cert", metavar="FILE", exists=True, dir_okay=False, resolve_path=True, help="Speak TLS."),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE", exists=True, dir_okay=False, resolve_path=True, help="Its key."),
+]
+
+
+def _speak_tls(cert: Path | None, key: Path | None) -> None:
+    """For the server, which is set by its environment."""
+    for name, file in (("HEADWAY_TLS_CERT", cert), ("HEADWAY_TLS_KEY", key)):
+        if file is not None:
+            os.environ[name] = str(file)
+
+
 @app.command()
-def start() -> None:
+def start(tls_cert: Cert = None, tls_key: Key = None) -> None:
     """Start the server in the background, unless it runs already."""
     from headway.sdk.local import running, start_server
 
+    _speak_tls(tls_cert, tls_key)
     already = running()
     server = already or start_server()
     session.say(f"the server {'runs already' if already else 'runs'} at {server.url} (process {server.pid})")
@@ -78,10 +96,11 @@ def _last(log: Path, lines: int) -> list[str]:
 
 
 @app.command()
-def run() -> None:
+def run(tls_cert: Cert = None, tls_key: Key = None) -> None:
     """Run the server in the foreground (what a service manager starts)."""
     from headway.sdk.local import running, server_argv
 
+    _speak_tls(tls_cert, tls_key)
     already = running()
     if already is not None:
         raise Refused(f"a server runs already at {already.url} (process {already.pid})", hint="headway server stop")
@@ -90,6 +109,15 @@ def run() -> None:
     os.execv(argv[0], argv)  # noqa: S606
 
 
+# What the server takes from its environment. The database's URL may hold a password, and a unit can be read by everybody.
+_SETTINGS = [
+    f"HEADWAY_{name}"
+    for name in (
+        "HOST", "PORT", "NOTEBOOK_PORT", "NOTEBOOK_URL", "DATASET_ROOTS", "PUBLIC_URL", "TLS_CERT", "TLS_KEY",
+        "TRUSTED_PROXIES", "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET_FILE", "OIDC_ROLE_CLAIM", "OIDC_ROLES",
+        "OIDC_USER_CLAIM", "OIDC_SCOPES",
+    )
+]  # fmt: skip
 _UNIT = """\
 [Unit]
 Description=Headway server
@@ -97,7 +125,7 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
-Environment="HEADWAY_STATE={state}"
+{environment}
 ExecStart={argv}
 Restart=on-failure
 RestartSec=2
@@ -112,15 +140,20 @@ WantedBy={target}
 @app.command()
 def install(
     show_only: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
+    tls_cert: Cert = None,
+    tls_key: Key = None,
 ) -> None:
-    """Write a systemd unit: the server starts with the machine.
+    """Write a systemd unit: the server starts with the machine, set as this shell's environment says.
 
     For a user other than root: with the user's session."""
     from headway.sdk.local import server_argv
 
+    _speak_tls(tls_cert, tls_key)
+    settings = {"HEADWAY_STATE": str(paths.state_dir())}
+    settings |= {name: os.environ[name] for name in _SETTINGS if os.environ.get(name)}
     root = os.geteuid() == 0
     text = _UNIT.format(
-        state=_systemd_quote(str(paths.state_dir())),
+        environment="\n".join(f'Environment="{name}={_systemd_quote(text)}"' for name, text in settings.items()),
         argv=" ".join(f'"{_systemd_quote(word)}"' for word in server_argv()),
         target="multi-user.target" if root else "default.target",
     )

@@ -3,37 +3,62 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headway.cli import session, show
 from headway.cli.session import Format, Output
 
+if TYPE_CHECKING:
+    from headway.wire.schemas import TokenOut
+
 app = typer.Typer(
     help="Access tokens and sign-in links.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
 
 
+class Scope(StrEnum):
+    all = "all"
+    read = "read"
+    jobs = "jobs"
+    nodes = "nodes"
+
+
 class Role(StrEnum):
-    admin = "admin"
-    member = "member"
     viewer = "viewer"
+    member = "member"
+    lead = "lead"
+    operator = "operator"
+    admin = "admin"
 
 
 @app.command()
 def create(
     person: Annotated[str, typer.Argument(metavar="PERSON", help="Yourself, unless an admin names another.")] = "",
-    role: Annotated[Role | None, typer.Option("--role", help="What it allows; at most what the person may do.")] = None,
-    label: Annotated[str, typer.Option("--label", help="What it is for.")] = "",
+    role: Annotated[Role | None, typer.Option("--role", help="The person's role from now on (admins only).")] = None,
+    name: Annotated[str, typer.Option("--name", help="What it is for.")] = "",
     days: Annotated[int | None, typer.Option("--days", min=1, help="How long it is valid; else for ever.")] = None,
+    scope: Annotated[Scope, typer.Option("--scope", help="All that it may do.")] = Scope.all,
+    cluster: Annotated[str, typer.Option("--cluster", help="Good for this cluster alone.")] = "",
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the token and nothing else.")] = False,
     output: Output = Format.table,
 ) -> None:
     """Create a token. It is shown this once."""
     from headway.wire.schemas import TokenIn
 
-    request = TokenIn(person=person, role=role.value if role else None, label=label, days=days)
-    made = session.connect().create_token(request)
+    asked = {
+        "person": person,
+        "role": role and role.value,
+        "label": name,
+        "days": days,
+        "scopes": [scope.value],
+        "cluster": cluster,
+    }
+    made = session.connect().create_token(TokenIn.model_validate(asked))
+    if quiet:
+        session.say(made.token or "")
+        return
     if output is Format.json:
         session.print_json(made)
         return
@@ -50,16 +75,21 @@ def ls(output: Output = Format.table) -> None:
         session.print_json(tokens)
         return
     columns = [
-        show.Column("ID"), show.Column("PERSON"), show.Column("ROLE"), show.Column("LABEL", shrink=True, drop=3),
-        show.Column("CREATED", drop=2), show.Column("EXPIRES", drop=1), show.Column("LAST USED", drop=4),
+        show.Column("ID"), show.Column("PERSON"), show.Column("ROLE"), show.Column("FOR", drop=5),
+        show.Column("NAME", shrink=True, drop=3), show.Column("CREATED", drop=2), show.Column("EXPIRES", drop=1),
+        show.Column("LAST USED", drop=4),
     ]  # fmt: skip
     rows = [
-        [t.id, t.person, t.role, t.label, show.moment(t.created_at), show.moment(t.expires_at) or "never",
+        [t.id, t.person, t.role, _for(t), t.label, show.moment(t.created_at), show.moment(t.expires_at) or "never",
          show.moment(t.last_used_at) or "never"]
         for t in tokens
     ]  # fmt: skip
     for line in show.table(columns, rows, show.screen()):
         session.say(line)
+
+
+def _for(token: TokenOut) -> str:
+    return " ".join(token.scopes) + (f" on {token.cluster}" if token.cluster else "")
 
 
 @app.command()

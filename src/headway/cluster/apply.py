@@ -9,53 +9,65 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.accounts import desired
-from headway.changes.cluster import Goal, changeset, role_of, with_effects
+from headway.changes.cluster import Goal, changeset, with_effects
 from headway.changes.machine import machine_changes
-from headway.cluster import ops, secrets
+from headway.cluster import ops, own, secrets
 from headway.cluster.env import Env, Say
 from headway.cluster.goal import goal_of, site_of
+from headway.cluster.leave import Beside, Leaving
+from headway.cluster.members import members
 from headway.cluster.observe import look_at, machines_of, observe
-from headway.cluster.ready import hold_spares, return_nodes, wait_for_nodes
+from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes
 from headway.cluster.steps import by_stage
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import Cluster, Site
 from headway.domain.machine import Machine, MachineRequest
 from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
+from headway.domain.slots import choose
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
-from headway.machines.base import Place
-from headway.slurm import accounts
+from headway.machines.base import Owned, Place
+from headway.slurm import accounts, control
 
 # Machines made at once: a container start is mostly work of this host's processors.
 MAKE_AT_ONCE = 6
 BOOT_S = 120
+SOFTWARE_S = 4000.0
 ACCOUNTS_S = 30
 BROUGHT = ("machine.create", "machine.start", "machine.restart")  # machines that Slurm must hear from
 
 
 async def plan(cluster: Cluster, env: Env) -> ChangeSet:
     """What apply would do. Makes nothing, neither secrets nor uids."""
+    seen = await own.look(cluster, env)
     place = await env.provider.find(cluster)
     if place is None:
         return changeset(_unbuilt(cluster), Observed())
-    site = await site_of(cluster, env, place, give_uids=False)
+    place = seen.place(place) if seen else place
+    chosen = await members(cluster, env, await machines_of(env, cluster.name))
+    site = await site_of(cluster, env, place, chosen, give_uids=False)
     goal = await goal_of(cluster, site, await env.store.secrets(cluster.name))
-    return changeset(goal, await observe(goal, env))
+    changes = changeset(goal, await observe(goal, env))
+    return seen.told(changes) if seen else changes
 
 
 def _unbuilt(cluster: Cluster) -> Goal:
     """The goal for a cluster with no machine: only which machines there will be matters."""
-    return Goal(cluster, {}, desired(cluster))
+    return Goal(cluster, {}, desired(cluster), choose(cluster, ()))
 
 
-async def apply(cluster: Cluster, env: Env, say: Say) -> None:
-    """Carries out what must change. Raises HeadwayError naming every machine that did not get there."""
+async def apply(
+    cluster: Cluster, env: Env, say: Say, deadline: float | None = None, beside: Beside | None = None
+) -> None:
+    """Carries out what must change. `deadline`: unix seconds until which jobs on nodes that go may go on; None: no node
+    with jobs goes. `beside`: what else makes machines of the cluster, and may do so while those jobs are waited for.
+    Raises HeadwayError naming every machine that did not get there."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
     if gaps:
@@ -65,21 +77,33 @@ async def apply(cluster: Cluster, env: Env, say: Say) -> None:
         )
     have = await secrets.ensure(env.store, cluster.name, (cluster.head, *cluster.slot_names))
     env.connections.use_key(have["bootstrap_key"])
+    seen = await own.look(cluster, env)
+    if seen:
+        own.check(seen)
     await env.store.note_users(cluster.name, [user.name for user in cluster.users])
     place = await env.provider.place(cluster)
-    site = await site_of(cluster, env, place)
+    place = seen.place(place) if seen else place
+    chosen = await members(cluster, env, await machines_of(env, cluster.name))
+    site = await site_of(cluster, env, place, chosen)
     goal = await goal_of(cluster, site, have)
     observed = await observe(goal, env)
     goal = with_effects(goal, observed)
     changes = changeset(goal, observed)
     if changes.empty:
         await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
-        await settle(cluster, env, say, frozenset())
+        await settle(goal, env, say, frozenset())
         return
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
-    await Run(goal, env, say, place, have, observed, changes).execute()
+    run = Run(goal, env, say, place, have, observed, changes, deadline, beside)
+    if seen:
+        site = await run.take(seen)
+        run.goal = with_effects(await goal_of(cluster, site, have), observed)
+    if await run.clear():
+        await apply(cluster, env, say, deadline)  # all facts anew: machines have come and gone meanwhile
+        return
+    await run.execute()
     await say("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)
 
 
@@ -94,6 +118,8 @@ class Run:
     secrets: dict[str, str]
     observed: Observed
     changes: ChangeSet
+    deadline: float | None = None  # see `apply`
+    beside: Beside | None = None  # the same
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
     making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
@@ -101,27 +127,47 @@ class Run:
 
     async def execute(self) -> None:
         cluster = self.goal.cluster
-        await self._delete_machines()
         by_machine: dict[str, list[Change]] = {}
         for change in self.changes.changes:
             by_machine.setdefault(change.where, []).append(change)
         self.machines.update(self.observed.machines)
-        names = [cluster.head, *(name for name in cluster.slot_names if name in by_machine)]
-        await asyncio.gather(*(self._guard(name, self._bring(name, by_machine.get(name, []))) for name in names))
+        names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
+        await asyncio.gather(*(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names))
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
         await self._end_sessions()
         started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
-        await settle(cluster, self.env, self.say, started - set(self.failures))
+        await settle(self.goal, self.env, self.say, started - set(self.failures))
         if self.failures:
-            lines = []
-            for name, error in sorted(self.failures.items()):
-                lines.append(f"  {error.message if name in error.message else f'{name}: {error.message}'}")
-                lines += [f"    {error.hint}"] if error.hint else []
-            raise Refused(
-                f"{len(self.failures)} of {len(cluster.slots) + 1} machines did not get there:\n" + "\n".join(lines),
-                hint="the others are up; mend what is said above and run apply again",
+            raise _not_there(self.failures, self.goal)
+
+    async def take(self, seen: own.Look) -> Site:
+        """Machines one owns: the new ones get the mark and their host keys are pinned, all of them before any is set up, for
+        nodes vouch for people by those keys."""
+        cluster, provider = self.goal.cluster, seen.provider
+        new = [change.where for change in self.changes.changes if change.kind == "machine.create"]
+        if new:
+            await self.say("machines", f"{len(new)} are being taken")
+        taken = {machine.name: machine for machine in await provider.taken(cluster.name)}
+        # Their places are other machines' now; one that only has another address goes on with what runs there.
+        left = {name: taken[name] for name in new if name in taken and not seen.is_still(name, taken[name])}
+        if left:
+            await self._leaving(left, stays=True).leave(tuple(left))
+
+        async def one(name: str) -> None:
+            async with self.making:
+                await own.take(self.env, provider.server_id, seen.machines[name])
+                await self.env.provider.create(self._request(name))
+
+        await asyncio.gather(*(self._guard(name, one(name)) for name in new))
+        if self.failures:
+            raise _not_there(self.failures, self.goal)
+        if new:
+            await own.same_folders(
+                self.env, cluster, seen.judgement.nfs, {name: seen.machines[name] for name in seen.surveys}
             )
+        await own.keep(cluster, seen, seen.surveys)
+        return await site_of(cluster, self.env, seen.place(self.place), self.goal.members)
 
     async def _guard(self, name: str, work: Awaitable[None]) -> None:
         """One machine's failure is kept for the end; only the head's stops the rest."""
@@ -142,14 +188,34 @@ class Run:
         for name, users in leaving.items():
             await ops.perform(self.env.connections, self.machines[name], [{"op": "end_sessions", "users": users}])
 
-    async def _delete_machines(self) -> None:
+    async def clear(self) -> bool:
+        """Gives back the machines that go, before anything else is done; whether others may have come or gone meanwhile."""
         going = [c.where for c in self.changes.changes if c.kind == "machine.delete"]
-        machines = [self.observed.machines[name] for name in going]
-        await asyncio.gather(*(self.env.provider.delete(machine) for machine in machines))
-        for name in going:
-            await self.say(name, "deleted", done=True)
+        if not going:
+            return False
+        leaving = self._leaving(self.observed.machines)
+        leaving.beside = self.beside
+        try:
+            await leaving.leave(going)
+        except BaseException:
+            if self.beside is not None:
+                await self.beside.close()
+            raise
+        if self.beside is not None:
+            await self.beside.rest()
+        return leaving.waited
 
-    async def _bring(self, name: str, changes: list[Change]) -> None:
+    def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> Leaving:
+        head = self.observed.machines.get(self.goal.cluster.head)
+        leaving = Leaving(self.goal.cluster, self.env, self.say, head, machines, self.deadline, stays=stays)
+        if isinstance(self.env.provider, Owned):
+            leaving.before = self._leave_own
+        return leaving
+
+    async def _leave_own(self, machine: Machine) -> None:
+        await own.leave(self.env, machine, self.say)
+
+    async def bring(self, name: str, changes: list[Change]) -> None:
         """One machine: there, reachable, set up, its daemons running."""
         kinds = {change.kind for change in changes}
         seen, fresh = self.observed.seen.get(name), False
@@ -159,6 +225,8 @@ class Run:
         if seen is None:
             raise self._lost(name)
         await self._set_up(name, seen, fresh=fresh)
+        if fresh and name != self.goal.cluster.head and self.goal.cluster.head in self.observed.seen:
+            await serve(self.env, self.machines[self.goal.cluster.head], name)
 
     def _lost(self, name: str) -> HeadwayError:
         return Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
@@ -178,7 +246,8 @@ class Run:
                 await self.say(name, f"{error.message}; it is made anew", level="warning")
                 fresh = True
         if fresh:
-            await self.say(name, "machine is being made")
+            owned = isinstance(self.env.provider, Owned)
+            await self.say(name, "machine is being signed in to" if owned else "machine is being made")
             async with self.making:
                 machine = self.machines[name] = await self.env.provider.create(self._request(name))
             await self._wait(machine)
@@ -214,18 +283,18 @@ class Run:
             host_key_private=private,
             host_key_public=secrets.public_of(private),
             authorized_key=secrets.public_of(self.secrets["bootstrap_key"]),
-            gpus=0 if name == cluster.head else cluster.plan.gpus,
+            gpus=0 if name == cluster.head else cluster.group_of[name].plan.gpus,
         )
 
     async def _look(self, name: str) -> SeenMachine:
-        role = role_of(self.goal.cluster, name)
+        role = self.goal.cluster.role_of(name)
         seen, _ = await look_at(self.env, self.machines[name], self.goal.roles[role])
         return seen
 
     async def _set_up(self, name: str, seen: SeenMachine, *, fresh: bool) -> None:
         began = time.monotonic()
         cluster = self.goal.cluster
-        wanted = self.goal.roles[role_of(cluster, name)]
+        wanted = self.goal.roles[cluster.role_of(name)]
         stages = by_stage(machine_changes(name, wanted, seen), wanted, self.secrets, fresh=fresh)
         is_head = name == cluster.head
         for stage, steps in stages.items():
@@ -233,9 +302,16 @@ class Run:
                 await self.controller_up.wait()
                 if cluster.head in self.failures:
                     raise Refused(f"{name}: waits for the head, which did not come up")
+                if cluster.group_of[name].idle_s is not None:
+                    await control.node_awake(self.env.connections, self.machines[cluster.head], name)
             if is_head:
                 await self.say(name, f"{stage}: {len(steps)} steps")
-            await ops.perform(self.env.connections, self.machines[name], steps)
+            if stage == "software" and any(step["op"] == "packages" for step in steps):
+                await self.say(name, "packages are being installed, from the machine's own sources")
+            patience_s = SOFTWARE_S if stage == "software" else 300
+            await ops.perform(self.env.connections, self.machines[name], steps, timeout_s=patience_s)
+            if own.loads_rules(steps):
+                await own.still_let_in(self.env, self.machines[name])
         if is_head:
             self.controller_up.set()
             await self._accounts()
@@ -265,10 +341,24 @@ class Run:
             await asyncio.sleep(0.3)
 
 
-async def settle(cluster: Cluster, env: Env, say: Say, started: frozenset[str]) -> None:
-    """After the daemons: nodes registered, those that this run started returned to service, spares held."""
+def _not_there(failures: dict[str, HeadwayError], goal: Goal) -> Refused:
+    lines = []
+    for name, error in sorted(failures.items()):
+        lines.append(f"  {error.message if name in error.message else f'{name}: {error.message}'}")
+        lines += [f"    {error.hint}"] if error.hint else []
+    return Refused(
+        f"{len(failures)} of {len(goal.machines)} machines did not get there:\n" + "\n".join(lines),
+        hint="the others are up; mend what is said above and run apply again",
+    )
+
+
+async def settle(goal: Goal, env: Env, say: Say, started: frozenset[str]) -> None:
+    """After the daemons: slots without a machine out of Slurm's way, nodes registered, those that this run started
+    returned to service, spares held."""
+    cluster = goal.cluster
     head = (await machines_of(env, cluster.name))[cluster.head]
     began = time.monotonic()
+    await mark_slots(goal, env, head)
     if started:
         await wait_for_nodes(cluster, env, head, started)
         await return_nodes(cluster, env, head, started)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 
-from headway.cluster import ops
+from headway.cluster import ops, own
 from headway.cluster.env import Env, Say
 from headway.cluster.observe import machines_of
 from headway.domain.cluster import Cluster
 from headway.domain.machine import MachineState
 from headway.errors import HeadwayError
+from headway.machines.base import Owned
 
 _STOP = [
     "systemctl",
@@ -40,8 +41,11 @@ async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple
             await say("jobs", f"the head did not close down by itself: {error.message}", level="warning", done=True)
 
     async def delete(name: str) -> None:
+        if isinstance(env.provider, Owned):
+            await own.leave(env, machines[name], say, delete_data=delete_data)
         await env.provider.delete(machines[name])
-        await say(name, "deleted", done=True)
+        if not isinstance(env.provider, Owned):
+            await say(name, "deleted", done=True)
 
     await asyncio.gather(*(delete(name) for name in machines))
     kept = await env.provider.release(cluster.name, delete_data=delete_data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import PurePosixPath
+from typing import Any
 
 from headway.changes.accounts import desired
 from headway.changes.cluster import Goal
@@ -13,17 +14,20 @@ from headway.cluster import secrets as cluster_secrets
 from headway.cluster.env import Env
 from headway.cluster.shipped import shipped
 from headway.domain.cluster import Cluster, Site
+from headway.machines import image
 from headway.machines.base import Place
-from headway.render import render, units
+from headway.render import monitoring, render, units
 from headway.render.slurm_small import SHARED_IMAGES
 
 MYSQL_DIR = "/srv/headway-state/mysql"
 CONTROLLER_STATE = "/srv/headway-state/slurmctld"
 
 
-async def site_of(cluster: Cluster, env: Env, place: Place, *, give_uids: bool = True) -> Site:
-    """Joins the provider's addresses with the people's uids, departed ones included. A plan gives no uid away: they are
-    never used again."""
+async def site_of(
+    cluster: Cluster, env: Env, place: Place, members: tuple[str, ...] | None = None, *, give_uids: bool = True
+) -> Site:
+    """Joins the provider's addresses with the people's uids, departed ones included. `members`: slots that have or get a
+    machine; None: all. A plan gives no uid away: they are never used again."""
     now = [user.name for user in cluster.users]
     ever = await env.store.users_of(cluster.name)
     departed = sorted(ever - set(now))
@@ -42,6 +46,9 @@ async def site_of(cluster: Cluster, env: Env, place: Place, *, give_uids: bool =
         real_memory_mib=place.real_memory_mib,
         host_keys=keys,
         real_tmp_mib=place.real_tmp_mib,
+        members=members,
+        found=place.found,
+        own=place.own,
     )
 
 
@@ -64,9 +71,9 @@ async def goal_of(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> G
 def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
     """Pure: everything the cluster should be."""
     rendered = {role: {**files, **shipped()} for role, files in render(cluster, site).items()}
-    role_units = units(cluster)
+    role_units = units(cluster, site)
     digests = cluster_secrets.digests(secrets)
-    head_dirs = [(CONTROLLER_STATE, "slurm", 0o700)]
+    head_dirs = [(CONTROLLER_STATE, "slurm", 0o700), *monitoring.DIRS]
     if cluster.containers == "builtin":  # from the start: scratch is everybody's, and whoever is first has the name
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))
     homes = []
@@ -74,15 +81,28 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
         uid = site.uids[user.name]
         homes.append((str(PurePosixPath(cluster.storage.home, user.name)), user.name, uid))
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, user.name)), str(uid), 0o700))
+    more = _software(cluster, site)
     roles = {
         "head": Wanted.make(
             rendered["head"],
             digests,
             role_units["head"],
+            **more["head"],
             dirs=tuple(head_dirs),
             homes=tuple(homes),
             departed=site.departed,
         ),
-        "node": Wanted.make(rendered["node"], digests, role_units["node"], departed=site.departed),
     }
-    return Goal(cluster, roles, desired(cluster))
+    for role in rendered.keys() - {"head"}:
+        roles[role] = Wanted.make(rendered[role], digests, role_units[role], **more["node"], departed=site.departed)
+    return Goal(cluster, roles, desired(cluster), site.members)
+
+
+def _software(cluster: Cluster, site: Site) -> dict[str, dict[str, Any]]:
+    """What machines one owns need that no image brings."""
+    if site.own is None:
+        return {"head": {}, "node": {}}
+    stamp, nfs = image.parts()[1], bool(site.own.nfs)
+    return {
+        role: {"packages": image.packages_of(cluster.image, role, nfs=nfs), "parts": stamp} for role in ("head", "node")
+    }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
-from headway.changes.cluster import Goal, role_of
+from headway.changes.cluster import Goal
 from headway.changes.machine import Wanted
 from headway.cluster import ops
 from headway.cluster.env import Env
@@ -14,6 +14,8 @@ from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed, SeenMachine
 from headway.errors import HeadwayError
 from headway.machines import image
+from headway.machines.base import Owned
+from headway.slurm import control
 from headway.slurm.accounts import read
 
 # So many machines are asked at once; each is one SSH channel and one short Python process over there.
@@ -28,14 +30,14 @@ async def observe(goal: Goal, env: Env) -> Observed:
     """Everything the ChangeSet is computed from. Machines that run but don't answer are named with the reason."""
     cluster = goal.cluster
     machines = await machines_of(env, cluster.name)
-    wanted_names = {cluster.head, *cluster.slot_names}
+    wanted_names = set(goal.machines)
     limit = asyncio.Semaphore(FAN_OUT)
     seen: dict[str, SeenMachine] = {}
     unreachable: dict[str, str] = {}
     texts: dict[str, str] = {}
 
     async def look(machine: Machine) -> None:
-        role = role_of(cluster, machine.name)
+        role = cluster.role_of(machine.name)
         async with limit:
             try:
                 facts, found = await look_at(env, machine, goal.roles[role], with_texts=role == "head")
@@ -52,7 +54,27 @@ async def observe(goal: Goal, env: Env) -> Observed:
     accounts = await read_accounts(env, head)
     attached = await env.provider.attached(cluster.name)
     await asyncio.gather(*looking)
-    return Observed(machines, seen, unreachable, accounts, texts, frozenset(attached), await images)
+    replaced = await _replaced(env, cluster.name, wanted_names - machines.keys())
+    jobs = await _jobs_on(env, head, (machines.keys() - wanted_names) | replaced)
+    return Observed(machines, seen, unreachable, accounts, texts, frozenset(attached), jobs, replaced, await images)
+
+
+async def _replaced(env: Env, cluster: str, names: Set[str]) -> frozenset[str]:
+    """Those of these names that a machine one owns still has, though another is to have it."""
+    if not names or not isinstance(env.provider, Owned):
+        return frozenset()
+    return frozenset(machine.name for machine in await env.provider.taken(cluster) if machine.name in names)
+
+
+async def _jobs_on(env: Env, head: Machine | None, names: Set[str]) -> dict[str, tuple[int, ...]]:
+    """Of nodes that are to go; {} where the controller can't be asked: then nobody runs anything that is known of."""
+    if not names or head is None or head.state is not MachineState.RUNNING:
+        return {}
+    try:
+        busy = await control.busy_nodes(env.connections, head)
+    except HeadwayError:
+        return {}
+    return {name: busy[name] for name in names if name in busy}
 
 
 async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str, ...]:
@@ -79,6 +101,8 @@ async def look_at(
         dirs=[*(path for path, _, _ in wanted.dirs), *(path for path, _, _ in wanted.homes)],
         owners={path: owner for path, owner, _ in wanted.dirs},
         users=wanted.departed,
+        blocks=[path for path, file in wanted.files.items() if file.block],
+        packages=wanted.packages,
         texts=[p for p, f in wanted.files.items() if p.startswith("/etc/slurm/") and not f.secret]
         if with_texts
         else (),

@@ -35,8 +35,8 @@ def _stdin(ask: object) -> bytes:
 
 
 def file_step(path: str, file: File, content: bytes | None = None) -> Step:
-    """`content` for a secret; otherwise the file's own text."""
-    data = file.text.encode() if content is None else content
+    """`content` for a secret; otherwise the file's own."""
+    data = file.content if content is None else content
     return {
         "op": "file",
         "path": path,
@@ -44,6 +44,7 @@ def file_step(path: str, file: File, content: bytes | None = None) -> Step:
         "mode": file.mode,
         "owner": file.owner,
         "group": file.group,
+        **({"block": True} if file.block else {}),
     }
 
 
@@ -61,6 +62,8 @@ async def observe(
     owners: Mapping[str, str] | None = None,
     users: Iterable[str] = (),
     texts: Iterable[str] = (),
+    blocks: Iterable[str] = (),
+    packages: Iterable[str] = (),
 ) -> tuple[SeenMachine, dict[str, str]]:
     """The machine's facts, and the texts of the files asked for. Raises Unreachable."""
     ask = {
@@ -71,6 +74,8 @@ async def observe(
         "owners": dict(owners or {}),  # of those that lie where everybody may make files
         "users": list(users),
         "texts": list(texts),
+        "blocks": list(blocks),
+        "packages": list(packages),
     }
     ran = await connections.remote(machine, ["python3", "-c", _LOADER], timeout_s=60, input=_stdin(ask))
     try:
@@ -87,6 +92,9 @@ async def observe(
         },
         managed=tuple(told["managed"]),
         dirs=frozenset(told["dirs"]),
+        missing=tuple(told["missing"]),
+        parts=told["parts"],
+        hostname=told["hostname"],
         sessions=tuple(told["sessions"]),
     )
     return seen, told["texts"]

@@ -7,14 +7,17 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from headway.changes.cluster import Goal
 from headway.cluster import secrets
 from headway.cluster.env import Env
 from headway.cluster.observe import machines_of
 from headway.cluster.spares import wanted_reserve
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
+from headway.domain.incident import INCIDENT_REASON
 from headway.domain.live import Check, NodeState
 from headway.domain.machine import Machine, MachineState
+from headway.domain.slots import LEAVES, NO_MACHINE, choose
 from headway.errors import HeadwayError, Unreachable
 from headway.slurm import control
 from headway.slurm.reader import SlurmReader
@@ -50,21 +53,56 @@ async def wait_for_nodes(cluster: Cluster, env: Env, head: Machine, names: froze
             if silent:
                 await asyncio.sleep(POLL_S)
     if silent:
-        raise Unreachable(
-            f"{compress(silent)}: slurmd did not register with the controller within {REGISTER_S} s",
-            hint=f"headway ssh {cluster.name} {min(silent)} -- journalctl -u slurmd",
-        )
+        raise _never_heard_of(cluster.name, silent)
+
+
+def _never_heard_of(cluster: str, silent: frozenset[str]) -> Unreachable:
+    return Unreachable(
+        f"{compress(silent)}: slurmd did not register with the controller within {REGISTER_S} s",
+        hint=f"headway ssh {cluster} {min(silent)} -- journalctl -u slurmd",
+    )
 
 
 def _registered(node: NodeState) -> bool:
     return not {"NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}.intersection(node.states) and node.boot_time > 0
 
 
+async def mark_slots(goal: Goal, env: Env, head: Machine) -> None:
+    """Slots without a machine are down, and say why; a node that was to leave and stays after all is back in service."""
+    empty = set(goal.cluster.slot_names) - set(goal.machines)
+    scaled = any(group.idle_s is None and group.most > group.nodes for group in goal.cluster.groups)
+    if not (empty or scaled):
+        return
+    states = await control.node_reasons(env.connections, head)
+    by_itself = {name for name, group in goal.cluster.group_of.items() if group.idle_s is not None}
+    unmarked = [name for name in sorted(empty - by_itself) if states.get(name, ("", NO_MACHINE))[1] != NO_MACHINE]
+    await control.nodes_gone(env.connections, head, unmarked, NO_MACHINE)
+    for name in goal.machines:
+        if states.get(name, ("", ""))[1] == LEAVES:
+            await control.node_resume(env.connections, head, name)
+
+
+async def serve(env: Env, head: Machine, name: str) -> None:
+    """Waits until slurmctld has heard from a machine that was made for a free slot, and returns that to service: it takes
+    work while others are still made. Nothing happens to a node that is out for another reason. Raises Unreachable."""
+    ends = time.monotonic() + REGISTER_S
+    while time.monotonic() < ends:
+        states, reason = await control.node_now(env.connections, head, name)
+        if reason != NO_MACHINE:
+            return
+        if "NOT_RESPONDING" not in states:
+            await control.node_resume(env.connections, head, name)
+            return
+        await asyncio.sleep(POLL_S)
+    raise _never_heard_of(head.cluster, frozenset([name]))
+
+
 async def return_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> tuple[str, ...]:
     """Returns to service the nodes among these that Slurm holds DOWN although they have registered since.
-    A drain that a person asked for stays."""
+    A drain that a person asked for stays, and a node with an incident is returned by the end of that, after tests."""
     states = await node_states(cluster, env, head)
     back = [n for n in sorted(names) if n in states and "DOWN" in states[n].states and "DRAIN" not in states[n].states]
+    back = [name for name in back if not states[name].reason.startswith(INCIDENT_REASON)]
     for name in back:
         await control.node_resume(env.connections, head, name)
     return tuple(back)
@@ -73,18 +111,18 @@ async def return_nodes(cluster: Cluster, env: Env, head: Machine, names: frozens
 async def hold_spares(cluster: Cluster, env: Env, head: Machine) -> bool:
     """Brings the reservation of spares in line with which nodes are usable; True when it had to change."""
     states = await node_states(cluster, env, head)
-    held = frozenset(await control.reserved_spares(env.connections, head))
+    held = frozenset(await control.reserved(env.connections, head))
     wanted = wanted_reserve(cluster, states, held)
     if wanted == held:
         return False
-    await control.set_spare_reservation(env.connections, head, sorted(wanted))
+    await control.reserve(env.connections, head, sorted(wanted))
     return True
 
 
 async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
     """Readiness, one thing a line, in the order in which they depend on each other."""
     machines = await machines_of(env, cluster.name)
-    wanted = (cluster.head, *cluster.slot_names)
+    wanted = (cluster.head, *choose(cluster, machines))
     stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
     head = machines.get(cluster.head)
     found = [_machines_check(stopped, len(wanted))]
@@ -103,10 +141,10 @@ async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
         return tuple(found)  # nobody would answer: what is said already is the reason
     try:
         states = await node_states(cluster, env, head)
-        held = await control.reserved_spares(env.connections, head)
+        held = await control.reserved(env.connections, head)
     except HeadwayError as error:
         return (*found, Check("slurm", False, error.message))
-    return (*found, *_slurm_checks(cluster, states, held))
+    return (*found, *_slurm_checks(cluster, wanted[1:], states, held))
 
 
 def _machines_check(stopped: list[str], count: int) -> Check:
@@ -116,11 +154,13 @@ def _machines_check(stopped: list[str], count: int) -> Check:
     return Check("machines", False, f"{what}; headway apply brings {'it' if len(stopped) == 1 else 'them'} back")
 
 
-def _slurm_checks(cluster: Cluster, states: dict[str, NodeState], held: tuple[str, ...]) -> list[Check]:
-    bad = {n: states[n] for n in cluster.slot_names if n in states and not states[n].usable}
+def _slurm_checks(
+    cluster: Cluster, wanted: tuple[str, ...], states: dict[str, NodeState], held: tuple[str, ...]
+) -> list[Check]:
+    bad = {n: states[n] for n in wanted if n in states and not (states[n].usable or states[n].changes)}
     missing = [n for n in cluster.slot_names if n not in states]
-    usable = len(cluster.slots) - len(bad) - len(missing)
-    lines = [Check("nodes", not bad and not missing, f"{usable} of {len(cluster.slots)} usable")]
+    usable = len(wanted) - len(bad) - len(set(missing) & set(wanted))
+    lines = [Check("nodes", not bad and not missing, f"{usable} of {len(wanted)} usable")]
     for name, node in bad.items():
         lines.append(Check(name, False, f"{'+'.join(node.states).lower()}: {node.reason or 'no reason given'}"))
     if missing:

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import zipfile
+from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 
 from headway.domain.files import File
 from headway.paths import node_dir
-from headway.render.systemd import AGENT_PROGRAM
+from headway.render.agent import PROGRAM
 
 _PACKAGES = "/usr/lib/python3/dist-packages"  # where the system's python3 of every Debian looks
+_START = "from agent.__main__ import main\n\nmain()\n"
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first day a zip knows
 
 
 @cache
 def shipped() -> Mapping[str, File]:
     """{path: File} of every machine. By apply rather than by the image: so machines that somebody else set up have it
-    too, and all of a cluster get the same one."""
+    too, and all of a cluster get the same one. Raises FileNotFoundError for an installation without node/."""
     node = node_dir()
-    files = {AGENT_PROGRAM: File((node / "agent.py").read_text())}
+    files = {PROGRAM: File("", data=program(sorted((node / "agent").glob("*.py"))))}
     for path in sorted((node / "train" / "headway_train").glob("*.py")):
         files[f"{_PACKAGES}/headway_train/{path.name}"] = File(path.read_text())
     return MappingProxyType(files)
+
+
+def program(modules: Iterable[Path]) -> bytes:
+    """A zip that Python runs, of the modules of package `agent`: from the same texts always the same bytes, so that a
+    machine that has it is left alone. Raises FileNotFoundError when there are none."""
+    texts = {f"agent/{path.name}": path.read_text() for path in modules}
+    if not texts:
+        raise FileNotFoundError("node/agent is missing from this installation")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        for name, text in {"__main__.py": _START, **texts}.items():
+            entry = zipfile.ZipInfo(name, _LONG_AGO)
+            entry.create_system = 3
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, text)
+    return packed.getvalue()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.domain.cluster import Cluster
-from headway.domain.live import NodeState
+from headway.domain.cluster import Cluster, Group
+from headway.domain.live import LEMONS, NodeState
 
 
 def wanted_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> frozenset[str]:
@@ -17,8 +17,13 @@ def wanted_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved: f
     a node with work is never taken."""
     if not cluster.spares:
         return frozenset()
-    usable = [name for name in cluster.slot_names if name in nodes and nodes[name].usable]
-    count = max(0, min(cluster.spares, len(usable) - cluster.nodes))
-    order = sorted(usable, key=lambda name: (name not in reserved, -cluster.slot_names.index(name)))
+    return frozenset(name for group in cluster.groups for name in _of_group(group, nodes, reserved))
+
+
+def _of_group(group: Group, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> list[str]:
+    sound = {name for name, node in nodes.items() if node.usable and node.reservation != LEMONS}
+    usable = [name for name in group.slots if name in sound]
+    count = max(0, min(group.spares, len(usable) - group.nodes))
+    order = sorted(usable, key=lambda name: (name not in reserved, -group.slots.index(name)))
     free = [name for name in order if name in reserved or not nodes[name].cpus_used]
-    return frozenset(free[:count])
+    return free[:count]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 
 from headway.changes.machine import Wanted
 from headway.cluster import secrets as cluster_secrets
 from headway.cluster.ops import Step, file_step, run_step
 from headway.domain.change import Change
+from headway.machines import image
 from headway.render.checks import candidate_check
 
-STAGES = ("base", "database", "accounting", "controller", "node")
+STAGES = ("software", "base", "database", "accounting", "controller", "node")
+# Of the packages of a machine one owns: what Debian would start by itself, whatever the machine's role.
+DAEMONS = (
+    "slurmctld.service", "slurmd.service", "slurmdbd.service", "slurmrestd.service", "mariadb.service", "prometheus.service",
+    "prometheus-alertmanager.service", "nfs-server.service", "nftables.service",
+)  # fmt: skip
 CANDIDATE = "/run/headway/candidate"
 MYSQL_DIR = "/srv/headway-state/mysql"
 _DATABASE = (
@@ -31,10 +38,12 @@ def by_stage(
     stages: dict[str, list[Step]] = {stage: [] for stage in STAGES}
     switched = _switched(rows, wanted, fresh)
     files = [c for c in rows if c.kind == "file.write" and c.what not in switched]
+    stages["software"] += _software(rows, wanted)
     base = stages["base"]
     base += _candidate(rows, wanted, secrets)
     base += [file_step(c.what, wanted.files[c.what], _secret(wanted, c.what, secrets)) for c in files]
     base += [{"op": "remove", "path": c.what} for c in rows if c.kind == "file.remove" and c.what not in switched]
+    base += [{"op": "name", "name": c.what} for c in rows if c.kind == "machine.name"]
     if any(c.kind == "managed.write" for c in rows):
         base.append({"op": "managed", "paths": sorted(wanted.files)})
     touched = [c.what for c in rows if c.kind in ("file.write", "file.remove")]
@@ -66,6 +75,27 @@ def by_stage(
         if c.kind == "home.make"
     ]
     return {stage: steps for stage, steps in stages.items() if _does_something(steps)}
+
+
+def _software(rows: list[Change], wanted: Wanted) -> list[Step]:
+    """On a machine one owns, before anything else: what was there is kept, packages come, Headway's parts are made."""
+    kinds = {change.kind for change in rows}
+    steps: list[Step] = []
+    if "file.keep" in kinds:
+        steps.append({"op": "keep", "paths": sorted({*wanted.files, "/etc/hostname"})})
+    if "package.install" in kinds:
+        own = {unit.name for unit in wanted.units}
+        steps.append(
+            {
+                "op": "packages",
+                "names": list(wanted.packages),
+                "keep_off": [unit for unit in DAEMONS if unit not in own],
+            }
+        )
+    if "parts.make" in kinds:
+        archive, stamp = image.parts()
+        steps.append({"op": "parts", "b64": base64.b64encode(archive).decode(), "stamp": stamp})
+    return steps
 
 
 def _under(folder: str, paths: Iterable[str]) -> bool:

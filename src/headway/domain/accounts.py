@@ -13,6 +13,17 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What an account has used, by sshare: old use counts less and less."""
+
+    account: str
+    norm_shares: float  # of the cluster, as its share says
+    effective_usage: float  # of the cluster's use
+    fair_share: float | None
+    gpu_hours: float
+
+
+@dataclass(frozen=True, slots=True)
 class Association:
     """A user in an account."""
 

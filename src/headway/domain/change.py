@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headway.domain.found import Difference
+
 
 class Disturbs(StrEnum):
     """What a change does to work that is running, mildest first."""
@@ -46,6 +48,7 @@ class ChangeSet:
     changes: tuple[Change, ...]
     why_empty: str = ""
     notes: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()  # machines one owns: where plan and machine disagree
 
     @property
     def empty(self) -> bool:

@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 
+from headway.domain.found import Found
+
+MAIN = "main"  # the one group of a file without groups
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -20,15 +24,37 @@ class Plan:
     memory_mib: int
     price_usd_per_node_hour: Decimal
     gpu_product: str = ""  # "NVIDIA H100 80GB HBM3", as nvidia-smi names it
+    expects: Mapping[str, float] = field(default_factory=dict)  # figure of a test -> what a sound node reaches at least
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A place for a node. Its name carries the leaf it hangs on; a machine is made for a slot, never the reverse."""
 
-    name: str  # "lab-1-3": leaf 1, place 3
+    name: str  # "lab-1-3": leaf 1, place 3; in a group of its own name "lab-gpu-1-3"
     leaf: str  # "leaf1"
-    number: int  # 1.. over the whole cluster, fixes the address
+    number: int  # 1.. over the whole cluster, its place in a list of hosts or addresses
+    group: str = MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes of one plan. It has more slots than machines where it may grow: which have one is no part of the file."""
+
+    name: str
+    plan: Plan
+    nodes: int  # machines for work; of a group that scales by itself, the least
+    most: int  # slots for them
+    spares: int = 0
+    slots: tuple[str, ...] = ()  # names of `most` + `spares`
+    idle_s: int | None = None  # it scales by itself: a node idle for so long goes; None: by people alone
+    spot: bool = False  # the provider may take a machine back at short notice
+    price_usd_per_node_hour: Decimal = Decimal(0)
+
+    @property
+    def wanted(self) -> int:
+        """Machines that there should be at least."""
+        return self.nodes + self.spares
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +100,7 @@ class Team:
     running_jobs: int | None = None
     submitted_jobs: int | None = None
     gpus: int | None = None  # GPUs held at once
+    leads: tuple[str, ...] = ()  # of its users: who may act on all its jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +129,69 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """A machine you own, from an inventory (provider ssh)."""
+class JumpHost:
+    """A machine that the way to others leads through."""
 
-    name: str  # head or a slot name, given by position
     address: str
     user: str = "root"
     port: int = 22
+    key: str = ""  # as in Host
+    host_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine you own, from an inventory (provider ssh)."""
+
+    name: str  # head or a slot name, given by position; "" = a reserve, for when the cluster grows
+    address: str
+    user: str = "root"  # another one becomes root by sudo
+    port: int = 22
     key: str = ""  # path of a private key on the server's machine; "" = the cluster's bootstrap key
+    sudo_password: str = ""  # path of a file there with the password that sudo asks for; "" = it asks for none
+    jump: JumpHost | None = None
+    host_key: str = ""  # public host key it must answer with; "" = the one it shows first is pinned
+
+
+@dataclass(frozen=True, slots=True)
+class Alerts:
+    """Where alerts go; "" = not there. The addresses are as good as passwords."""
+
+    webhook: str = ""  # URL
+    chat: str = ""  # URL of an incoming webhook of Slack's form
+    mail: str = ""  # address, by way of the cluster's mail relay
+
+
+@dataclass(frozen=True, slots=True)
+class StallRule:
+    """When a job is said to get nowhere. `after_s`: 0 looks for none. `acts`: a hung job is requeued, an idle one cancelled;
+    else people are told only."""
+
+    after_s: int
+    acts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What is done about faults, as the file has it."""
+
+    xid_classes: Mapping[int, str] = field(default_factory=dict)  # GPU error code -> class, where it is another one
+    act: bool = True  # False: incidents are seen and noted, and nothing is done
+    tries: int = 3  # repairs of one incident, then the node is out of service
+    lemon_score: int = 8  # at so much the node is kept out
+    lemon_days: int = 14  # over the incidents of so many days
+    lemon_spare_work: bool = False  # it is not kept out at once: it is for jobs that ask for such nodes
+    silent_share: float = 0.5  # of all nodes: when so many fall silent together it is the network
+    warning_s: int = 60  # for a job that asked for a signal, before it is requeued
+    hang: StallRule = StallRule(1800)
+    idle: StallRule = StallRule(7200)
+
+
+@dataclass(frozen=True, slots=True)
+class Firewall:
+    """Who reaches a machine of one's own, beyond the cluster's machines and the server."""
+
+    ssh_from: tuple[str, ...] = ()  # networks that may use SSH; () = every one
 
 
 @dataclass(frozen=True)
@@ -120,10 +202,8 @@ class Cluster:
     provider: str  # "local" | "ssh"
     image: str  # "debian13" | "debian12"
     slurm_version: str  # "24.11" | "22.05": what the image carries
-    plan: Plan
-    nodes: int
-    spares: int
-    slots: tuple[Slot, ...]  # nodes + spares, in leaf order
+    groups: tuple[Group, ...]  # in the file's order, one at least
+    slots: tuple[Slot, ...]  # of all groups, in leaf order
     switches: tuple[Switch, ...]  # () = one switch, no topology plugin
     storage: Storage
     partitions: tuple[Partition, ...]
@@ -133,7 +213,11 @@ class Cluster:
     hosts: tuple[Host, ...] = ()  # provider ssh
     departed_jobs: str = "cancel"  # what happens to running jobs of a removed user: "cancel" | "finish"
     mail_relay: str = ""  # host:port that --mail-type mail goes to; "" = none
+    alerts: Alerts = field(default_factory=Alerts)
     containers: str = ""  # what runs --container-image: "builtin" | "enroot" | "" = nothing does
+    health: Health = field(default_factory=Health)
+    most_usd_per_hour: Decimal | None = None  # what all machines together may cost; None: whatever they do
+    firewall: Firewall = field(default_factory=Firewall)  # provider ssh
 
     @property
     def head(self) -> str:
@@ -144,10 +228,57 @@ class Cluster:
     def slot_names(self) -> tuple[str, ...]:
         return tuple(slot.name for slot in self.slots)
 
+    @cached_property
+    def group_of(self) -> Mapping[str, Group]:
+        """Slot name -> its group."""
+        return {name: group for group in self.groups for name in group.slots}
+
+    def role_of(self, name: str) -> str:
+        """Machines of one role hold the same files: "head", and "node", or a role a group where there are several."""
+        return "head" if name == self.head else self.role_of_group(self.group_of[name])
+
+    def role_of_group(self, group: Group) -> str:
+        return "node" if len(self.groups) == 1 else f"node-{group.name}"
+
+    @property
+    def nodes(self) -> int:
+        """Nodes for work that the file asks for."""
+        return sum(group.nodes for group in self.groups)
+
+    @property
+    def spares(self) -> int:
+        return sum(group.spares for group in self.groups)
+
+    @cached_property
+    def largest(self) -> Plan:
+        """The plan of the nodes that hold the largest job: most GPUs, then most CPUs."""
+        return max((group.plan for group in self.groups), key=lambda plan: (plan.gpus, plan.cpus))
+
+    @property
+    def gpus(self) -> int:
+        """Of all nodes for work that the file asks for."""
+        return sum(group.nodes * group.plan.gpus for group in self.groups)
+
+    @property
+    def plan_words(self) -> str:
+        """ "h100-8", or "h100-8 + cpu-64" where groups have different ones."""
+        return " + ".join(dict.fromkeys(group.plan.name for group in self.groups))
+
     @property
     def simulated_gpus(self) -> bool:
         """Local machines have no GPU device; every surface that shows one says SIMULATED."""
-        return self.provider == "local" and self.plan.gpus > 0
+        return self.provider == "local" and self.largest.gpus > 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSite:
+    """What is particular to machines one owns."""
+
+    operators: Mapping[str, str] = field(default_factory=dict)  # user who signs in for Headway -> public key ("" = any)
+    ssh_ports: tuple[int, ...] = (22,)
+    known_as: Mapping[str, str] = field(default_factory=dict)  # machine name -> its name in the inventory
+    ways_in: tuple[str, ...] = ()  # addresses that Headway comes from: the server's, jump hosts'
+    nfs: tuple[str, ...] = ()  # of home and scratch, the paths that the head exports; the others are there already
 
 
 @dataclass(frozen=True)
@@ -161,8 +292,11 @@ class Site:
     uids: Mapping[str, int]  # user -> uid, departed users included
     departed: tuple[str, ...] = ()  # users once in the file: their names and uids stay, locked
     simulated_gpus: bool = False
-    gpu_devices: int = 0  # device nodes made at boot on local machines
+    gpu_devices: int = 0  # device nodes made at boot on local machines, at most
     real_cpus: int = 0  # what a machine really has; 0 = as the plan says
     real_memory_mib: int = 0
     host_keys: Mapping[str, str] = field(default_factory=dict)  # machine name -> public key, as far as known
+    members: tuple[str, ...] | None = None  # slots that have or get a machine, in slot order; None: all
     real_tmp_mib: int = 0  # the disk that jobs' own /tmp is on; 0 = not known
+    found: Mapping[str, Found] = field(default_factory=dict)  # provider ssh: machine name -> what it really has
+    own: OwnSite | None = None  # provider ssh

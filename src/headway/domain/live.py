@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from headway.domain.slots import NO_MACHINE
+
+SPARES = "headway_spares"  # Slurm reservations of Headway's own: nodes that stand by,
+LEMONS = "headway_lemons"  # and nodes that fail too often, for jobs that say --reservation=headway_lemons
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,16 @@ class NodeState:
     partitions: tuple[str, ...]
     reservation: str = ""
     boot_time: int = 0  # unix seconds
+
+    @property
+    def absent(self) -> bool:
+        """It is a slot that has no machine, and should have none: no node for anybody who counts nodes."""
+        return self.reason == NO_MACHINE or "POWERED_DOWN" in self.states
+
+    @property
+    def changes(self) -> bool:
+        """Its machine is being made or given back."""
+        return bool({"POWERING_UP", "POWERING_DOWN", "POWER_DOWN"}.intersection(self.states))
 
     @property
     def usable(self) -> bool:
@@ -53,7 +69,32 @@ class JobState:
     qos: str = ""
     array_job_id: int = 0
     array_task: str = ""
+    comment: str = ""
     gpu_indexes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # node -> GPU numbers
+    description: str = ""  # Slurm's sentence beside the reason, which is one word; often none
+    cpus: int = 0  # of the whole job
+    memory_mib: int = 0  # of the whole job
+    dependency: str = ""  # "afterok:12(unfulfilled)"
+    reservation: str = ""
+    features: str = ""
+    licenses: str = ""
+    required_nodes: tuple[str, ...] = ()
+    excluded_nodes: tuple[str, ...] = ()
+    scheduled_nodes: tuple[str, ...] = ()  # where backfill means to start it, at `start_time`
+    switches: int = 0  # leaves it wants to lie under at most; 0 = does not say
+    eligible_time: int = 0  # unix seconds from which it may start
+    array_limit: int = 0  # tasks of its array that may run at once; 0 = all
+    more: Mapping[str, str | int] = field(default_factory=dict)  # squeue's other columns, those that say something
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    name: str
+    nodes: tuple[str, ...]
+    users: tuple[str, ...]
+    flags: tuple[str, ...]
+    start_time: int
+    end_time: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,28 @@ class MachineState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Jump:
+    """A machine that the way to another one leads through (as ssh's ProxyJump)."""
+
+    address: str
+    user: str = "root"
+    port: int = 22
+    key_path: str = ""  # as in Machine
+    host_key: str = ""  # pinned at first contact; "" = not seen yet
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     name: str  # head or slot name
     cluster: str
     address: str
     state: MachineState
     host_key: str  # public host key line ("ssh-ed25519 AAAA..."), pinned
-    user: str = "root"
+    user: str = "root"  # another one becomes root by sudo
     port: int = 22
     key_path: str = ""  # private key to sign in with; "" = the cluster's bootstrap key
+    password_path: str = ""  # file with the password that sudo asks for; "" = it asks for none
+    jump: Jump | None = None
     image: str = ""  # id of the node image it was made from
     # When its system last started, in unix seconds; 0 where the provider can't tell. Says nothing about which machine.
     started_at: float = field(default=0.0, compare=False)

@@ -33,6 +33,9 @@ class SeenMachine:
     units: Mapping[str, SeenUnit] = field(default_factory=dict)
     managed: tuple[str, ...] = ()  # paths Headway wrote before
     dirs: frozenset[str] = frozenset()
+    missing: tuple[str, ...] = ()  # packages that were asked for and are not installed
+    hostname: str = ""
+    parts: str = ""  # digest of Headway's own parts that were made here
     sessions: tuple[str, ...] = ()  # departed users who still have processes here
 
 
@@ -46,6 +49,8 @@ class Observed:
     accounts: Accounts | None = None  # None: the accounting database does not answer (yet)
     texts: Mapping[str, str] = field(default_factory=dict)  # current text of the head's Slurm files, for diffs
     datasets: frozenset[str] = frozenset()  # names attached now
+    jobs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # on nodes that are to go
+    replaced: frozenset[str] = frozenset()  # places for which the inventory names another machine than the one there
     of_earlier_image: tuple[str, ...] = ()  # machines made from a node image whose inputs have changed since
 
 

@@ -7,28 +7,26 @@ from dataclasses import dataclass, replace
 
 from headway.cluster.spares import wanted_reserve
 from headway.domain.cluster import Cluster
+from headway.domain.incident import INCIDENT_REASON, OWN_REASON
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
+from headway.domain.slots import LEAVES
 
-# Reasons of nodes that may return by themselves once they work again: Headway's own, and slurmctld's for lost nodes.
-OWN_REASON = "headway: "
-_SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding")
-
-
-@dataclass(frozen=True, slots=True)
-class Down:
-    """The machine does not run, or was started again under its jobs: Slurm need not wait for minutes to requeue the
-    work."""
-
-    node: str
-    reason: str
+# slurmctld's own, for nodes that it has lost.
+SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding")
+# And for one that still ends a job which was requeued and sent to it again. Nobody else would ever return it.
+SLURM_DRAINS = ("Duplicate jobid",)
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
-    """The machine runs again and slurmd has registered."""
+class Dead:
+    """The machine does not run, or was started again under its jobs, or Slurm has lost it: Slurm need not wait for
+    minutes to requeue the work. `at`: since when, 0 where that isn't known. `runs`: it runs (again)."""
 
     node: str
+    what: str
+    at: float = 0.0
+    runs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class StartNow:
     job: int
 
 
-Action = Down | Return | Reserve | StartNow
+Action = Dead | Reserve | StartNow
 
 
 def decide(
@@ -61,20 +59,11 @@ def decide(
     jobs = tuple(jobs)
     lost = {node for job in jobs if job.state == "RUNNING" for node in job.nodes if _outlived(job, machines.get(node))}
     for name in cluster.slot_names:
-        node = nodes.get(name)
-        if node is None:
-            continue
-        machine = machines.get(name)
-        runs = machine is not None and machine.state is MachineState.RUNNING
-        if not runs and "DOWN" not in node.states:
-            word = "stopped" if machine is not None else "gone"
-            actions.append(Down(name, f"{OWN_REASON}machine is {word}"))
-            expected[name] = _as(node, "DOWN")
-        elif name in lost and "DOWN" not in node.states:
-            actions.append(Down(name, f"{OWN_REASON}machine was started again under its jobs"))
-            expected[name] = _as(node, "DOWN")
-        elif runs and _may_return(node):
-            actions.append(Return(name))
+        if name in nodes:
+            found = _dead(nodes[name], machines.get(name), has_lost_a_job=name in lost)
+            if found is not None:
+                actions.append(found)
+                expected[name] = replace(nodes[name], states=("DOWN",))
     wanted = wanted_reserve(cluster, expected, reserved)
     if wanted != reserved:
         actions.append(Reserve(wanted))
@@ -88,15 +77,25 @@ def _outlived(job: JobState, machine: Machine | None) -> bool:
     return machine is not None and 0 < job.start_time < machine.started_at
 
 
-def _as(node: NodeState, state: str) -> NodeState:
-    return replace(node, states=(state,))
-
-
-def _may_return(node: NodeState) -> bool:
-    """Down for a reason that has passed. A drain, or a reason a person wrote, stays until a person lifts it."""
-    states = set(node.states)
-    ours = node.reason.startswith((OWN_REASON, *_SLURM_REASONS))
-    return "DOWN" in states and ours and not states & {"DRAIN", "NOT_RESPONDING", "FAIL"}
+def _dead(node: NodeState, machine: Machine | None, *, has_lost_a_job: bool) -> Dead | None:
+    """A node that a person has taken out of service and that nothing runs on is theirs; one that never came up is
+    apply's."""
+    if node.absent or node.changes or node.reason.startswith(LEAVES):
+        return None
+    out = bool({"DOWN", "DRAIN", "FAIL"}.intersection(node.states))
+    drained = "DRAIN" in node.states and node.reason.startswith(SLURM_DRAINS)
+    a_persons = out and not drained and not node.reason.startswith((OWN_REASON, *SLURM_REASONS))
+    if not node.boot_time or (a_persons and not node.cpus_used) or node.reason.startswith(INCIDENT_REASON):
+        return None
+    if machine is None or machine.state is not MachineState.RUNNING:
+        return Dead(node.name, f"its machine is {'stopped' if machine is not None else 'gone'}")
+    if drained and not node.cpus_used:
+        return Dead(node.name, f"Slurm had drained it: {node.reason}", runs=True)
+    if has_lost_a_job:
+        return Dead(node.name, "its machine was started again under its jobs", machine.started_at, runs=True)
+    if "DOWN" in node.states and not a_persons and "NOT_RESPONDING" not in node.states:
+        return Dead(node.name, f"Slurm had lost it: {node.reason}", runs=True)
+    return None
 
 
 def _waits_after_requeue(job: JobState) -> bool:

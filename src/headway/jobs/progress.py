@@ -1,4 +1,4 @@
-"""A job's progress: what the training reported (node/agent.py), or else its own log's lines like `step 120 loss 1.873`.
+"""A job's progress: what the training reported (node/agent), or else its own log's lines like `step 120 loss 1.873`.
 
 Both are files on the head, read on from where the last look ended, in the same remote call. A job that has reported is
 not looked for in its log any more."""
@@ -10,11 +10,13 @@ import contextlib
 import json
 import math
 import re
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from headway.domain.live import JobState
 from headway.domain.machine import Machine
+from headway.jobs.course import Course
 from headway.jobs.remote import Links, call
 from headway.machines.streams import MAX_OUTPUT
 
@@ -36,7 +38,10 @@ class Progress:
     step: int = 0
     loss: float = math.nan
     seen: bool = False
+    points: int = 0  # steps read so far
+    at: float = 0.0  # unix seconds of the newest step: as reported, else when it was read
     tokens_per_s: float | None = None
+    course: Course = field(default_factory=Course)  # reports have their times; a log's lines have none
     _points: list[tuple[int, float]] = field(default_factory=list)
     _stride: int = 1
     _skipped: int = 0
@@ -54,6 +59,8 @@ class Progress:
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 told = json.loads(line)
                 self._point(int(told["step"]), float(told["loss"]))
+                self.at = float(told.get("t", 0.0))
+                self.course.mark(self.step, self.at)
                 rate = told.get("tokens_per_s")
                 self.tokens_per_s = float(rate) if rate is not None else None
 
@@ -85,6 +92,7 @@ class Progress:
             self._points = [point for point in self._points if point[0] < step]
             self._skipped = 0
         self.step, self.loss, self.seen = step, loss, True
+        self.points += 1
         if math.isnan(loss):
             return
         if self._skipped:
@@ -116,7 +124,8 @@ class _Followed:
         place = {"user": self.user, "path": self.path} if self.path else {"job": self.job}
         return {**place, "offset": self.offset, "limit": self.limit}
 
-    def take(self, answer: dict[str, object]) -> None:
+    def take(self, answer: dict[str, object], now: float) -> None:
+        first = self.offset < 0
         if "size" not in answer:
             return
         size, offset = int(str(answer["size"])), int(str(answer["offset"]))
@@ -126,7 +135,13 @@ class _Followed:
             return
         data = base64.b64decode(str(answer["b64"]))
         self.offset = offset + len(data)
-        (self.progress.feed if self.path else self.progress.feed_reports)(data)
+        if not self.path:
+            self.progress.feed_reports(data)
+            return
+        before = self.progress.points
+        self.progress.feed(data)
+        if self.progress.points > before and not first:  # of what was there before the first look nobody knows the time
+            self.progress.at = now
 
 
 class ProgressReader:
@@ -160,7 +175,7 @@ class ProgressReader:
             ask = {"do": "read", "files": [one.ask() for one in logs], "reports": [one.ask() for one in reports]}
             ran = await call(self._links, self._head, ask, timeout_s=30)
             for followed, line in zip([*logs, *reports], ran.stdout.splitlines(), strict=False):
-                followed.take(json.loads(line))
+                followed.take(json.loads(line), time.time())
 
 
 def _questions(files: Iterable[_Followed]) -> Iterator[list[_Followed]]:

@@ -10,8 +10,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from headway.domain.cluster import Cluster
+from headway.errors import Fault, Refused
 from headway.jobs.place import place
-from headway.jobs.script import Script, run_script
+from headway.jobs.script import Script, run_faults, run_script
 from headway.jobs.submit import Stage
 from headway.machines.program import program
 from headway.paths import node_dir
@@ -65,6 +66,17 @@ def prepare_run(run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str
         git=run.git,
     )
     return Prepared(request, Stage(there.root, run.bundle, folder, files), script, script.launcher, checkpoints)
+
+
+def checked_run(run: RunIn, cluster: Cluster, user: str) -> tuple[SubmitIn | None, list[Fault]]:
+    """The request that the command makes, to be looked at and never sent; or what is wrong with it, by field."""
+    found = run_faults(run, cluster)
+    if found:
+        return None, found
+    try:
+        return prepare_run(run, cluster, user, "check").request, []
+    except Refused as error:
+        return None, [Fault("argv", error.message, error.hint)]
 
 
 def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> Prepared:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
@@ -68,6 +68,13 @@ def run_script(
         *_body(run, launcher, (helper, warner), checkpoints or f"{work}/checkpoints", (workers, why), len(flags)),
     ]
     return Script(job_name(run), launcher, tuple(lines), (*flags, *command), len(flags))
+
+
+def run_faults(run: RunIn, cluster: Cluster) -> list[Fault]:
+    """What is wrong with it, each with the field of RunIn that it is about."""
+    named = {"--team": "account", "--launcher": "launcher", "": "argv"}
+    found = _faults(run, cluster, run.launcher or launcher_of(run.argv[0]))
+    return [replace(fault, path=named.get(fault.path, fault.path.removeprefix("--"))) for fault in found]
 
 
 def launcher_of(program: str) -> str:
@@ -137,9 +144,9 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str) -> Iterator[Fault]:
 
 
 def _place_faults(run: RunIn, cluster: Cluster) -> Iterator[Fault]:
-    most = cluster.nodes + cluster.spares
-    if run.gpus > cluster.plan.gpus:
-        has = f"no node of {cluster.name} has more than {cluster.plan.gpus} GPUs"
+    most = len(cluster.slots)
+    if run.gpus > cluster.largest.gpus:
+        has = f"no node of {cluster.name} has more than {cluster.largest.gpus} GPUs"
         yield Fault(
             "--gpus", f"{run.gpus} GPUs a node were asked for; {has}", "--gpus counts for each node: add --nodes"
         )

@@ -135,6 +135,34 @@ async def cancel(
         raise CommandFailed(["scancel", *jobs], ran.code, said, where=head.name)
 
 
+async def control(links: Links, head: Machine, user: str, verb: str, job: int, *, as_operator: bool = False) -> None:
+    """`scontrol requeue | hold | release` of a job, as the person or as Headway's Slurm operator: what that holds, only an
+    operator releases. Raises NotAllowed, NotFound, and Refused with Slurm's words for a job that stands otherwise."""
+    if verb not in ("requeue", "hold", "release"):
+        raise Refused(f"not one of requeue, hold, release: {verb[:20]!r}")
+    ask = {
+        "do": "exec",
+        "user": OPERATOR if as_operator else user,
+        "operator": as_operator,
+        "argv": ["scontrol", verb, str(int(job))],
+        "cwd": "/",
+    }
+    ran = await call(links, head, ask, timeout_s=30)
+    said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
+    words = said[0] if said else ""
+    if "permission denied" in words.lower():
+        raise NotAllowed(
+            f"Slurm does not let {user} {verb} job {job}: {words}", hint="a lead of the team or an admin can"
+        )
+    if "Invalid job id" in words:
+        raise NotFound(f"{head.cluster}: {words}", hint="headway queue lists the active ones")
+    if ran.code != 0:
+        raise Refused(f"job {job} can't be {_DONE[verb]} now: {words or f'scontrol ended with {ran.code}'}")
+
+
+_DONE = {"requeue": "requeued", "hold": "held", "release": "released"}
+
+
 async def run_command(
     links: Links, head: Machine, user: str, argv: Sequence[str], stdin: bytes = b"", *, timeout_s: float = 3600
 ) -> tuple[int, bytes, bytes]:

@@ -30,9 +30,17 @@ JobNow = Callable[[], Awaitable[JobState]]
 
 
 async def tail_log(
-    links: Links, head: Machine, job_now: JobNow, *, follow: bool, err: bool = False, poll_s: float = 1.0
+    links: Links,
+    head: Machine,
+    job_now: JobNow,
+    *,
+    follow: bool,
+    err: bool = False,
+    start: int = 0,
+    poll_s: float = 1.0,
 ) -> AsyncIterator[bytes]:
-    """The bytes of the job's output (`err`: of its error file), and between them lines `--- ... ---` of ours.
+    """The bytes of the job's output (`err`: of its error file) from `start` on, and between them lines `--- ... ---` of
+    ours.
 
     `job_now` says how the job stands (SlurmReader.job, or what the server remembers). Without `follow`: what is there
     now. Raises NotFound when there is no file and none can come, Refused when its user may not read it.
@@ -45,13 +53,13 @@ async def tail_log(
             hint="sbatch --output=FILE",
         )
     if not follow or job.state in ENDED:
-        part = _Part(links, head, job.user, path)
+        part = _Part(links, head, job.user, path, start)
         async for chunk in part.rest():
             yield chunk
         if part.missing:
             raise NotFound(f"job {job.id} ({job.state}) has not written {path}", hint=_why(job))
         return
-    async with contextlib.aclosing(_Follow(links, head, job, path, job_now, poll_s).run()) as chunks:
+    async with contextlib.aclosing(_Follow(links, head, job, path, job_now, poll_s, start).run()) as chunks:
         async for chunk in chunks:
             yield chunk
 
@@ -92,11 +100,13 @@ class _Part:
 class _Follow:
     """The live case: one task reads the file, one asks how the job stands; both speak through a queue."""
 
-    def __init__(self, links: Links, head: Machine, job: JobState, path: str, job_now: JobNow, poll_s: float) -> None:
+    def __init__(
+        self, links: Links, head: Machine, job: JobState, path: str, job_now: JobNow, poll_s: float, start: int
+    ) -> None:
         self._links, self._head, self._path = links, head, path
         self._job, self._job_now, self._poll_s = job, job_now, poll_s
         self._queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(64)
-        self._offset = 0
+        self._offset = start
         self._said = ""
         self._restarts = job.restarts
         self._ended = asyncio.Event()

@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headway.domain.cluster import Cluster
+from headway.domain.jobstate import WAITING
 from headway.domain.live import JobState
 from headway.errors import Refused
+from headway.jobs.limits import limit_of, limit_words
+from headway.jobs.room import reason_word
+from headway.jobs.saying import length
 
 
 @contextmanager
@@ -49,9 +53,12 @@ def hint(said: str, cluster: Cluster, user: str) -> str:
 
 
 def _node(cluster: Cluster) -> str:
-    plan = cluster.plan
-    gpus = f"{plan.gpus} GPUs, " if plan.gpus else "no GPU, "
-    return f"{cluster.name} has {cluster.nodes} nodes of {gpus}{plan.cpus} CPUs and {plan.memory_mib // 1024} GiB each"
+    kinds = []
+    for group in cluster.groups:
+        plan = group.plan
+        gpus = f"{plan.gpus} GPUs, " if plan.gpus else "no GPU, "
+        kinds.append(f"{group.nodes} nodes of {gpus}{plan.cpus} CPUs and {plan.memory_mib // 1024} GiB each")
+    return f"{cluster.name} has {'; '.join(kinds)}"
 
 
 def _list(words: Iterator[str] | list[str]) -> str:
@@ -66,29 +73,34 @@ REASONS = {
     "DependencyNeverSatisfied": "a job it was to follow did not end as asked, so it never starts: cancel it, or headway "
     "pipeline retry",
     "BeginTime": "waits for its begin time (a requeued job: a moment)",
-    "JobHeldUser": "is held: scontrol release",
+    "JobHeldUser": "is held by its user",
     "JobHeldAdmin": "is held by an administrator",
     "JobArrayTaskLimit": "as many of its array's tasks run as it allows",
     "Licenses": "waits for a licence",
     "Reservation": "waits for its reservation",
-    "ReqNodeNotAvail": "a node it asks for is not available",
+    "ReqNodeNotAvail": "nodes it needs are out of service or reserved",
     "NodeDown": "a node it needs is down",
     "BadConstraints": "no node fits what it asks for",
     "PartitionDown": "its partition is down",
     "PartitionInactive": "its partition takes no jobs now",
     "PartitionNodeLimit": "asks for more nodes than its partition has",
     "PartitionTimeLimit": "asks for more time than its partition allows",
+    "PartitionConfig": "asks for what its partition does not allow",
+    "MaxMemPerLimit": "asks for more memory a CPU or node than its partition allows",
+    "AccountNotAllowed": "its team may not use this partition",
+    "Cleaning": "its last run is still being cleaned up",
+    "SchedDefer": "the scheduler looks at new jobs a little later",
+    "BurstBufferStageIn": "its files are being copied in",
     "Prolog": "the node is being made ready",
     "InvalidAccount": "its team no longer exists",
     "InvalidQOS": "its limits no longer exist",
-    "QOSMaxJobsPerUserLimit": "its user has as many jobs running as the team's limit allows",
-    "QOSGrpJobsLimit": "the team has as many jobs running as its limit allows",
-    "QOSGrpSubmitJobsLimit": "the team has as many jobs queued as its limit allows",
-    "QOSGrpGRES": "the team holds as many GPUs as its limit allows",
-    "QOSGrpGRESMinutes": "the team's GPU hours are used up",
-    "AssocGrpJobsLimit": "the team has as many jobs running as its limit allows",
-    "AssocGrpGRES": "the team holds as many GPUs as its limit allows",
-    "AssocGrpGRESMinutes": "the team's GPU hours are used up",
+    "DeadLine": "can't end before its deadline",
+    "ReservationDeleted": "its reservation was deleted",
+    "QOSNotAllowed": "its limits (QOS) are not allowed there",
+    "QOSUsageThreshold": "its team has used so much that it may not start jobs now",
+    "BurstBufferResources": "waits for room in the burst buffer",
+    "job requeued in held state": "was requeued and is held",
+    "JobHoldMaxRequeue": "was requeued too often and is held",
     "launch_failed_requeued_held": "could not be started on its nodes and is held: headway logs says why",
     "launch failed requeued held": "could not be started on its nodes and is held: headway logs says why",
 }
@@ -105,13 +117,12 @@ _CODES = {
 
 def why(job: JobState) -> str:
     """Why a job waits, or how it ended; "" while all goes well."""
-    if job.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD"):
-        first = job.reason.split(",")[0].strip()
-        return REASONS.get(first, "" if first in ("", "None") else first)
+    if job.state in WAITING:
+        return waiting(job.reason)
     if job.state == "OUT_OF_MEMORY":
         return "used more memory than it asked for and was ended: ask for more with --mem"
     if job.state == "TIMEOUT":
-        return f"reached its time limit of {_duration(job.time_limit_s)}: ask for more with --time"
+        return f"reached its time limit of {length(job.time_limit_s or 0)}: ask for more with --time"
     if job.state == "NODE_FAIL":
         return f"a node of it died ({', '.join(job.nodes) or 'unknown'}) and it was not to be requeued"
     if job.state == "PREEMPTED":
@@ -125,13 +136,22 @@ def why(job: JobState) -> str:
     return ""
 
 
+def waiting(reason: str) -> str:
+    """Slurm's reason in words; as Slurm says it where there are none; "" for none."""
+    word = reason_word(reason)
+    limit = limit_of(word)
+    if word in ("", "None"):
+        return ""
+    return REASONS.get(word) or (limit_words(limit) if limit else word.replace("_", " "))
+
+
 def pending(job: JobState) -> str:
     """What a log says while its job waits: "pending (Priority): waits behind jobs of higher priority"."""
-    reason = job.reason.split(",")[0].strip()
+    reason = reason_word(job.reason)
     if reason in ("", "None"):
         return "pending: waits for its turn"
-    words = REASONS.get(reason, "")
-    return f"pending ({reason}): {words}" if words else f"pending: {job.reason}"
+    words = waiting(job.reason)
+    return f"pending: {job.reason}" if words == reason.replace("_", " ") else f"pending ({reason}): {words}"
 
 
 def _failed(job: JobState) -> str:
@@ -160,10 +180,3 @@ def container_word(log: str) -> str:
             text = f"its container could not be started: {said}" + (f"; {more}" if more else "")
             return "".join(letter if letter.isprintable() else "?" for letter in text)[:600]
     return ""
-
-
-def _duration(seconds: int | None) -> str:
-    if not seconds:
-        return "none"
-    hours, rest = divmod(seconds, 3600)
-    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min"

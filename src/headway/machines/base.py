@@ -5,11 +5,12 @@ What happens inside a machine goes by SSH, for all alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
-from headway.domain.cluster import Cluster, Dataset
+from headway.domain.cluster import Cluster, Dataset, OwnSite
+from headway.domain.found import Found
 from headway.domain.machine import Gap, Machine, MachineRequest
 
 
@@ -24,10 +25,82 @@ class Place:
     real_memory_mib: int
     real_tmp_mib: int  # the disk that jobs' own /tmp is on; 0 = not known
     gpu_devices: int
+    found: Mapping[str, Found] = field(default_factory=dict)  # of machines one owns: what each really has
+    own: OwnSite | None = None  # machines one owns
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A machine that its provider takes back, whatever runs on it. `at`: when, in unix seconds."""
+
+    machine: str
+    at: float
+
+
+@runtime_checkable
+class Reclaims(Protocol):
+    """A provider that may take machines back at short notice."""
+
+    async def notices(self, cluster: str) -> tuple[Notice, ...]:
+        """Those that stand now; the same each time, until their machine is gone or given back."""
+        ...
+
+
+@runtime_checkable
+class Breakable(Protocol):
+    """A provider whose machines may be broken on purpose, and mended."""
+
+    async def kill(self, machine: Machine) -> None:
+        """As a power cut: nothing on it is told."""
+        ...
+
+    async def freeze(self, machine: Machine) -> None:
+        """It stands still, its addresses stay."""
+        ...
+
+    async def thaw(self, machine: Machine) -> None:
+        """It goes on where it stood still; nothing happens to one that does not."""
+        ...
+
+    async def cut(self, machine: Machine) -> None:
+        """It works on, but nothing from it reaches anybody, and nothing reaches it."""
+        ...
+
+    async def join(self, machine: Machine) -> None:
+        """It is on the network again; nothing happens to one that is."""
+        ...
+
+    async def reclaim(self, machine: Machine, at: float) -> None:
+        """It is taken back at that time; until then there is a notice."""
+        ...
+
+
+@runtime_checkable
+class Owned(Protocol):
+    """A provider of machines that somebody else set up: they are looked at before they are taken."""
+
+    @property
+    def server_id(self) -> str:
+        """What the marks on machines call this server."""
+        ...
+
+    async def candidate(self, cluster: Cluster, name: str) -> Machine:
+        """The machine for the head or a slot, taken or not. Raises Unreachable when it shows no host key."""
+        ...
+
+    async def taken(self, cluster: str) -> tuple[Machine, ...]:
+        """Every machine that this cluster holds, also one that the inventory no longer names."""
+        ...
+
+    async def note(self, cluster: str, found: Mapping[str, Found], nfs: Sequence[str]) -> None:
+        """Keeps what machines have, and which volumes the head exports, for `place`."""
+        ...
 
 
 class Provider(Protocol):
     name: str
+    fences: bool  # whether it can switch a machine off: after `fence` that does nothing any more
+    makes: bool  # whether it can give another machine for the same slot
 
     async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
         """Everything that is missing for this cluster, at once."""
@@ -53,6 +126,10 @@ class Provider(Protocol):
     async def start(self, machine: Machine) -> None: ...
 
     async def stop(self, machine: Machine) -> None: ...
+
+    async def fence(self, machine: Machine) -> None:
+        """Off at once, whatever it does; nothing happens to one that is off."""
+        ...
 
     async def delete(self, machine: Machine) -> None: ...
 

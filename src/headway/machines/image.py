@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import io
 import json
+import tarfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +31,34 @@ _RECIPE = 1  # raise when this module makes a different image from the same inpu
 _COMMON: list[str] = """
 systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
 slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin libpam-slurm-adopt libnss-extrausers
-mariadb-server prometheus python3-torch python3-numpy lmod iproute2 iputils-ping procps less vim-tiny nano rsync
+mariadb-server prometheus prometheus-alertmanager python3-torch python3-numpy lmod
+iproute2 iputils-ping procps less vim-tiny nano rsync
 gcc libc6-dev libslurm-dev openmpi-bin libopenmpi-dev
 skopeo umoci squashfs-tools squashfuse fuse3 bubblewrap
 ca-certificates bsd-mailx msmtp-mta msmtp bash-completion locales tzdata kmod util-linux-extra sudo git make curl
 """.split()  # noqa: SIM905 (a list of this length reads better as words)
+
+
+# What JupyterLab needs to run; base.sh adds the program itself. Debian 12 has none that fits.
+_LAB = [
+    "python3-jupyterlab-server",
+    "python3-jupyter-server",
+    "python3-notebook-shim",
+    "python3-async-lru",
+    "python3-ipykernel",
+]
+
+
+# Of these, what a node that is no head has no use for: an image carries them all, machines one owns only what they need.
+_HEAD_ONLY = frozenset(
+    ("slurmctld", "slurmdbd", "slurmrestd", "slurm-wlm-mysql-plugin", "mariadb-server", "prometheus",
+     "prometheus-alertmanager", "bsd-mailx", "msmtp-mta", "msmtp")
+)  # fmt: skip
+# What a machine one owns needs beside that; an image's machines get it from their host.
+_OWN = ("nftables", "libc-bin", "python3")
+_NFS = {"head": ("nfs-kernel-server",), "node": ("nfs-common",)}
+_PARTS = ("spank", "pam", "parts.sh", "torch-without-libuv.sh")  # of node/image, with rootfs' container
+_CONTAINER = "rootfs/usr/lib/headway/container"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +74,8 @@ class Recipe:
 
 
 RECIPES = {
-    "debian13": Recipe("debian13", "trixie", "24.11", tuple(_COMMON), download_mb=400, build_s=150),
-    "debian12": Recipe("debian12", "bookworm", "22.05", tuple(_COMMON), download_mb=425, build_s=150),
+    "debian13": Recipe("debian13", "trixie", "24.11", (*_COMMON, *_LAB), download_mb=445, build_s=150),
+    "debian12": Recipe("debian12", "bookworm", "22.05", tuple(_COMMON), download_mb=435, build_s=150),
 }
 
 
@@ -79,6 +104,34 @@ def recipe(name: str) -> Recipe:
     if name not in RECIPES:
         raise NotFound(f"there is no node image {name!r}", hint=f"use one of: {', '.join(RECIPES)}")
     return RECIPES[name]
+
+
+def packages_of(name: str, role: str, *, nfs: bool) -> tuple[str, ...]:
+    """What a machine one owns is given, from its own sources: of the image's list what its role ("head" or "node") uses.
+    Not what JupyterLab needs: the program itself comes with the image alone."""
+    listed = (one for one in recipe(name).packages if one not in _LAB and (role == "head" or one not in _HEAD_ONLY))
+    return (*listed, *_OWN, *(_NFS[role] if nfs else ()))
+
+
+def parts() -> tuple[bytes, str]:
+    """(the sources of Headway's own parts as a tar archive, the digest of what is in it)."""
+    folder = files_folder()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path, name in _part_files(folder):
+            entry = tarfile.TarInfo(name)
+            content = path.read_bytes()
+            entry.size, entry.mode = len(content), 0o755 if path.suffix == ".sh" else 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue(), _files_hash(folder, (*_PARTS, _CONTAINER))[:16]
+
+
+def _part_files(folder: Path) -> Iterator[tuple[Path, str]]:
+    for name in _PARTS:
+        for path in sorted(p for p in (folder / name, *(folder / name).rglob("*")) if p.is_file()):
+            yield path, str(path.relative_to(folder))
+    for path in sorted((folder / _CONTAINER).glob("*.py")):
+        yield path, f"container/{path.name}"
 
 
 def files_folder() -> Path:

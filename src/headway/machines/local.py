@@ -14,6 +14,8 @@ import ipaddress
 import json
 import os
 import shutil
+import signal
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,13 +24,14 @@ from headway.domain.cluster import Cluster, Dataset
 from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
 from headway.machines import image_build, mounts, network
-from headway.machines.base import Place
+from headway.machines.base import Notice, Place
 from headway.machines.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
 from headway.machines.run import to_the_end
 
 _AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
 _HEAD_MIB = 400  # state folder: the first database files and logs of a new cluster
 _LEAST_MIB = 32  # for a change to one that is there
+_NOTICE = "reclaim"  # beside what a machine boots with: unix seconds at which it is taken back
 _RUNNING = {
     "running": MachineState.RUNNING,
     "paused": MachineState.RUNNING,
@@ -40,6 +43,8 @@ class LocalProvider:
     """Provider `local`. `state_dir` is the server's state folder; machines, data and locks of it live there."""
 
     name = "local"
+    fences = True
+    makes = True
 
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir.absolute()
@@ -198,7 +203,7 @@ class LocalProvider:
             binds.append(f"{volumes / 'head'}:/srv/headway-state")
         shm_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 21)
         return [
-            *("run", "--detach", "--privileged", *_boots_systemd(), "--name"),
+            *("run", "--detach", "--privileged", *boots_systemd(), "--name"),
             self._container(request.cluster, request.name),
             *("--network", self._owner(request.cluster), "--ip", request.address),
             *("--mac-address", network.mac(request.address), "--hostname", request.name),
@@ -242,6 +247,7 @@ class LocalProvider:
         folder = self._boot(request.cluster, request.name)
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
+        (folder / _NOTICE).unlink(missing_ok=True)  # of a machine that was here before
         for name, text in (
             ("authorized_keys", request.authorized_key),
             ("ssh_host_ed25519_key", request.host_key_private),
@@ -259,7 +265,72 @@ class LocalProvider:
         await self._podman("start", self._container(machine.cluster, machine.name), timeout_s=120)
 
     async def stop(self, machine: Machine) -> None:
+        if await self._stands_still(machine):  # it can end nothing in good order; killed first, it never goes on
+            await self.kill(machine)
+            return
         await self._podman("stop", "--time", "10", self._container(machine.cluster, machine.name), timeout_s=60)
+
+    async def fence(self, machine: Machine) -> None:
+        if any(
+            one.name == machine.name and one.state is MachineState.RUNNING for one in await self.list(machine.cluster)
+        ):
+            await self.kill(machine)
+
+    async def kill(self, machine: Machine) -> None:
+        name = self._container(machine.cluster, machine.name)
+        if await self._stands_still(machine):
+            # Each of its processes gets the signal before it goes on: none does another thing after it stood still.
+            ran = await self._podman("inspect", "--format", "{{.Id}}", name, timeout_s=LOOK_S)
+            await asyncio.to_thread(_end_all, ran.stdout.strip())
+            await self._podman("unpause", name, check=False, timeout_s=60)
+        ran = await self._podman("kill", name, check=False, timeout_s=60)
+        if ran.code != 0 and await self._runs(machine):
+            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
+
+    async def _runs(self, machine: Machine) -> bool:
+        name = self._container(machine.cluster, machine.name)
+        ran = await self._podman("inspect", "--format", "{{.State.Running}}", name, timeout_s=LOOK_S)
+        return ran.stdout.strip() == "true"
+
+    async def _stands_still(self, machine: Machine) -> bool:
+        name = self._container(machine.cluster, machine.name)
+        ran = await self._podman("inspect", "--format", "{{.State.Status}}", name, timeout_s=LOOK_S)
+        return ran.stdout.strip() == "paused"
+
+    async def freeze(self, machine: Machine) -> None:
+        await self._podman("pause", self._container(machine.cluster, machine.name), timeout_s=60)
+
+    async def thaw(self, machine: Machine) -> None:
+        ran = await self._podman("unpause", self._container(machine.cluster, machine.name), check=False, timeout_s=60)
+        if ran.code != 0 and "not paused" not in ran.stderr:
+            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
+
+    async def cut(self, machine: Machine) -> None:
+        await self._plug(machine, up=False)
+
+    async def join(self, machine: Machine) -> None:
+        await self._plug(machine, up=True)
+
+    async def reclaim(self, machine: Machine, at: float) -> None:
+        folder = self._boot(machine.cluster, machine.name)
+        draft = folder / f".{_NOTICE}"
+        draft.write_text(f"{at:.3f}")
+        draft.replace(folder / _NOTICE)
+
+    async def notices(self, cluster: str) -> tuple[Notice, ...]:
+        """A machine whose time is over is gone before this returns: here nobody else would take it."""
+        found = sorted((self.state_dir / "machines" / cluster).glob(f"*/{_NOTICE}"))
+        notices = [Notice(path.parent.name, float(path.read_text())) for path in found]
+        for notice in notices:
+            if time.time() >= notice.at:
+                await self._remove(cluster, notice.machine)
+                shutil.rmtree(self._boot(cluster, notice.machine), ignore_errors=True)
+        return tuple(notice for notice in notices if time.time() < notice.at)
+
+    async def _plug(self, machine: Machine, *, up: bool) -> None:
+        name = self._container(machine.cluster, machine.name)
+        ran = await self._podman("inspect", "--format", "{{.State.Pid}}", name, timeout_s=LOOK_S)
+        await asyncio.to_thread(network.plug, int(ran.stdout), up=up)
 
     async def delete(self, machine: Machine) -> None:
         await self._remove(machine.cluster, machine.name)
@@ -326,7 +397,7 @@ class LocalProvider:
                     yield machine, word
 
 
-def _boots_systemd() -> list[str]:
+def boots_systemd() -> list[str]:
     """Options of `podman run` for a machine whose systemd has a cgroup tree of its own: with the host's, slurmd can't tell
     which job a process belongs to, and machines' systemds meet in one tree."""
     own = ["--cgroupns", "private"]
@@ -339,6 +410,15 @@ def _boots_systemd() -> list[str]:
         *("--systemd=false", "--stop-signal", "SIGRTMIN+3"),
         *(part for folder in folders for part in ("--tmpfs", f"{folder},rw,exec,nosuid,nodev")),
     ]
+
+
+def _end_all(container: str, proc: Path = Path("/proc")) -> None:
+    """SIGKILL to every process in the container's cgroups."""
+    for entry in proc.iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if container in (entry / "cgroup").read_text():
+                    os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _data(volumes: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import ipaddress
 import socket
@@ -15,6 +16,7 @@ from headway.machines.base import Place
 
 _RANGE = ipaddress.IPv4Network("10.64.0.0/10")
 _COUNT = 1 << (24 - _RANGE.prefixlen)
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, net/if.h
 HEAD_HOST = 10  # the head's place in the subnet; slot n has HEAD_HOST + n
 MAX_SLOTS = 240
 
@@ -63,10 +65,28 @@ def place_in(cluster: Cluster, subnet: ipaddress.IPv4Network, *, cpus: int, memo
         real_cpus=cpus,
         real_memory_mib=memory_mib,
         real_tmp_mib=tmp_mib,
-        gpu_devices=cluster.plan.gpus,
+        gpu_devices=cluster.largest.gpus,
     )
 
 
 def mac(address: str) -> str:
     """A locally administered MAC that belongs to the address, so that a restarted machine keeps its own."""
     return "02:48:" + ":".join(f"{part:02x}" for part in ipaddress.IPv4Address(address).packed)
+
+
+def plug(pid: int, *, up: bool) -> None:
+    """Pulls the cable of the container whose first process is `pid`, or puts it in: this host's end of it. Inside, addresses
+    and routes stay as they are. Raises Refused when there is no such end."""
+    try:
+        # /sys of a container is that of its network.
+        other = Path(f"/proc/{pid}/root/sys/class/net/eth0/iflink").read_text().strip()
+        (name,) = (
+            path.parent.name for path in Path("/sys/class/net").glob("*/ifindex") if path.read_text().strip() == other
+        )
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            ask = struct.pack("16sH14x", name.encode(), 0)
+            (flags,) = struct.unpack_from("16xH", fcntl.ioctl(any_socket, _GET_FLAGS, ask))
+            flags = flags | _UP if up else flags & ~_UP
+            fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14x", name.encode(), flags))
+    except (OSError, ValueError) as error:
+        raise Refused(f"the machine's network cable can't be found or moved: {error}", hint="does it run?") from error

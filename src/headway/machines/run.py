@@ -152,6 +152,18 @@ async def lines(argv: Sequence[str], *, env: Mapping[str, str] | None = None) ->
         await asyncio.shield(_end(process))
 
 
+async def hold(argv: Sequence[str], *, stderr: int | None = None) -> asyncio.subprocess.Process:
+    """A program of ours that stays and is talked to by its standard input and output. Whoever has it calls `let_go`."""
+    pipe = asyncio.subprocess.PIPE
+    return await _start(argv, stdin=pipe, stdout=pipe, stderr=stderr, limit=1024 * 1024)
+
+
+async def let_go(process: asyncio.subprocess.Process) -> None:
+    """Ends what `hold` gave."""
+    if process.returncode is None:
+        await asyncio.shield(_end(process))
+
+
 def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> int:
     """Starts a program that outlives us (own session, output appended to `log`, mode 600); returns its pid."""
     import subprocess

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import shlex
 import shutil
 import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from headway.domain.machine import Machine
-from headway.errors import CommandFailed, HeadwayError, Unanswered, Unreachable
+from headway.errors import CommandFailed, Unanswered, Unreachable
+from headway.machines.bridge import bridge
+from headway.machines.dial import Dialer, HostKeyChanged, Root, SudoRefused
 from headway.machines.run import Ran, ended
 from headway.machines.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
 
 _SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
-_KEX = ["curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"]  # the quick ones, everywhere
 _FAN_OUT = 48  # remote commands at once, over all machines of a cluster
 
 
@@ -34,11 +36,25 @@ class _Link:
 
     machine: Machine
     connection: Any
+    root: Root  # how one becomes root over it
     busy: int = 0
+    over: bool = False  # takes no more; what runs over it may end
 
     @property
     def alive(self) -> bool:
-        return not self.connection.is_closed()
+        return not self.over and not self.connection.is_closed()
+
+    def give_back(self) -> None:
+        self.busy -= 1
+        self._end()
+
+    def retire(self) -> None:
+        self.over = True
+        self._end()
+
+    def _end(self) -> None:
+        if self.over and not self.busy:
+            self.connection.abort()
 
 
 @dataclass(eq=False)
@@ -54,10 +70,6 @@ class _Forward:
     path: str
     link: _Link
     listener: Any
-
-
-class _HostKeyChanged(Unreachable):
-    pass
 
 
 class Held:
@@ -120,21 +132,16 @@ class Connections:
     """
 
     def __init__(self, bootstrap_key: str, *, connect_timeout_s: float = 5.0, keepalive_s: float = 5.0) -> None:
-        self._key_text = bootstrap_key
-        self._keys: dict[str, Any] = {}
+        self._dialer = Dialer(bootstrap_key, connect_timeout_s, keepalive_s)
         self._peers: dict[str, _Peer] = {}
-        self._forwards: dict[tuple[str, str], _Forward] = {}
+        self._forwards: dict[tuple[str, str | int], _Forward] = {}
         self._forward_lock = asyncio.Lock()
         self._gate = asyncio.Semaphore(_FAN_OUT)
-        self._connect_timeout_s = connect_timeout_s
-        self._keepalive_s = keepalive_s
         self._folder: str | None = None
 
     def use_key(self, bootstrap_key: str) -> None:
         """The key to sign in with from now on: a cluster gets its own when it is first applied."""
-        if bootstrap_key != self._key_text:
-            self._key_text = bootstrap_key
-            self._keys.pop("", None)
+        self._dialer.use_key(bootstrap_key)
 
     async def __aenter__(self) -> Connections:
         return self
@@ -156,10 +163,12 @@ class Connections:
         """Runs argv on a machine. Raises CommandFailed as `run` does, and Unreachable when there is no connection or it
         broke under the command. A command ended by a signal has code 128 + its number, as in a shell."""
         started = time.monotonic()
+        # No signal of ours reaches what sudo started.
+        bounded = ["timeout", "-k", "5", str(math.ceil(timeout_s) + 2)] if machine.user != "root" else []
         out, err = Sink(max_output, on_line), Sink(max_output, on_line)
         async with self._gate:
             try:
-                async with asyncio.timeout(timeout_s), self._process(machine, argv) as process:
+                async with asyncio.timeout(timeout_s), self._process(machine, [*bounded, *argv]) as process:
                     await asyncio.gather(
                         pump(process.stdout, out), pump(process.stderr, err), write_all(process.stdin, input)
                     )
@@ -246,9 +255,9 @@ class Connections:
         pause_s = 0.05
         while True:
             try:
-                self._give_back(await self._take(machine))
+                (await self._take(machine)).give_back()
                 return
-            except _HostKeyChanged:
+            except (HostKeyChanged, SudoRefused):
                 raise
             except Unreachable as error:
                 if time.monotonic() + pause_s > deadline:
@@ -259,27 +268,45 @@ class Connections:
             await asyncio.sleep(pause_s)
             pause_s = min(0.2, pause_s * 1.3)
 
+    async def knock(self, machine: Machine) -> None:
+        """Opens a connection beside those that are open, and closes it. Raises Unreachable."""
+        connection = await self._dialer.connect(machine)
+        connection.close()
+
     async def forward_socket(self, machine: Machine, remote_path: str) -> str:
         """Path of a unix socket here (mode 600, folder 700) that leads to `remote_path` on the machine. The path stays
         the same for the life of this pool; call again before use, so that a broken connection is made anew."""
+        return await self._forward(machine, remote_path)
+
+    async def forward_port(self, machine: Machine, port: int) -> str:
+        """The same, to a port that listens on the machine's own loopback."""
+        return await self._forward(machine, port)
+
+    async def _forward(self, machine: Machine, goal: str | int) -> str:
         async with self._forward_lock:
-            known = self._forwards.get((machine.name, remote_path))
+            known = self._forwards.get((machine.name, goal))
             if known is not None and known.link.alive and known.link.machine == machine:
                 return known.path
             if known is not None:
-                known.link.busy -= 1
+                known.link.give_back()
+                known.listener.close()
             if self._folder is None:
                 self._folder = tempfile.mkdtemp(prefix="headway-ssh-")
             path = known.path if known else str(Path(self._folder) / f"{len(self._forwards)}.sock")
             Path(path).unlink(missing_ok=True)
             link = await self._take(machine)
             try:
-                listener = await link.connection.forward_local_path(path, remote_path)
+                if isinstance(goal, int):
+                    listener = await link.connection.forward_local_path_to_port(path, "127.0.0.1", goal)
+                elif link.root.argv:  # the socket is root's, and the SSH server would open it as the user
+                    listener = await bridge(path, goal, lambda argv: self._process(machine, argv))
+                else:
+                    listener = await link.connection.forward_local_path(path, goal)
                 Path(path).chmod(0o600)
             except BaseException:
-                self._give_back(link)
+                link.give_back()
                 raise
-            self._forwards[machine.name, remote_path] = _Forward(path, link, listener)
+            self._forwards[machine.name, goal] = _Forward(path, link, listener)
             return path
 
     async def drop(self, name: str) -> None:
@@ -291,6 +318,8 @@ class Connections:
     async def close(self) -> None:
         """Closes every connection and forwarded socket."""
         connections = [link.connection for peer in self._peers.values() for link in peer.links]
+        for forward in self._forwards.values():
+            forward.listener.close()
         self._peers.clear()
         self._forwards.clear()
         for connection in connections:
@@ -301,6 +330,7 @@ class Connections:
                     await connection.wait_closed()
             except (TimeoutError, OSError):
                 connection.abort()
+        await self._dialer.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -311,19 +341,23 @@ class Connections:
         the command started is replaced, once."""
         import asyncssh
 
-        command = shlex.join(argv)
         for attempt in (1, 2):
             link = await self._take(machine)
             try:
-                process = await link.connection.create_process(command, encoding=None)
+                process = await link.connection.create_process(shlex.join([*link.root.argv, *argv]), encoding=None)
+                if link.root.first:
+                    with contextlib.suppress(BrokenPipeError):  # it has ended already, and says itself how
+                        process.stdin.write(link.root.first)
                 break
             except (asyncssh.Error, OSError) as error:
-                self._give_back(link)
-                link.connection.abort()
+                if not isinstance(error, asyncssh.ChannelOpenError):
+                    link.connection.abort()
+                link.retire()  # an aborted connection calls itself open until the loop has come round
+                link.give_back()
                 if attempt == 2:
                     raise Unreachable(f"{machine.name} did not start {argv[0]}: {error}") from error
             except BaseException:
-                self._give_back(link)
+                link.give_back()
                 raise
         try:
             yield process
@@ -334,84 +368,25 @@ class Connections:
                 with contextlib.suppress(OSError, asyncssh.Error):
                     process.send_signal(end)
             process.close()
-            self._give_back(link)
+            link.give_back()
 
     async def _take(self, machine: Machine) -> _Link:
         """A live link with room for one session more."""
         peer = self._peers.setdefault(machine.name, _Peer())
         async with peer.lock:
             for link in list(peer.links):
-                stale = link.machine.host_key != machine.host_key or link.machine.address != machine.address
-                if not link.alive or stale:
-                    peer.links.remove(link)
-                    if stale:
-                        link.connection.abort()
+                if replace(link.machine, state=machine.state, image=machine.image) != machine:
+                    link.retire()
+                if not link.alive:
+                    if not link.busy or link.connection.is_closed():
+                        peer.links.remove(link)
                 elif link.busy < _SESSIONS_PER_LINK:
                     link.busy += 1
                     return link
-            link = _Link(machine, await self._connect(machine), busy=1)
+            connection = await self._dialer.connect(machine)
+            link = _Link(machine, connection, await self._dialer.root(connection, machine), busy=1)
             peer.links.append(link)
             return link
-
-    @staticmethod
-    def _give_back(link: _Link) -> None:
-        link.busy -= 1
-
-    def _key(self, path: str) -> Any:
-        import asyncssh
-
-        if path not in self._keys:
-            try:
-                self._keys[path] = (
-                    asyncssh.read_private_key(path) if path else asyncssh.import_private_key(self._key_text)
-                )
-            except (OSError, asyncssh.KeyImportError) as error:
-                raise HeadwayError(f"the private key {path or 'of the cluster'} can't be used: {error}") from error
-        return self._keys[path]
-
-    async def _connect(self, machine: Machine) -> Any:
-        import asyncssh
-
-        try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                return await asyncssh.connect(
-                    machine.address,
-                    machine.port,
-                    username=machine.user,
-                    client_keys=[self._key(machine.key_path)],
-                    client_certs=(),
-                    known_hosts=([asyncssh.import_public_key(machine.host_key)], [], []),
-                    config=None,
-                    agent_path=None,
-                    gss_host=None,
-                    preferred_auth="publickey",
-                    compression_algs=None,
-                    kex_algs=_KEX,
-                    encryption_algs=[
-                        "aes128-gcm@openssh.com",
-                        "aes256-gcm@openssh.com",
-                        "aes128-ctr",
-                        "aes256-ctr",
-                    ],
-                    keepalive_interval=self._keepalive_s,
-                    keepalive_count_max=3,
-                )
-        except asyncssh.HostKeyNotVerifiable as error:
-            raise _HostKeyChanged(
-                f"{machine.name} ({machine.address}) answers with another SSH host key than the one pinned",
-                hint="if the machine was reinstalled, delete it from the cluster and apply again; else do not trust it",
-            ) from error
-        except asyncssh.PermissionDenied as error:
-            raise Unreachable(
-                f"{machine.name} ({machine.address}) does not accept our key for {machine.user}",
-                hint="check /etc/headway/boot/authorized_keys there, or the key named in the inventory",
-            ) from error
-        except TimeoutError as error:
-            raise Unreachable(
-                f"{machine.name} ({machine.address}) does not answer SSH on port {machine.port}"
-            ) from error
-        except (OSError, asyncssh.Error) as error:
-            raise Unreachable(f"no SSH to {machine.name} ({machine.address}): {error}") from error
 
 
 def _code(process: Any) -> int | None:
@@ -421,29 +396,3 @@ def _code(process: Any) -> int | None:
         return 128 + (signal.Signals[name].value if name in signal.Signals.__members__ else 0)
     status = process.exit_status
     return None if status is None else int(status)
-
-
-async def read_host_key(address: str, port: int = 22, *, timeout_s: float = 10) -> str:
-    """The Ed25519 host key a machine shows before anybody signs in, as a public key line. Raises Unreachable."""
-    import asyncssh
-
-    try:
-        async with asyncio.timeout(timeout_s):
-            key = await asyncssh.get_server_host_key(
-                address, port, server_host_key_algs=["ssh-ed25519"], config=None, kex_algs=_KEX
-            )
-    except (TimeoutError, OSError, asyncssh.Error) as error:
-        raise Unreachable(
-            f"{address} shows no Ed25519 host key on port {port}: {error or 'no answer'}",
-            hint="is the machine on, and does its SSH server run?",
-        ) from error
-    if key is None:
-        raise Unreachable(f"{address} shows no host key on port {port}")
-    return " ".join(key.export_public_key().decode().split()[:2])
-
-
-def fingerprint(public_key: str) -> str:
-    """ "SHA256:..." of a public key line, as ssh-keygen -l prints it."""
-    import asyncssh
-
-    return str(asyncssh.import_public_key(public_key).get_fingerprint())

@@ -1,157 +1,229 @@
-"""Machines you already own, from the inventory in the cluster file (`hosts`): they have the packages and answer SSH.
+"""Machines you already own, from the inventory in the cluster file (`hosts`): they run and answer SSH.
 
-The first host is the head, the others take the slots in order. Headway neither makes nor removes such machines:
-`create` checks that one answers and pins its host key; the rest of the Protocol has nothing to do and says so.
+Headway neither makes nor removes such machines: `create` checks that one answers and pins its host key, and from then on it
+keeps its place, however the inventory is ordered; the rest of the Protocol has nothing to do and says so. What is looked at
+and changed on them is `cluster.own`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from headway.domain.cluster import Cluster, Dataset, Host
-from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
-from headway.errors import Refused, Unreachable
+from headway.domain.cluster import Cluster, Dataset, Host, JumpHost, OwnSite
+from headway.domain.found import Found
+from headway.domain.machine import Gap, Jump, Machine, MachineRequest, MachineState
+from headway.errors import HeadwayError, Refused, Unreachable
 from headway.machines.base import Place
-from headway.machines.podman import locked
-from headway.machines.ssh import fingerprint, read_host_key
+from headway.machines.dial import Dialer, HostKeyChanged, fingerprint, public_of
+from headway.machines.inventory import Inventory, Taken
 
 
 class SshProvider:
-    """Provider `ssh`. Pinned host keys are kept in the state folder, one file a cluster."""
+    """Provider `ssh`."""
 
     name = "ssh"
+    fences = False
+    makes = False
 
     def __init__(self, state_dir: Path, hosts: Sequence[Host]) -> None:
-        self.state_dir = state_dir.absolute()
-        self._hosts = {host.name: host for host in hosts}
+        self._hosts = tuple(hosts)
+        self._kept = Inventory(state_dir.absolute())
+
+    @property
+    def server_id(self) -> str:
+        return self._kept.server_id()
 
     async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
-        wanted = (cluster.head, *cluster.slot_names)
+        hosts = self._places(cluster.name, _names(cluster))
         return tuple(
             Gap(f"hosts: no machine for {name}", "add one to the inventory, or lower nodes and spares")
-            for name in wanted
-            if name not in self._hosts
+            for name in _names(cluster)
+            if name not in hosts
         )
 
     async def place(self, cluster: Cluster) -> Place:
-        wanted = (cluster.head, *cluster.slot_names)
-        missing = [name for name in wanted if name not in self._hosts]
+        names = _names(cluster)
+        self._kept.check_head(cluster.name, cluster.head, self._hosts)
+        hosts = self._places(cluster.name, names)
+        missing = [name for name in names if name not in hosts]
         if missing:
             raise Refused(f"hosts names no machine for {', '.join(missing)}", hint="the first host is the head")
-        addresses = {name: await _address(self._hosts[name].address) for name in wanted}
+        found = await asyncio.gather(*(_address(hosts[name].address) for name in names))
+        addresses = dict(zip(names, found, strict=True))
+        gateway = _source_address(addresses[cluster.head])
+        kept = self._kept.read(cluster.name)
         return Place(
             subnet=_around(list(addresses.values())),
-            gateway=_source_address(addresses[cluster.head]),
+            gateway=gateway,
             addresses=addresses,
             real_cpus=0,
             real_memory_mib=0,
             real_tmp_mib=0,
             gpu_devices=0,
+            found={name: one.found for name, one in kept.machines.items() if one.found and name in addresses},
+            own=OwnSite(
+                operators={user: public_of(key) for user, key in sorted({(h.user, h.key) for h in hosts.values()})},
+                ssh_ports=tuple(sorted({host.port for host in hosts.values()})),
+                known_as={name: hosts[name].address for name in names if hosts[name].address != addresses[name]},
+                ways_in=await _ways_in(gateway, hosts.values()),
+                nfs=kept.nfs,
+            ),
         )
 
     async def find(self, cluster: Cluster) -> Place | None:
         return await self.place(cluster)
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
-        """The inventory's machines whose host key is pinned; whether one answers is for `Connections` to find out."""
-        pins = self._pins(cluster)
-        return tuple([await self._machine(cluster, name, pins[name]) for name in self._hosts if name in pins])
+        """The machines that have a place; whether one answers is for `Connections` to find out. Not one whose place the
+        inventory gives to another, or that was installed anew: that one is to be made."""
+        kept = self._kept.read(cluster).machines
+        places = self._places(cluster, [host.name for host in self._hosts if host.name])
+        stay = {name: one for name, one in kept.items() if name not in places or _same(places[name], one)}
+        return tuple(
+            [
+                await self._machine(cluster, name, replace(one, host=places.get(name, one.host)))
+                for name, one in stay.items()
+            ]
+        )
+
+    async def taken(self, cluster: str) -> tuple[Machine, ...]:
+        kept = self._kept.read(cluster).machines
+        return tuple([await self._machine(cluster, name, one) for name, one in kept.items()])
+
+    async def candidate(self, cluster: Cluster, name: str) -> Machine:
+        host = self._host(cluster.name, _names(cluster), name)
+        kept = self._kept.read(cluster.name).machines.get(name)
+        pinned = kept.key if kept and _at(kept.host) == _at(host) else ""
+        key = _line(host.host_key) or pinned or await self._shown(host)
+        return await self._machine(cluster.name, name, Taken(host, key))
 
     async def create(self, request: MachineRequest) -> Machine:
         """Checks that the machine answers, and pins its host key at first contact. Raises Unreachable when it does not,
         or answers with another key than the one pinned before."""
-        host = self._host(request.name)
-        key = await read_host_key(host.address, host.port)
-        pinned = await asyncio.to_thread(self._pin, request.cluster, request.name, key)
+        host = self._host(request.cluster, [host.name for host in self._hosts if host.name], request.name)
+        key = await self._shown(host)
+        wanted = _line(host.host_key) or key
+        pinned = await asyncio.to_thread(self._kept.pin, request.cluster, request.name, Taken(host, wanted))
         if pinned != key:
-            raise Unreachable(
+            raise HostKeyChanged(
                 f"{request.name} ({host.address}) answers with another SSH host key, {fingerprint(key)}, "
                 f"than the one pinned, {fingerprint(pinned)}",
-                hint=f"if it was reinstalled, remove its line from {self._pin_file(request.cluster)} and apply again",
+                hint="if it was reinstalled, give its new key in the inventory (host_key); else somebody else answers "
+                "there: do not trust it",
             )
-        return await self._machine(request.cluster, request.name, key)
+        return await self._machine(request.cluster, request.name, Taken(host, key))
+
+    async def note(self, cluster: str, found: Mapping[str, Found], nfs: Sequence[str]) -> None:
+        await asyncio.to_thread(self._kept.note, cluster, found, nfs)
 
     async def start(self, machine: Machine) -> None:
         """Headway can't switch on a machine it did not make; raises Unreachable unless it answers already."""
-        host = self._host(machine.name)
+        dialer = Dialer("", 5, 5)
         try:
-            await read_host_key(host.address, host.port)
+            await dialer.host_key(machine.address, machine.port, machine.jump)
         except Unreachable as error:
             raise Unreachable(error.message, hint="switch the machine on: provider ssh can't do that") from error
+        finally:
+            await dialer.close()
 
     async def stop(self, machine: Machine) -> None:
         """Nothing: a machine you own is yours to switch off."""
 
+    async def fence(self, machine: Machine) -> None:
+        raise Refused(f"{machine.name} is yours to switch off: provider ssh can't do that")
+
     async def delete(self, machine: Machine) -> None:
-        """The machine stays; only its pinned host key is forgotten."""
-        await asyncio.to_thread(self._pin, machine.cluster, machine.name, "")
+        """The machine stays; only its place is free again."""
+        await asyncio.to_thread(self._kept.forget, machine.cluster, machine.name)
 
     def look_inside(self, machine: Machine) -> str:
         return f"is {machine.address} on, and does its SSH server run? look at its console"
 
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
-        """Nothing: machines you own mount their own storage, under /srv/headway."""
+        """Nothing: machines you own mount their own storage."""
 
     async def attached(self, cluster: str) -> tuple[str, ...]:  # noqa: ARG002
         return ()
 
-    async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:  # noqa: ARG002
-        """Forgets the pinned host keys. Data lies on your own storage and is never deleted from here."""
-        await asyncio.to_thread(self._pin_file(cluster).unlink, missing_ok=True)
-        return tuple(f"{host.address}:/srv/headway" for host in self._hosts.values())
+    async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
+        """Forgets the cluster's places. Homes and scratch are yours, and never deleted from here."""
+        kept = [host.address for host in self._hosts if host.name == f"{cluster}-head"]
+        await asyncio.to_thread(self._kept.remove, cluster)
+        return (f"{kept[0]}:/srv/headway-state",) if kept and not delete_data else ()
 
     async def watch(self, cluster: str) -> AsyncIterator[tuple[str, str]]:  # noqa: ARG002
         """No news ever: nobody tells when a machine of yours goes away; Slurm's own ping does. Ends when cancelled."""
         await asyncio.Event().wait()
         yield "", ""
 
-    def _host(self, name: str) -> Host:
-        if name not in self._hosts:
-            raise Refused(f"hosts names no machine for {name}", hint="add one to the inventory")
-        return self._hosts[name]
+    def _places(self, cluster: str, names: Sequence[str]) -> dict[str, Host]:
+        return self._kept.places(cluster, names, self._hosts)
 
-    async def _machine(self, cluster: str, name: str, key: str) -> Machine:
-        host = self._hosts[name]
+    def _host(self, cluster: str, names: Sequence[str], name: str) -> Host:
+        hosts = self._places(cluster, names)
+        if name not in hosts:
+            raise Refused(f"hosts names no machine for {name}", hint="add one to the inventory")
+        return hosts[name]
+
+    async def _shown(self, host: Host) -> str:
+        dialer = Dialer("", 5, 5)
+        try:
+            return await dialer.host_key(await _address(host.address), host.port, _jump(host.jump))
+        finally:
+            await dialer.close()
+
+    async def _machine(self, cluster: str, name: str, one: Taken) -> Machine:
+        host = one.host
         return Machine(
             name=name,
             cluster=cluster,
             address=await _address(host.address),
             state=MachineState.RUNNING,
-            host_key=key,
+            host_key=one.key,
             user=host.user,
             port=host.port,
             key_path=host.key,
+            password_path=host.sudo_password,
+            jump=_jump(host.jump),
         )
 
-    def _pin_file(self, cluster: str) -> Path:
-        return self.state_dir / "hosts" / f"{cluster}.json"
 
-    def _pins(self, cluster: str) -> dict[str, str]:
+def _names(cluster: Cluster) -> tuple[str, ...]:
+    return (cluster.head, *cluster.slot_names)
+
+
+def _at(host: Host) -> tuple[str, int]:
+    return host.address, host.port
+
+
+def _same(host: Host, one: Taken) -> bool:
+    """Whether it is the machine that has the place: one with a new host key in the inventory was installed anew."""
+    return _at(host) == _at(one.host) and _line(host.host_key) in ("", one.key)
+
+
+def _line(key: str) -> str:
+    return " ".join(key.split()[:2])
+
+
+def _jump(jump: JumpHost | None) -> Jump | None:
+    return Jump(jump.address, jump.user, jump.port, jump.key, jump.host_key) if jump else None
+
+
+async def _ways_in(gateway: str, hosts: Iterable[Host]) -> tuple[str, ...]:
+    """From where Headway's server comes to the machines."""
+    jumps = {host.jump.address for host in hosts if host.jump}
+    found = {gateway}
+    for jump in sorted(jumps):
         try:
-            return dict(json.loads(self._pin_file(cluster).read_text()))
-        except FileNotFoundError:
-            return {}
-        except ValueError as error:
-            raise Refused(
-                f"{self._pin_file(cluster)} is damaged: {error}", hint="remove it; keys are pinned anew"
-            ) from error
-
-    def _pin(self, cluster: str, name: str, key: str) -> str:
-        """Pins a key unless one is pinned already, or with "" forgets it; returns the pinned one. Machines are created
-        side by side, so reading and writing are one step under a lock."""
-        path = self._pin_file(cluster)
-        with locked(path.with_suffix(".lock")):
-            pins = self._pins(cluster)
-            pinned = pins.setdefault(name, key) if key else pins.pop(name, "")
-            draft = path.with_suffix(".draft")
-            draft.write_text(json.dumps(pins, indent=1, sort_keys=True) + "\n")
-            draft.replace(path)
-        return pinned
+            found.add(await _address(jump))
+        except HeadwayError:
+            continue  # its name is known elsewhere only: the connections that are open stay open all the same
+    return tuple(sorted(found))
 
 
 async def _address(name: str) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster, Group, Site
 from headway.domain.files import File
 from headway.render import (
+    agent,
     database,
+    exports,
+    firewall,
     hosts,
     inside,
     login,
+    monitoring,
     people,
+    power,
     scripts,
     sessions,
     slurm_conf,
@@ -18,7 +23,7 @@ from headway.render import (
     systemd,
 )
 from headway.render.effect import effect_of
-from headway.render.hardware import hardware
+from headway.render.hardware import hardware_of, pretended
 from headway.render.text import guard
 from headway.render.units import MUNGE_KEY, units
 from headway.render.version import version
@@ -27,41 +32,42 @@ __all__ = ["effect_of", "render", "units"]
 
 
 def render(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
-    """{"head": {path: File}, "node": {path: File}}; all nodes have one set. Raises InvalidSpec for a value that can't
-    be written on one line, the last guard behind the validation of the cluster file."""
+    """{role: {path: File}} with the roles of `Cluster.role_of`: the head, and the nodes of each group, which have one set.
+    Raises InvalidSpec for a value that can't be written on one line, the last guard behind the validation of the cluster
+    file."""
     guard(cluster)
     guard(site, "site")
     common = _common(cluster, site)
-    return {"head": {**common, **_head(cluster, site)}, "node": {**common, **_node(cluster, site)}}
+    nodes = {cluster.role_of_group(group): {**common, **_node(cluster, site, group)} for group in cluster.groups}
+    return {"head": {**common, **_head(cluster, site)}, **nodes}
 
 
 def _common(cluster: Cluster, site: Site) -> dict[str, File]:
     files = {
         MUNGE_KEY: File("", mode=0o400, owner="munge", group="munge", secret="munge_key"),
-        "/etc/hosts": File(hosts.hosts(cluster, site)),
-        "/etc/nsswitch.conf": File(people.nsswitch()),
+        "/etc/hosts": File(hosts.hosts(cluster, site), block=site.own is not None),
         ssh.SSHD: File(ssh.sshd_conf(site)),
-        "/etc/environment": File(login.environment()),
+        "/etc/environment": File(login.environment(), block=site.own is not None),
         "/etc/profile.d/headway.sh": File(login.profile()),
         "/etc/security/limits.d/headway.conf": File(login.limits()),
         f"{login.MODULES}/pytorch/system.lua": File(login.module_pytorch()),
-        **systemd.files(systemd.mounts(cluster)),
         **people.people(cluster, site),
+        **firewall.files(cluster, site),
     }
     if cluster.provider == "local":
+        files["/etc/nsswitch.conf"] = File(people.nsswitch())
         files["/etc/resolv.conf"] = File(hosts.resolv_conf())
     return files
 
 
 def _head(cluster: Cluster, site: Site) -> dict[str, File]:
     known = version(cluster.slurm_version)
-    node = hardware(cluster, site)
-    head_cpus = site.real_cpus or cluster.plan.cpus
+    head_cpus = site.real_cpus or cluster.largest.cpus
     files = {
         "/etc/sysusers.d/headway.conf": File(systemd.sysusers()),
-        "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=True)),
+        "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=True, more=power.tmpfiles(cluster))),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
-        "/etc/slurm/cgroup.conf": File(slurm_small.cgroup_conf(node)),
+        "/etc/slurm/cgroup.conf": File(slurm_small.cgroup_conf(pretends=pretended(cluster, site))),
         "/etc/slurm/mpi.conf": File(slurm_small.mpi_conf()),
         "/etc/slurm/plugstack.conf": File(slurm_small.plugstack_conf(cluster)),
         "/etc/slurm/slurmdbd.conf": File(slurm_small.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
@@ -71,11 +77,15 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
         ssh.PAM_MANAGER: File(ssh.pam_manager()),
         sessions.PROGRAM: File(sessions.session_program(head_cpus), mode=0o755),
         **systemd.head_units(known),
-        **systemd.agent(cluster, site, head=True),
+        **systemd.files(systemd.mounts(cluster, site, head=True)),
+        **exports.head_files(cluster, site),
+        **agent.files(cluster, site),
         **systemd.user_limits(head_cpus),
+        **monitoring.files(cluster, site),
+        **power.files(cluster),
     }
-    if node.gpus:
-        files["/etc/slurm/gres.conf"] = File(slurm_small.gres_conf(cluster, node))
+    if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
+        files["/etc/slurm/gres.conf"] = File(slurm_small.gres_conf(cluster, site))
     if cluster.switches:
         files["/etc/slurm/topology.conf"] = File(slurm_small.topology_conf(cluster))
     if cluster.mail_relay:
@@ -83,20 +93,29 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
     return files
 
 
-def _node(cluster: Cluster, site: Site) -> dict[str, File]:
+def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
     known = version(cluster.slurm_version)
     files = {
         "/etc/tmpfiles.d/headway.conf": File(
-            systemd.tmpfiles(site, head=False, containers=cluster.containers, more=inside.tmpfiles(cluster))
+            systemd.tmpfiles(
+                site, head=False, gpus=group.plan.gpus, containers=cluster.containers, more=inside.tmpfiles(cluster)
+            )
         ),
-        ssh.PAM: File(ssh.pam_node()),
+        ssh.PAM: File(ssh.pam_node(ssh.operators(site))),
         **inside.files(cluster, site),
-        **scripts.scripts(known, cluster.containers),
-        **systemd.node_units(cluster, known),
-        **systemd.agent(cluster, site, head=False),
+        **scripts.scripts(
+            known,
+            cluster.containers,
+            acts=cluster.health.act,
+            volumes=systemd.volumes(cluster, site),
+            from_head=exports.exported(site),
+        ),
+        **systemd.node_units(cluster, known, group),
+        **systemd.files(systemd.mounts(cluster, site, head=False)),
+        **agent.files(cluster, site, group),
     }
     if cluster.containers == "enroot":
         files["/etc/enroot/enroot.conf"] = File(slurm_small.enroot_conf(cluster))
-    if cluster.simulated_gpus:
-        files["/etc/headway/gpus.json"] = File(slurm_small.simulated_gpus(cluster))
+    if cluster.simulated_gpus and group.plan.gpus:
+        files["/etc/headway/gpus.json"] = File(slurm_small.simulated_gpus(group.plan))
     return files

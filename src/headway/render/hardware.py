@@ -1,13 +1,25 @@
-"""What a node has, as slurm.conf must say it: from the plan, and from what the provider found."""
+"""What a node has, as slurm.conf must say it: from the plan, from what the provider found, or from the machine itself."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster, Plan, Site
+from headway.domain.found import Found
 
 # Kept back on a real machine for the system: what the kernel and daemons take before a job sees it.
 _SYSTEM_SHARE = 0.04
+_MEMORY_STEP_MIB = 64  # a kernel's update takes a little memory more or less
+_MODEL = re.compile(r"\b([A-Z]{1,3}[0-9]{1,4}[A-Za-z]{0,2})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """GPUs of one type that are beside the same cores of a machine one owns."""
+
+    minors: tuple[int, ...]  # N of /dev/nvidiaN
+    cores: tuple[int, ...] = ()  # as Slurm counts them; () = all alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +32,8 @@ class Hardware:
     gpu_type: str
     pretended: bool
     tmp_mib: int = 0  # room for jobs' own /tmp; 0 = nobody knows, and --tmp is refused
+    sockets: tuple[int, int, int] | None = None  # sockets, cores each, threads each; None = Slurm may guess
+    places: tuple[Gpus, ...] = ()  # which device files; () = the first ones
 
     @property
     def cpus_per_gpu(self) -> int:
@@ -38,12 +52,59 @@ class Hardware:
 
 
 def hardware(cluster: Cluster, site: Site) -> Hardware:
+    """Of the nodes that hold the largest job. Of machines one owns, the least of them in each thing: what every node has at
+    least."""
+    nodes = [hardware_of(cluster, site, name) for name in cluster.slot_names if name in site.found]
+    if nodes:
+        with_gpus = [node for node in nodes if node.gpus] or nodes
+        return min(with_gpus, key=lambda node: (node.memory_mib / max(1, node.gpus), node.cpus / max(1, node.gpus)))
+    return _of(cluster.largest, site)
+
+
+def hardware_of(cluster: Cluster, site: Site, name: str) -> Hardware:
+    """Of one node, by its slot's name."""
+    found, plan = site.found.get(name), cluster.group_of[name].plan
+    return _really(plan, found) if found else _of(plan, site)
+
+
+def pretended(cluster: Cluster, site: Site) -> bool:
+    """Whether any node has less than is said of it."""
+    return not site.found and any(_of(group.plan, site).pretended for group in cluster.groups)
+
+
+def _of(plan: Plan, site: Site) -> Hardware:
     """The plan as it is where the machines are pretended; what is left after the system's part where they are real."""
-    plan = cluster.plan
     fewer_cpus = 0 < site.real_cpus < plan.cpus
     less_memory = 0 < site.real_memory_mib < plan.memory_mib * 0.9
-    pretended = site.simulated_gpus or fewer_cpus or less_memory
+    pretends = site.simulated_gpus or fewer_cpus or less_memory
     memory = plan.memory_mib
-    if not pretended:
+    if not pretends:
         memory = int(min(site.real_memory_mib or memory, memory) * (1 - _SYSTEM_SHARE))
-    return Hardware(plan.cpus, memory, plan.gpus, plan.gpu_type, pretended, site.real_tmp_mib)
+    return Hardware(plan.cpus, memory, plan.gpus, plan.gpu_type, pretends, site.real_tmp_mib)
+
+
+def _really(plan: Plan, found: Found) -> Hardware:
+    memory = int(found.memory_mib * (1 - _SYSTEM_SHARE)) // _MEMORY_STEP_MIB * _MEMORY_STEP_MIB
+    gpus = found.usable_gpus
+    places: dict[tuple[int, ...], list[int]] = {}
+    for gpu in gpus:
+        places.setdefault(gpu.cores, []).append(gpu.minor)
+    return Hardware(
+        cpus=found.cpus,
+        memory_mib=max(1, memory),
+        gpus=len(gpus),
+        gpu_type=gpu_type(plan, gpus[0].product) if gpus else "",
+        pretended=False,
+        tmp_mib=found.tmp_mib,
+        sockets=found.topology,
+        places=tuple(Gpus(tuple(sorted(minors)), cores) for cores, minors in places.items()),
+    )
+
+
+def gpu_type(plan: Plan, product: str) -> str:
+    """What jobs call a GPU that names itself so: the plan's word where it is the plan's GPU, else its model."""
+    if plan.gpu_type and (product == plan.gpu_product or plan.gpu_type in product.lower()):
+        return plan.gpu_type
+    model = _MODEL.search(product.removeprefix("NVIDIA ").replace("-", " "))
+    text = model[1] if model else product.removeprefix("NVIDIA ")
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:16] or "gpu"

@@ -29,6 +29,18 @@ def people(cluster: Cluster, site: Site) -> dict[str, File]:
         f"{FOLDER}/group": File(_text(group)),
         f"{FOLDER}/shadow": File(_text(shadow), mode=0o640, group="shadow"),
         **{f"{KEYS}/{user.name}": File(_keys(user)) for user in cluster.users},
+        **_operators(cluster, site),
+    }
+
+
+def _operators(cluster: Cluster, site: Site) -> dict[str, File]:
+    """Who signs in for Headway on machines one owns gets in whatever becomes of /home."""
+    known = site.own.operators if site.own else {}
+    people = {user.name for user in cluster.users}
+    return {
+        f"{KEYS}/{word(name, 'hosts')}": File(_text([f"# {MARK}", one_line(key, "hosts")]))
+        for name, key in known.items()
+        if key and name != "root" and name not in people
     }
 
 

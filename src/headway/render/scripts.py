@@ -4,18 +4,43 @@ They must be quick and must not fail for reasons of the job's own: a failing pro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headway.domain.files import File
+from headway.render.agent import UNFIT
 from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
-from headway.render.text import MARK
+from headway.render.text import MARK, path, word
 from headway.render.version import Version
 
 JOB_SHM = "/dev/shm/headway"
+XID_MARK = "/run/headway/xid"  # made by the agent (node/agent), removed by health.respond
+HOLD = "/run/headway/hold"  # a file JOB there, made and removed by health.move: that job is going to be requeued
+
+# " PLACE" of each volume that is not mounted although its source is there. It waits for no disk but that source's, and not long.
+_LOST = """\
+lost() {{
+    for volume in {volumes}; do
+        grep -qsF " ${{volume#*:}} " /proc/self/mounts || ! timeout 2 test -d "${{volume%%:*}}" || return 0
+    done
+    return 1
+}}
+"""
 
 _PROLOG = f"""\
 #!/bin/bash
 # {MARK}
 # Runs as root before a job's first step on this node. Output goes to the node's journal; failing drains the node.
 set -u
+@LOST@# The agent has found something here that would break a job (it looks every few seconds; there is no time for it now): the
+# job goes elsewhere, and is not held for it.
+if [ -e {UNFIT} ]; then
+    echo "headway: $(cat {UNFIT})" >&2
+    exit 1
+fi
+if lost; then
+    echo "headway: ${{volume#*:}} is not mounted" >&2
+    exit 1
+fi
 # The job's own /tmp and shared memory: every task sees these folders there (plugstack.conf). Shared memory stays memory:
 # data loaders pass their batches through it. `uid`
 # tells the epilog whose jobs are left.
@@ -27,6 +52,8 @@ mkdir -m 0700 {JOB_SHM} 2>/dev/null || {{ [ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ]
 mkdir -p -m 0755 {JOB_TMP} && mkdir -p -m 0700 "$own" && mkdir -p "$own/tmp" "$shm" || exit 1
 chmod 1777 "$own/tmp" "$shm"
 ln -sfnT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
+# Which GPUs are the job's: the agent's figures carry its number. It sees the folder, and tells the head that a job begins.
+echo "${{SLURM_JOB_GPUS:-}}" >"$own/gpus" || exit 1
 for part in /etc/headway/prolog.d/*; do
     [ -x "$part" ] || continue
     "$part" || exit 1
@@ -55,9 +82,39 @@ _EPILOG = f"""\
 # Runs as root after a job's last step on this node.
 set -u
 [ -n "${{SLURM_JOB_ID:-}}" ] || exit 0
+# The agent sees this mark, and tells the head that a job ends; and again when it goes below.
+: >{JOB_TMP}/"$SLURM_JOB_ID".ends
+"""
+
+_HOLDS = f"""\
+# A fault usually ends the process before anybody can drain. So a job with GPUs that did not end well waits here a moment for
+# a GPU error to be seen, and while one is (the mark), until Headway has said what it means (it takes the mark away), but not
+# for long: requeued while it is completing, a job is no failure to those that wait for its end. One that Headway has warned
+# waits to be requeued however it ends.
+seen() {{ [ -e {XID_MARK} ] && [ $(($(date +%s) - $(stat -c %Y {XID_MARK} 2>/dev/null || echo 0))) -lt 60 ]; }}
+held() {{ [ -e {HOLD}/"$SLURM_JOB_ID" ]; }}
+failed() {{
+    [ "${{SLURM_JOB_EXIT_CODE:-1}}" != 0 ] && {{ [ -n "${{SLURM_JOB_GPUS:-}}${{CUDA_VISIBLE_DEVICES:-}}" ] || lost; }}
+}}
+if failed; then
+    for ((n = 0; n < 40; n++)); do
+        seen && break
+        [ "$n" -lt 10 ] || lost || break
+        sleep 0.2
+    done
+fi
+for ((n = 0; n < 75; n++)); do
+    {{ failed && [ "$n" -lt 50 ] && seen; }} || held || break
+    sleep 0.2
+done
+rm -f {HOLD}/"$SLURM_JOB_ID"
+"""
+
+_CLEANS = f"""\
 for place in {JOB_TMP} {JOB_SHM} /var/lib/headway/containers /run/headway/containers; do
     rm -rf --one-file-system "$place/$SLURM_JOB_ID"
 done
+rm -f {JOB_TMP}/"$SLURM_JOB_ID".ends
 # A person's last job here takes along what they left beside their jobs' own folders: sbcast writes to the node's /tmp.
 if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP}/*/uid; then
     find /tmp /var/tmp /dev/shm -xdev -mindepth 1 -user "$SLURM_JOB_UID" -delete 2>/dev/null
@@ -78,8 +135,20 @@ done
 """
 
 
-def scripts(known: Version, containers: str = "") -> dict[str, File]:
-    """`containers`: what runs them, as in `Cluster`."""
+def scripts(
+    known: Version,
+    containers: str = "",
+    *,
+    acts: bool = True,
+    volumes: Sequence[tuple[str, str, bool]] = (),
+    from_head: Sequence[str] = (),
+) -> dict[str, File]:
+    """`containers`: what runs them, as in `Cluster`. `acts`: whether jobs are requeued after faults. `volumes`: as
+    systemd.volumes gives them. `from_head`: what is mounted from there by NFS."""
+    rows = [f"/srv/headway/{word(what, 'storage')}:{path(where, 'storage')}" for what, where, _ in volumes]
+    rows += [f"/:{path(where, 'storage')}" for where in from_head]
+    lost = _LOST.format(volumes=" ".join(rows))
     folders = _ENROOT_FOLDERS if containers == "enroot" else ""
-    prolog = _PROLOG + folders + ("exit 0\n" if known.makes_output_folders else _OUTPUT_FOLDERS)
-    return {PROLOG: File(prolog, mode=0o755), EPILOG: File(_EPILOG, mode=0o755)}
+    prolog = _PROLOG.replace("@LOST@", lost) + folders + ("exit 0\n" if known.makes_output_folders else _OUTPUT_FOLDERS)
+    epilog = _EPILOG + (lost + _HOLDS if acts else "") + _CLEANS
+    return {PROLOG: File(prolog, mode=0o755), EPILOG: File(epilog, mode=0o755)}

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from headway.domain.cluster import Cluster, Site
+from headway.render import power
 from headway.render.conf import Line
-from headway.render.hardware import Hardware, hardware
+from headway.render.hardware import Hardware, hardware, pretended
 from headway.render.slurm_nodes import node_lines, partition_lines
 from headway.render.text import MARK, pair, slurm_text
 from headway.render.version import Version, version
@@ -17,7 +18,11 @@ JWT_KEY = "/etc/slurm/jwt_hs256.key"
 STATE = "/srv/headway-state/slurmctld"
 PROLOG = "/etc/headway/prolog"
 EPILOG = "/etc/headway/epilog"
+# As headway.api.access has it: the queue is everybody's to see, what a team has used its own people's.
+PRIVATE = "usage"
+PRIVATE_WHY = "Who sees the queue sees all of it; what somebody has used is theirs to see, and their team's."
 JOB_TMP = "/var/lib/headway/job-tmp"
+SRUN_PORTS = (60001, 63000)  # where srun listens for its tasks, on machines one owns
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
 
 
@@ -39,21 +44,22 @@ class Section:
 def slurm_conf(cluster: Cluster, site: Site) -> str:
     """The whole file. Raises InvalidSpec for a value that can't stand on a line."""
     known = version(cluster.slurm_version)
-    node = hardware(cluster, site)
+    node = replace(hardware(cluster, site), pretended=pretended(cluster, site))
     sections = [
         _control(cluster, site),
         _daemons(cluster, known, node),
         _resources(node),
-        _isolation(cluster, node),
+        _isolation(node),
         _accounting(cluster, node),
         _priority(),
         _preemption(cluster, known),
         _scheduling(cluster),
         _recovery(known),
+        _power(cluster),
         _mail(cluster),
     ]
     lines = [Line(comment=MARK), *_settings(_with_overrides(sections, cluster.slurm))]
-    lines += [Line(), *node_lines(cluster, node), Line(), *partition_lines(cluster, node)]
+    lines += [Line(), *node_lines(cluster, site), Line(), *partition_lines(cluster, site)]
     return slurm_text(lines, "slurm")
 
 
@@ -93,14 +99,24 @@ def _control(cluster: Cluster, site: Site) -> Section:
                 "Only messages whose content is part of what their sender signed.",
             ),
             Setting("StateSaveLocation", STATE, "On the head's own volume, so that a new head finds the queue."),
+            *_ports(site),
         ),
     )
+
+
+def _ports(site: Site) -> tuple[Setting, ...]:
+    """Where there is a firewall, srun listens where it leaves the cluster's machines through, and nobody else."""
+    first, last = SRUN_PORTS
+    why = "Tasks speak to srun on these; the firewall keeps others from them."
+    return (Setting("SrunPortRange", f"{first}-{last}", why),) if site.own else ()
 
 
 def _daemons(cluster: Cluster, known: Version, node: Hardware) -> Section:
     controller = ["enable_configless"]
     if known.preempt_signal_key == "SlurmctldParameters" and _preempts(cluster):
         controller.append(known.preempt_signal)
+    if power.by_itself(cluster):
+        controller.append("cloud_dns")
     rows = [
         Setting("SlurmctldParameters", ",".join(controller), "Nodes fetch this file from the controller."),
         Setting("SlurmctldPidFile", "/run/slurmctld/slurmctld.pid"),
@@ -152,7 +168,7 @@ def _resources(node: Hardware) -> Section:
     return Section("resources", tuple(rows))
 
 
-def _isolation(cluster: Cluster, node: Hardware) -> Section:
+def _isolation(node: Hardware) -> Section:
     plugins = "task/cgroup" if node.pretended else "task/cgroup,task/affinity"
     pinned = (
         "" if not node.pretended else "No pinning to cores: the machine does not have the cores it is said to have."
@@ -174,16 +190,9 @@ def _isolation(cluster: Cluster, node: Hardware) -> Section:
                 "Limits of login sessions stay there, but for core files: none unless the submitter asked (ulimit -c).",
             ),
             Setting("TmpFS", JOB_TMP, "Where /tmp of a job is: --tmp means space there."),
-            _mpi(cluster),
+            Setting("MpiDefault", "pmix", "srun starts MPI programs by itself."),
         ),
     )
-
-
-def _mpi(cluster: Cluster) -> Setting:
-    """Node images carry the plugin; of one's own machines it isn't known."""
-    if cluster.provider == "local":
-        return Setting("MpiDefault", "pmix", "srun starts MPI programs by itself.")
-    return Setting("MpiDefault", "none")
 
 
 def _accounting(cluster: Cluster, node: Hardware) -> Section:
@@ -196,6 +205,7 @@ def _accounting(cluster: Cluster, node: Hardware) -> Section:
             "Nobody runs without an account; a job that could not finish within its team's cap does not start.",
         ),
         Setting("AccountingStoreFlags", "job_comment,job_script"),
+        Setting("PrivateData", PRIVATE, PRIVATE_WHY),
     ]
     if node.gpus:
         rows.insert(2, Setting("AccountingStorageTRES", "gres/gpu", "GPU time is recorded and can be limited."))
@@ -280,7 +290,11 @@ def _recovery(known: Version) -> Section:
         "faults and recovery",
         (
             Setting("ReturnToService", "0", "A node that was down is tested before it gets work again."),
-            Setting("SlurmdTimeout", "30", "Seconds until a silent node is down."),
+            Setting(
+                "SlurmdTimeout",
+                "300",
+                "Seconds until a silent node is down. Headway fences it long before; this is for when nobody is there.",
+            ),
             Setting("SlurmctldTimeout", "30"),
             Setting("JobRequeue", "1", "A batch job whose node dies goes back to the queue."),
             Setting("KillWait", str(known.kill_wait_s), "Seconds from SIGTERM to SIGKILL at the time limit."),
@@ -292,6 +306,11 @@ def _recovery(known: Version) -> Section:
             Setting("MinJobAge", "600", "Seconds a finished job stays visible to squeue and scontrol."),
         ),
     )
+
+
+def _power(cluster: Cluster) -> Section:
+    rows = tuple(Setting(*row) for row in power.settings(cluster))
+    return Section("groups that scale by themselves", rows)
 
 
 def _mail(cluster: Cluster) -> Section:

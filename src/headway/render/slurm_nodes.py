@@ -5,39 +5,73 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from headway.domain.cluster import Cluster, Partition
+from headway.domain.cluster import MAIN, Cluster, Group, Partition, Site
 from headway.domain.hostlist import compress
 from headway.render.conf import Line
-from headway.render.hardware import Hardware
+from headway.render.hardware import Hardware, hardware, hardware_of
 
 # Billing units that one whole GPU (or, without GPUs, one CPU) counts for; the rest of a node in proportion.
 _BILLING_PER_GPU = 1000
 
 
-def node_lines(cluster: Cluster, node: Hardware) -> Iterator[Line]:
-    """One line a leaf, spares included: they have their place from the start."""
+def node_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
+    """One line a leaf and kind, spares and slots without a machine included: they have their place from the start."""
     yield Line(comment="--- nodes, spares included; the name carries the leaf switch")
-    leaves: dict[str, list[str]] = {}
+    weights = _weights(cluster)
+    if weights:
+        yield Line(comment="Weight: what a node costs in cents an hour, so that cheap ones are filled first.")
+    kinds: dict[tuple[str, str, Hardware], list[str]] = {}
     for slot in cluster.slots:
-        leaves.setdefault(slot.leaf, []).append(slot.name)
-    for leaf, names in leaves.items():
-        pairs = [("NodeName", compress(names)), ("CPUs", str(node.cpus)), ("RealMemory", str(node.memory_mib))]
+        kinds.setdefault((slot.group, slot.leaf, hardware_of(cluster, site, slot.name)), []).append(slot.name)
+    for (_, leaf, node), names in kinds.items():
+        group = cluster.group_of[names[0]]
+        pairs = [("NodeName", compress(names)), ("CPUs", str(node.cpus))]
+        if node.sockets:
+            words = ("Sockets", "CoresPerSocket", "ThreadsPerCore")
+            pairs += [(word, str(count)) for word, count in zip(words, node.sockets, strict=True)]
+        pairs.append(("RealMemory", str(node.memory_mib)))
         if node.gpus:
             pairs.append(("Gres", f"gpu:{node.gpu_type}:{node.gpus}"))
         if node.tmp_mib:
             pairs.append(("TmpDisk", str(node.tmp_mib)))
-        pairs += [("Feature", f"{cluster.plan.name},{leaf}"), ("State", "UNKNOWN")]
+        if weights:
+            pairs.append(("Weight", str(weights[group.name])))
+        pairs += [
+            ("Feature", ",".join(features(group, leaf))),
+            ("State", "UNKNOWN" if group.idle_s is None else "CLOUD"),
+        ]
         yield Line(tuple(pairs))
 
 
-def partition_lines(cluster: Cluster, node: Hardware) -> Iterator[Line]:
+def features(group: Group, leaf: str) -> tuple[str, ...]:
+    """What jobs may ask for with --constraint."""
+    named = () if group.name == MAIN else (group.name,)
+    return tuple(dict.fromkeys((*named, group.plan.name, leaf, *(("spot",) if group.spot else ()))))
+
+
+def _weights(cluster: Cluster) -> dict[str, int]:
+    """Group -> Slurm's weight; {} where all nodes are alike."""
+    if len(cluster.groups) == 1:
+        return {}
+    return {group.name: 1 + int(group.price_usd_per_node_hour * 100) for group in cluster.groups}
+
+
+def partition_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
     yield Line(comment="--- partitions; a job counts for its largest part of a node, 1000 = one GPU")
     everything = set(cluster.slot_names)
+    usual = hardware(cluster, site)
     for partition in cluster.partitions:
-        yield _partition(partition, node, everything, preempting=any(p.preempts for p in cluster.partitions))
+        node = usual
+        if len(cluster.groups) > 1:
+            found = dict.fromkeys(hardware_of(cluster, site, name) for name in partition.nodes)
+            node = max(found, key=lambda one: (one.gpus, one.cpus), default=usual)
+        yield _partition(partition, node, usual, everything, preempting=any(p.preempts for p in cluster.partitions))
 
 
-def _partition(partition: Partition, node: Hardware, everything: set[str], *, preempting: bool) -> Line:
+def _partition(
+    partition: Partition, node: Hardware, usual: Hardware, everything: set[str], *, preempting: bool
+) -> Line:
+    """`node`: the largest of its nodes; `usual`: the cluster's, whose defaults hold where nothing is said."""
     nodes = "ALL" if set(partition.nodes) == everything else compress(partition.nodes)
     pairs = [
         ("PartitionName", partition.name),
@@ -55,10 +89,21 @@ def _partition(partition: Partition, node: Hardware, everything: set[str], *, pr
         pairs.append(("GraceTime", str(partition.grace_s)))
     if partition.teams:
         pairs.append(("AllowAccounts", ",".join(partition.teams)))
+    pairs += _defaults(node, usual)
     pairs.append(("TRESBillingWeights", _billing(node)))
     overridden = {key.lower(): (key, text) for key, text in partition.slurm.items()}
     merged = [overridden.pop(key.lower(), (key, text)) for key, text in pairs]
     return Line((*merged, *overridden.values()))
+
+
+def _defaults(node: Hardware, usual: Hardware) -> list[tuple[str, str]]:
+    """What a GPU or a CPU brings in a partition whose nodes are others than the cluster's largest."""
+    own = []
+    if node.gpus and (node.cpus_per_gpu, node.memory_mib_per_gpu) != (usual.cpus_per_gpu, usual.memory_mib_per_gpu):
+        own += [("DefCpuPerGPU", str(node.cpus_per_gpu)), ("DefMemPerGPU", str(node.memory_mib_per_gpu))]
+    if node.memory_mib_per_cpu != usual.memory_mib_per_cpu and not node.gpus:
+        own.append(("DefMemPerCPU", str(node.memory_mib_per_cpu)))
+    return own
 
 
 def duration(seconds: int | None) -> str:

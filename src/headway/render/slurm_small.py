@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster, Plan, Site
 from headway.domain.hostlist import compress
 from headway.render.conf import Line
-from headway.render.hardware import Hardware
-from headway.render.slurm_conf import JWT_KEY
+from headway.render.hardware import Gpus, Hardware, hardware_of
+from headway.render.slurm_conf import JWT_KEY, PRIVATE
 from headway.render.text import MARK, pair, path, slurm_text
 
 PMIX = "/run/headway/pmix"  # what a node's tasks of an MPI program share
 SHARED_IMAGES = ".containers"  # below scratch: images that an administrator imported for everybody
 
 
-def gres_conf(cluster: Cluster, node: Hardware) -> str:
-    """The devices behind the GPUs that slurm.conf promises."""
-    last = node.gpus - 1
-    pairs = (
-        ("NodeName", compress(cluster.slot_names)),
-        ("Name", "gpu"),
-        ("Type", node.gpu_type),
-        ("File", f"/dev/nvidia[0-{last}]" if last else "/dev/nvidia0"),
-        ("Flags", "nvidia_gpu_env"),
-    )
+def gres_conf(cluster: Cluster, site: Site) -> str:
+    """The devices behind the GPUs that slurm.conf promises, and which cores are beside them."""
+    alike: dict[tuple[str, tuple[Gpus, ...]], list[str]] = {}
+    for name in cluster.slot_names:
+        node = hardware_of(cluster, site, name)
+        if node.gpus:
+            alike.setdefault((node.gpu_type, _places(node)), []).append(name)
     why = Line(comment="The flag sets CUDA_VISIBLE_DEVICES for jobs; without it they see no GPU.")
-    return slurm_text([Line(comment=MARK), why, Line(pairs)], "gres.conf")
+    lines = [Line(comment=MARK), why]
+    for (gpu_type, places), names in alike.items():
+        for gpus in places:
+            files = compress(f"/dev/nvidia{minor}" for minor in gpus.minors)
+            pairs = [("NodeName", compress(names)), ("Name", "gpu"), ("Type", gpu_type), ("File", files)]
+            if gpus.cores:
+                pairs.append(("Cores", _ranges(gpus.cores)))
+            lines.append(Line((*pairs, ("Flags", "nvidia_gpu_env"))))
+    return slurm_text(lines, "gres.conf")
 
 
-def cgroup_conf(node: Hardware) -> str:
+def _places(node: Hardware) -> tuple[Gpus, ...]:
+    return node.places or (Gpus(tuple(range(node.gpus))),)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """[0, 1, 2, 5] -> "0-2,5"."""
+    text = compress(f"n{number}" for number in numbers).removeprefix("n")
+    return text.strip("[]")
+
+
+def cgroup_conf(*, pretends: bool) -> str:
     lines = [
         Line(comment=MARK),
         *pair("CgroupPlugin", "autodetect"),
@@ -37,7 +53,7 @@ def cgroup_conf(node: Hardware) -> str:
         *pair("ConstrainRAMSpace", "yes", "A job over its memory is ended alone, and does not swap instead."),
         *pair("ConstrainSwapSpace", "yes"),
     ]
-    if node.pretended:
+    if pretends:
         lines += pair("ConstrainCores", "no", "The machine does not have the cores it is said to have.")
     else:
         lines += pair("ConstrainCores", "yes", "A job runs on the cores it was given.")
@@ -63,18 +79,16 @@ def topology_conf(cluster: Cluster) -> str:
     return slurm_text(lines, "topology.conf")
 
 
-def simulated_gpus(cluster: Cluster) -> str:
+def simulated_gpus(plan: Plan) -> str:
     """What the nvidia-smi of local machines shows; JSON, so it carries no comment."""
-    shown = {"product": cluster.plan.gpu_product, "memory_mib": cluster.plan.gpu_memory_mib, "count": cluster.plan.gpus}
+    shown = {"product": plan.gpu_product, "memory_mib": plan.gpu_memory_mib, "count": plan.gpus}
     return json.dumps(shown) + "\n"
 
 
 def plugstack_conf(cluster: Cluster) -> str:
-    """Not job_container/tmpfs: see node/image/spank/private_tmp.c. Machines that Headway's image did not make lack the
-    plugins, and Slurm complains at every command about one that is missing, even an optional one."""
+    """Not job_container/tmpfs: see node/image/spank/private_tmp.c."""
     rows = [f"# {MARK}"]
-    if cluster.provider == "local":
-        rows += ["# Each job has its own /tmp and shared memory.", "optional /usr/lib/headway/spank/private_tmp.so"]
+    rows += ["# Each job has its own /tmp and shared memory.", "optional /usr/lib/headway/spank/private_tmp.so"]
     if cluster.containers == "builtin":
         scratch = path(cluster.storage.scratch, "storage.scratch")
         rows += [
@@ -132,6 +146,7 @@ def slurmdbd_conf(cluster: Cluster, site: Site) -> str:
             *pair("StorageUser", "slurm"),
             *pair("StorageLoc", "slurm_acct_db"),
             *pair("PidFile", "/run/slurmdbd/slurmdbd.pid"),
+            *pair("PrivateData", PRIVATE),
             *pair("PurgeEventAfter", "24months", "Jobs and usage are kept for good; what grows beside them is not."),
             *pair("PurgeResvAfter", "24months"),
             *pair("PurgeStepAfter", "12months"),

@@ -42,14 +42,22 @@ def sshd_conf(site: Site) -> str:
     )
 
 
-def pam_node() -> str:
+def operators(site: Site) -> tuple[str, ...]:
+    """Who signs in for Headway on machines one owns, and becomes root by sudo."""
+    return tuple(word(name, "hosts") for name in sorted(site.own.operators) if name != "root") if site.own else ()
+
+
+def pam_node(operators: tuple[str, ...] = ()) -> str:
+    """`operators` come in as root does."""
+    who = "account    [success={} default=ignore] pam_succeed_if.so quiet user in {}\n"
+    also = who.format(2, ":".join(operators)) if operators else ""
     return f"""\
 # {MARK}
 @include common-auth
 account    required     pam_nologin.so
 @include common-account
 # root is Headway itself and the administrators.
-account    [success=1 default=ignore] pam_succeed_if.so quiet uid = 0
+{also}account    [success=1 default=ignore] pam_succeed_if.so quiet uid = 0
 # Everybody else comes in only beside a job of theirs, inside its limits: its memory and its GPUs.
 account    required     pam_slurm_adopt.so {_ADOPT}
 account    required     pam_permit.so

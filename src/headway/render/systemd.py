@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster, Group, Site
 from headway.domain.files import File
-from headway.render import sessions
+from headway.render import exports, sessions
 from headway.render.database import DATADIR
 from headway.render.slurm_conf import JOB_TMP, STATE
 from headway.render.text import MARK, path, script, word
@@ -17,12 +17,12 @@ REST_SOCKET = "/run/headway/slurmrestd.sock"
 _REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; REST_SOCKET leads there
 _REST_THREADS = 4
 _REST_MEMORY_PERCENT = 25
-AGENT = "headway-agent.service"
-AGENT_PROGRAM = "/usr/lib/headway/agent.py"
 _PROTECT = "# The kernel ends users' programs before this daemon.\nOOMScoreAdjust=-900"
 _MUNGE_THREADS = "# Every message of every node is checked here.\nEnvironment=OPTIONS=--num-threads=10"
 _EVERY_LINE = "# An array of 10,000 logs more in a moment than journald takes from others.\nLogRateLimitIntervalSec=0"
-_AGAIN = "# Started again after a crash.\nRestart=on-failure\nRestartSec=2"
+# However it ended, but by systemctl stop. What does not come up in five minutes' tries has a fault that more tries don't mend.
+_AGAIN = "# Started again whenever it ends.\nRestart=always\nRestartSec=1"
+TRIES = "StartLimitIntervalSec=600\nStartLimitBurst=100"
 
 
 def drop_in(unit: str) -> str:
@@ -33,11 +33,11 @@ def drop_in(unit: str) -> str:
 def head_units(known: Version) -> dict[str, File]:
     """Drop-ins of the head's daemons."""
     texts = {
-        "munge.service": f"[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n",
-        "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n[Service]\n{_PROTECT}\n",
-        "slurmdbd.service": f"[Unit]\nWants=mariadb.service\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
+        "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
+        "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
+        "slurmdbd.service": f"[Unit]\nWants=mariadb.service\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
         "slurmctld.service": (
-            f"[Unit]\nWants=slurmdbd.service\nAfter=slurmdbd.service\nRequiresMountsFor={STATE}\n"
+            f"[Unit]\nWants=slurmdbd.service\nAfter=slurmdbd.service\nRequiresMountsFor={STATE}\n{TRIES}\n"
             f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n"
         ),
         "slurmrestd.service": _slurmrestd(known),
@@ -50,6 +50,7 @@ def _slurmrestd(known: Version) -> str:
     return f"""\
 [Unit]
 After=slurmctld.service
+{TRIES}
 [Service]
 # It refuses root and SlurmUser; tokens say who asks.
 User=slurmrestd
@@ -70,44 +71,34 @@ OOMScoreAdjust=-500
 """
 
 
-def node_units(cluster: Cluster, known: Version) -> dict[str, File]:
+_BOOTED = """\
+# slurmctld waits for a node that has booted since it asked for it, and a container tells the boot of its host. So the first
+# slurmd of a boot says that it was one; a later one must not, for jobs would be given up for lost.
+ExecStart=/bin/sh -c 'exec /usr/sbin/slurmd {arguments} $$([ -e /run/headway/slurmd-began ] || echo -b) --conf-server {head}'
+ExecStartPost=/usr/bin/touch /run/headway/slurmd-began"""
+
+
+def node_units(cluster: Cluster, known: Version, group: Group) -> dict[str, File]:
     """slurmd fetches its configuration from the head (configless)."""
+    head = word(cluster.head, "name")
+    start = f"ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {head}"
+    if cluster.provider == "local" and group.idle_s is not None:
+        start = _BOOTED.format(arguments=known.daemon_arguments, head=head)
     slurmd = f"""\
 # {MARK}
 [Unit]
 # The configuration comes from the head; there is no slurm.conf to wait for.
 ConditionPathExists=
 After=munge.service
+{TRIES}
 [Service]
 ExecStart=
-ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {word(cluster.head, "name")}
+{start}
 {_PROTECT}
 {_AGAIN}
 """
-    munge = f"# {MARK}\n[Service]\n{_PROTECT}\n"
+    munge = f"# {MARK}\n[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n"
     return {drop_in("slurmd.service"): File(slurmd), drop_in("munge.service"): File(munge)}
-
-
-def agent(cluster: Cluster, site: Site, *, head: bool) -> dict[str, File]:
-    """The agent's unit; the program itself comes with the code that runs on machines, see node/agent.py."""
-    role = ("head", site.head_address) if head else ("node", cluster.head)
-    text = f"""\
-# {MARK}
-[Unit]
-Description=Headway agent
-After=munge.service
-[Service]
-ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} {role[0]} {word(role[1], "name")}
-# It must never take from a training: last in line for the processors, first to go.
-Nice=10
-OOMScoreAdjust=300
-NoNewPrivileges=yes
-Restart=always
-RestartSec=2
-[Install]
-WantedBy=multi-user.target
-"""
-    return {f"{UNITS}/{AGENT}": File(text)}
 
 
 def user_limits(cpus: int) -> dict[str, File]:
@@ -146,14 +137,26 @@ TasksMax=infinity
     }
 
 
-def mounts(cluster: Cluster) -> dict[str, str]:
-    """Unit name -> text: home, scratch and every dataset that Headway brings, bound from the parent mount."""
+def mounts(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
+    """Unit name -> text: bound from the parent mount; on the nodes of machines one owns, from the head by NFS where it
+    exports them."""
+    bound = {
+        f"{escape(where)}.mount": _mount(f"/srv/headway/{what}", where, ro)
+        for what, where, ro in volumes(cluster, site)
+    }
+    from_head = () if head else exports.exported(site)
+    return {**bound, **{f"{escape(where)}.mount": exports.mount(site, where) for where in from_head}}
+
+
+def volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:
+    """Home, scratch and every dataset that Headway brings: (name under the parent mount, where, read-only). Machines one owns
+    have a home and scratch of their own."""
     storage = cluster.storage
-    rows = [("home", storage.home, False), ("scratch", storage.scratch, False)]
-    rows += [
-        (f"datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only) for d in storage.datasets if d.source
+    shared = [("home", storage.home, False), ("scratch", storage.scratch, False)]
+    return [
+        *([] if site.own else shared),
+        *((f"datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only) for d in storage.datasets if d.source),
     ]
-    return {f"{escape(where)}.mount": _mount(f"/srv/headway/{what}", where, ro) for what, where, ro in rows}
 
 
 def _mount(what: str, where: str, read_only: bool) -> str:
@@ -193,8 +196,9 @@ def escape(where: str) -> str:
 _ENROOT_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
 
 
-def tmpfiles(site: Site, *, head: bool, containers: str = "", more: Sequence[str] = ()) -> str:
-    """Folders and device nodes that are made at every boot. `containers`: what runs them, as in `Cluster`."""
+def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", more: Sequence[str] = ()) -> str:
+    """Folders and device nodes that are made at every boot. `gpus`: how many the node has; `containers`: what runs them,
+    as in `Cluster`."""
     rows = [
         "d /run/headway 0755 root root -",
         "d /var/lib/slurm 0755 slurm slurm -",
@@ -203,8 +207,7 @@ def tmpfiles(site: Site, *, head: bool, containers: str = "", more: Sequence[str
     if head:
         rows += [
             "# Everybody's scratch, where nobody removes another's files.",
-            "d /srv/headway/scratch 1777 root root -",
-            "d /srv/headway/home 0755 root root -",
+            *_shared_folders(site),
             "d /var/log/slurm 0755 slurm slurm -",
             f"L+ {REST_SOCKET} - - - - {_REST_LISTEN}",
         ]
@@ -217,6 +220,7 @@ def tmpfiles(site: Site, *, head: bool, containers: str = "", more: Sequence[str
             "R! /var/lib/slurm/slurmd/*_*.[0-9]*",
             "R! /var/lib/slurm/slurmd/*pmix.*",
             f"d {JOB_TMP} 0755 root root -",
+            "d /run/headway/hold 0700 root root -",
             "d /run/headway/pmix 1777 root root -",
         ]
         if containers == "builtin":
@@ -230,12 +234,21 @@ def tmpfiles(site: Site, *, head: bool, containers: str = "", more: Sequence[str
                 "# Enroot brings these, switched off: MPI by PMIx, and torch over several nodes. Its GPU hook is on."
             )
             rows += [f"L /etc/enroot/hooks.d/{name} - - - - /usr/share/enroot/hooks.d/{name}" for name in _ENROOT_HOOKS]
-        if site.simulated_gpus:
+        if site.simulated_gpus and gpus:
             rows.append(
                 "# Simulated GPUs: device files that can be given to jobs and withheld, with nothing behind them."
             )
-            rows += [f"c+ /dev/nvidia{n} 0666 root root - 195:{n}" for n in range(site.gpu_devices)]
+            rows += [f"c+ /dev/nvidia{n} 0666 root root - 195:{n}" for n in range(gpus)]
     return script(*rows, *more)
+
+
+def _shared_folders(site: Site) -> list[str]:
+    """On the head. Folders that every machine mounts already are left as they are."""
+    if not site.own:
+        return ["d /srv/headway/scratch 1777 root root -", "d /srv/headway/home 0755 root root -"]
+    return [
+        f"d {path(where, 'storage')} {'0755' if where == '/home' else '1777'} root root -" for where in site.own.nfs
+    ]
 
 
 def sysusers() -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.domain.change import Disturbs
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import Cluster, Site
 from headway.domain.unit import Unit
-from headway.render import database, inside, slurm_conf, ssh, systemd
+from headway.render import agent, database, exports, firewall, inside, monitoring, slurm_conf, ssh, systemd
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf")
@@ -18,18 +20,31 @@ for try in $(seq 150); do sdiag 2>/dev/null | grep -q 'DBD Agent queue size: *0$
 exec scontrol reconfigure"""
 
 
-def units(cluster: Cluster) -> dict[str, tuple[Unit, ...]]:
-    """{"head": ..., "node": ...}. Changed keys of slurm.conf may need more than the reload: see `effect.effect_of`."""
-    mounts = _mounts(cluster)
+def units(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
+    """{role: ...}. Changed keys of slurm.conf may need more than the reload: see `effect.effect_of`."""
+    wall = firewall.units(site)
     munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd.drop_in("munge.service")))
+    head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
+    # A node mounts what the head exports: it waits for the controller, which comes up after that.
+    node = tuple(replace(unit, stage="node") for unit in node) if exports.exported(site) else node
+    of_node = (*wall, *node, munge, _ssh(inside.SSHD), _slurmd(), _agent("node"))
     return {
-        "head": (*mounts, munge, _ssh(), *_head(), _agent("controller")),
-        "node": (*mounts, munge, _ssh(inside.SSHD), _slurmd(), _agent("node")),
+        "head": (
+            *wall,
+            *head,
+            *exports.head_units(site),
+            munge,
+            _ssh(),
+            *_head(),
+            _agent("controller"),
+            *monitoring.units(),
+        ),
+        **{cluster.role_of_group(group): of_node for group in cluster.groups},
     }
 
 
-def _mounts(cluster: Cluster) -> tuple[Unit, ...]:
-    names = systemd.names(systemd.mounts(cluster))
+def _mounts(cluster: Cluster, site: Site, *, head: bool) -> tuple[Unit, ...]:
+    names = systemd.names(systemd.mounts(cluster, site, head=head))
     return tuple(Unit(name, restart_on=(f"{systemd.UNITS}/{name}",), disturbs=Disturbs.JOBS) for name in names)
 
 
@@ -39,7 +54,8 @@ def _ssh(*more: str) -> Unit:
 
 def _agent(stage: str) -> Unit:
     """Last, and with the daemons that people wait for: nothing waits for it."""
-    return Unit(systemd.AGENT, restart_on=(f"{systemd.UNITS}/{systemd.AGENT}", systemd.AGENT_PROGRAM), stage=stage)
+    own = (f"{systemd.UNITS}/{agent.AGENT}", agent.PROGRAM, agent.CONFIG)
+    return Unit(agent.AGENT, restart_on=own, stage=stage)
 
 
 def _head() -> tuple[Unit, ...]:

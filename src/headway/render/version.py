@@ -21,6 +21,7 @@ class Version:
     rest_parsers: str  # slurmrestd's -d, "" where there is no such option
     kill_wait_s: int
     daemon_arguments: str  # how systemd runs slurmd
+    keeps_states_awake: bool  # SuspendExcStates; a Slurm that does not know it does not start
 
 
 VERSIONS = {
@@ -34,6 +35,7 @@ VERSIONS = {
         rest_parsers="data_parser/v0.0.42",
         kill_wait_s=30,
         daemon_arguments="--systemd",
+        keeps_states_awake=True,
     ),
     "22.05": Version(
         name="22.05",
@@ -45,6 +47,7 @@ VERSIONS = {
         rest_parsers="",
         kill_wait_s=5,
         daemon_arguments="-D -s",
+        keeps_states_awake=False,
     ),
 }
 

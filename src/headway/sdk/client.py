@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 from headway.errors import NotFound, Unreachable
 from headway.sdk.discover import NO_SERVER_HINT
@@ -12,6 +12,7 @@ from headway.sdk.errors import to_error
 from headway.sdk.transport import Http, part
 from headway.sdk.work import Work
 from headway.wire.frames import frames
+from headway.wire.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
 from headway.wire.schemas import (
     AccessOut,
     ApplyIn,
@@ -26,16 +27,28 @@ from headway.wire.schemas import (
     EventOut,
     ExecIn,
     ExecOut,
+    FaultIn,
+    FaultMadeOut,
+    IncidentOut,
     JobOut,
+    JobsPage,
     LineageOut,
     MeOut,
+    NodeHistoryOut,
+    NotebookIn,
+    NotebookLinkOut,
+    NotebookOut,
     OperationOut,
+    PersonIn,
+    PersonOut,
     PipelineIn,
     PipelineOut,
     PipelineRetryIn,
     RetryIn,
+    ReturnIn,
     RunIn,
     RunOut,
+    ScaleIn,
     ServerOut,
     SignInLinkOut,
     StatusOut,
@@ -62,12 +75,30 @@ class Client(Http, Work):
         """What `apply` of this document would change. Changes nothing."""
         return self._post("/plan", ChangeSetOut, document)
 
-    def apply(self, document: Document, *, digest: str = "", confirmed: bool = False) -> OperationOut:
+    def apply(
+        self, document: Document, *, digest: str = "", confirmed: bool = False, deadline_s: int | None = None
+    ) -> OperationOut:
         """Queues an apply. NeedsConfirmation when it disturbs something and `confirmed` is False; Conflict when
-        `digest` is not that of the plan as it is now."""
+        `digest` is not that of the plan as it is now, or nodes with jobs would go and no `deadline_s` is given."""
         name = str(document.spec.get("name") or "")
-        body = ApplyIn(document=document, digest=digest, confirmed=confirmed)
+        body = ApplyIn(document=document, digest=digest, confirmed=confirmed, deadline_s=deadline_s)
         return self._post(f"/clusters/{part(name)}/apply", OperationOut, body)
+
+    def plan_scale(self, cluster: str, groups: Mapping[str, int]) -> ChangeSetOut:
+        return self._post(f"/clusters/{part(cluster)}/scale/plan", ChangeSetOut, ScaleIn(groups=dict(groups)))
+
+    def scale(
+        self,
+        cluster: str,
+        groups: Mapping[str, int],
+        *,
+        digest: str = "",
+        confirmed: bool = False,
+        deadline_s: int | None = None,
+    ) -> OperationOut:
+        """Queues another number of nodes, by group ("" where there is one). Raises as `apply`."""
+        body = ScaleIn(groups=dict(groups), digest=digest, confirmed=confirmed, deadline_s=deadline_s)
+        return self._post(f"/clusters/{part(cluster)}/scale", OperationOut, body)
 
     def down(self, cluster: str, *, delete_data: bool = False) -> OperationOut:
         return self._post(f"/clusters/{part(cluster)}/down", OperationOut, DownIn(delete_data=delete_data))
@@ -98,6 +129,47 @@ class Client(Http, Work):
         if not names:
             raise NotFound("there is no cluster yet", hint="headway init, then headway apply")
         raise NotFound(f"which cluster? there are {len(names)}: {', '.join(names)}", hint="name one")
+
+    # --- faults
+
+    def incidents(self, cluster: str) -> list[IncidentOut]:
+        """The latest first, without their steps."""
+        return self._list(f"/clusters/{part(cluster)}/incidents", IncidentOut)
+
+    def incident(self, cluster: str, number: int) -> IncidentOut:
+        return self._get(f"/clusters/{part(cluster)}/incidents/{int(number)}", IncidentOut)
+
+    def node_history(self, cluster: str, node: str) -> NodeHistoryOut:
+        return self._get(f"/clusters/{part(cluster)}/nodes/{part(node)}/history", NodeHistoryOut)
+
+    def return_node(self, cluster: str, number: int, *, false_alarm: bool = False) -> IncidentOut:
+        """Tests the incident's node and returns it to service. Raises Conflict when a test fails."""
+        path = f"/clusters/{part(cluster)}/incidents/{int(number)}/return"
+        return self._post(path, IncidentOut, ReturnIn(false_alarm=false_alarm), timeout_s=120)
+
+    # --- one node
+
+    def node(self, cluster: str, node: str) -> NodeDetailOut:
+        return self._get(f"/clusters/{part(cluster)}/nodes/{part(node)}", NodeDetailOut)
+
+    def drain(self, cluster: str, node: str, reason: str) -> DoneOut:
+        return self._post(f"/clusters/{part(cluster)}/nodes/{part(node)}/drain", DoneOut, DrainIn(reason=reason))
+
+    def undrain(self, cluster: str, node: str) -> DoneOut:
+        """Back to service; through its tests where an incident is open. Raises Conflict when one fails."""
+        return self._post(f"/clusters/{part(cluster)}/nodes/{part(node)}/return", DoneOut, timeout_s=330)
+
+    def reboot(self, cluster: str, node: str, *, busy: bool = False) -> DeedOut:
+        """Begins it; ask `node` how it ended."""
+        return self._post(f"/clusters/{part(cluster)}/nodes/{part(node)}/reboot", DeedOut, RebootIn(busy=busy))
+
+    def test_node(self, cluster: str, node: str, *, hard: bool = False) -> DeedOut:
+        """Begins them; ask `node` how they ended."""
+        return self._post(f"/clusters/{part(cluster)}/nodes/{part(node)}/test", DeedOut, NodeTestIn(hard=hard))
+
+    def fault(self, cluster: str, fault: FaultIn) -> FaultMadeOut:
+        """Makes a fault on a local cluster, or heals it."""
+        return self._post(f"/clusters/{part(cluster)}/faults", FaultMadeOut, fault, timeout_s=120)
 
     # --- operations
 
@@ -191,6 +263,23 @@ class Client(Http, Work):
         """The same job once more."""
         return self._post(f"/clusters/{part(cluster)}/jobs/{int(job_id)}/rerun", SubmitOut, request, timeout_s=120)
 
+    def notebooks(self, cluster: str) -> list[NotebookOut]:
+        return self._list(f"/clusters/{part(cluster)}/notebooks", NotebookOut)
+
+    def start_notebook(self, cluster: str, request: NotebookIn) -> NotebookOut:
+        """Submits JupyterLab as a job; `notebook` says when it runs."""
+        return self._post(f"/clusters/{part(cluster)}/notebooks", NotebookOut, request, timeout_s=120)
+
+    def notebook(self, cluster: str, notebook: str) -> NotebookOut:
+        return self._get(f"/clusters/{part(cluster)}/notebooks/{part(notebook)}", NotebookOut)
+
+    def notebook_link(self, cluster: str, notebook: str) -> NotebookLinkOut:
+        """An address that leads one browser in, once, within a minute."""
+        return self._post(f"/clusters/{part(cluster)}/notebooks/{part(notebook)}/link", NotebookLinkOut)
+
+    def stop_notebook(self, cluster: str, notebook: str) -> None:
+        self._json("DELETE", f"/clusters/{part(cluster)}/notebooks/{part(notebook)}")
+
     def start_pipeline(self, cluster: str, request: PipelineIn) -> PipelineOut:
         """Submits every step. Raises Refused, naming all faults, before the first."""
         return self._post(f"/clusters/{part(cluster)}/pipelines", PipelineOut, request, timeout_s=300)
@@ -209,13 +298,18 @@ class Client(Http, Work):
         return self._post(path, PipelineOut, request, timeout_s=300)
 
     def jobs(self, cluster: str = "", *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
-        """Queued and running jobs; with `all` those that ended lately too."""
-        params = {"all": "1" if all else "", "user": user, "state": state}
-        return self._list(
-            f"/clusters/{part(cluster or self.only_cluster())}/jobs",
-            JobOut,
-            params={k: v for k, v in params.items() if v},
-        )
+        """Queued and running jobs by number; with `all` those that ended lately too."""
+        asked = {"all": "1" if all else "", "user": user, "state": state, "limit": "1000", "sort": "jobid"}
+        path = f"/clusters/{part(cluster or self.only_cluster())}/jobs"
+        found: list[JobOut] = []
+        cursor = ""
+        while True:
+            params = {key: value for key, value in (asked | {"cursor": cursor}).items() if value}
+            page = self._read(JobsPage, self._json("GET", path, params=params))
+            found += page.jobs
+            cursor = page.next
+            if not cursor:
+                return found
 
     def job(self, cluster: str, job_id: int) -> JobOut:
         return self._get(f"/clusters/{part(cluster)}/jobs/{int(job_id)}", JobOut)
@@ -278,6 +372,21 @@ class Client(Http, Work):
 
     def delete_token(self, token_id: str) -> None:
         self._json("DELETE", f"/tokens/{part(token_id)}")
+
+    def people(self) -> list[PersonOut]:
+        return self._list("/people", PersonOut)
+
+    def put_person(self, person: str, request: PersonIn) -> PersonOut:
+        """Makes the person, or gives them this role and Linux user."""
+        return self._read(PersonOut, self._json("PUT", f"/people/{part(person)}", body=request))
+
+    def delete_person(self, person: str) -> None:
+        self._json("DELETE", f"/people/{part(person)}")
+
+    def audit(self, narrowed: dict[str, str]) -> Iterator[bytes]:
+        """The audit trail, as the server writes it: `format` is jsonl or csv."""
+        with self._stream("/audit/export", narrowed, self._timeout_s) as answer:
+            yield from answer.iter_bytes()
 
     def server(self) -> ServerOut:
         return self._get("/server", ServerOut)

@@ -76,6 +76,15 @@ def _local(folder: Path) -> tuple[str, str] | None:
         return None
 
 
+def own_certificate(url: str) -> str:
+    """The certificate's file of this state folder's server, if it is the one at this address; "" for none."""
+    try:
+        running = json.loads((paths.state_dir() / paths.SERVER_FILE).read_text())
+        return str(running.get("cert", "")) if running["url"] == url.rstrip("/") else ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
+
+
 def _through_sudo(folder: Path) -> tuple[str, str] | None:
     """(url, token) of root's server on this state folder, whose own files only root may read."""
     from headway.sdk.liveness import alive

@@ -156,7 +156,9 @@ def _absolute_paths(spec: dict[str, Any], folder: Path, home: Path) -> None:
     storage = spec.get("storage")
     datasets = storage.get("datasets") if isinstance(storage, dict) else None
     hosts = spec.get("hosts")
-    for items, name in ((datasets, "path"), (hosts, "key")):
+    listed = [host for host in hosts if isinstance(host, dict)] if isinstance(hosts, list) else []
+    jumps = [host["jump"] for host in listed if isinstance(host.get("jump"), dict)]
+    for items, name in ((datasets, "path"), (listed, "key"), (listed, "sudo_password"), (jumps, "key")):
         for item in items if isinstance(items, list) else ():
             if isinstance(item, dict) and isinstance(item.get(name), str) and item[name]:
                 item[name] = str(_resolve(item[name], folder, home))

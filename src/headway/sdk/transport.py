@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
-from headway.sdk.discover import NO_SERVER, NO_SERVER_HINT, in_reach
+from headway.sdk.discover import NO_SERVER, NO_SERVER_HINT, in_reach, own_certificate
 from headway.sdk.errors import to_error
-from headway.wire.schemas import API_PREFIX, ErrorOut, Wire
+from headway.wire.schemas import API_PREFIX, ErrorOut, Problem, Wire
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 M = TypeVar("M", bound=Wire)
@@ -55,8 +58,16 @@ class Http:
         return self._read(model, self._json("GET", path))
 
     def _list(self, path: str, model: type[M], params: dict[str, str] | None = None) -> list[M]:
-        found = self._json("GET", path, params=params)
-        return [self._read(model, item) for item in (found if isinstance(found, list) else [found])]
+        """All of it, page by page."""
+        rows: list[M] = []
+        while True:
+            answer = self._request("GET", path, params=params)
+            found = self._parsed(answer)
+            rows += [self._read(model, item) for item in (found if isinstance(found, list) else [found])]
+            further = answer.links.get("next", {}).get("url", "")
+            if not further:
+                return rows
+            path, params = further.removeprefix(API_PREFIX), None
 
     def _post(self, path: str, model: type[M], body: Any = None, *, timeout_s: float | None = None) -> M:
         return self._read(model, self._json("POST", path, body=body, timeout_s=timeout_s))
@@ -70,7 +81,11 @@ class Http:
                 hint="headway version shows both; install the server's version here, or start the server again",
             ) from None
 
-    def _json(
+    def _json(self, method: str, path: str, **asked: Any) -> Any:
+        """What `_request` with these arguments was answered, as JSON."""
+        return self._parsed(self._request(method, path, **asked))
+
+    def _request(
         self,
         method: str,
         path: str,
@@ -79,7 +94,7 @@ class Http:
         data: bytes | None = None,
         params: dict[str, str] | None = None,
         timeout_s: float | None = None,
-    ) -> Any:
+    ) -> httpx.Response:
         import httpx
 
         content = data if body is None else body.model_dump_json()
@@ -95,6 +110,9 @@ class Http:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         _raise_for(answer.status_code, answer.content)
+        return answer
+
+    def _parsed(self, answer: httpx.Response) -> Any:
         try:
             return answer.json() if answer.content else None
         except ValueError:
@@ -144,6 +162,7 @@ class Http:
                 headers={"authorization": f"Bearer {self._token}"},
                 timeout=self._timeout_s,
                 transport=self._transport,
+                verify=_trusted(self.url),
                 trust_env=False,
             )
         return self._http
@@ -162,12 +181,42 @@ class Http:
     def _unreachable(self, error: Exception) -> Unreachable:
         import httpx
 
+        if isinstance(error, httpx.ConnectError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+            why = str(error).partition("verify failed: ")[2].partition(" (_ssl")[0]
+            return Unreachable(
+                f"the server at {self.url} can't show who it is: {why}",
+                hint="HEADWAY_CA_FILE names its authority's file",
+            )
         if isinstance(error, httpx.ConnectError):
             named = self._refresh is None and os.environ.get("HEADWAY_URL", "").rstrip("/") == self.url
             return Unreachable(f"{NO_SERVER} at {self.url}", hint=WRONG_URL_HINT if named else NO_SERVER_HINT)
         if isinstance(error, httpx.TimeoutException):
             return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")
         return Unreachable(f"the connection to {self.url} broke: {error}", hint="headway server status")
+
+
+def _trusted(url: str) -> ssl.SSLContext | bool:
+    """Whose word on the server's name counts: the usual ones', HEADWAY_CA_FILE's, and for this machine's own server that
+    of its very certificate."""
+    if not url.startswith("https://"):
+        return True
+    import ssl
+
+    import httpx
+
+    context = httpx.create_ssl_context()
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a certificate that is trusted itself needs nobody above it
+    named = os.environ.get("HEADWAY_CA_FILE", "")
+    if named:
+        try:
+            context.load_verify_locations(named)
+        except OSError as error:  # ssl.SSLError is one
+            raise Refused(f"HEADWAY_CA_FILE can't be used: {error}", hint="a PEM file of certificates") from None
+    with contextlib.suppress(OSError):
+        own = own_certificate(url)
+        if own:
+            context.load_verify_locations(own)
+    return context
 
 
 def _content_type(body: Any, data: bytes | None) -> dict[str, str] | None:
@@ -189,7 +238,8 @@ def _raise_for(status: int, body: bytes) -> None:
     if status < 400:
         return
     try:
-        out = ErrorOut.model_validate_json(body)
+        problem = Problem.model_validate_json(body)
+        out = ErrorOut(kind=problem.kind, message=problem.detail, hint=problem.hint, faults=problem.faults)
     except ValueError:  # not in our words: a proxy, or no Headway server at all
         said = " ".join(body[:200].decode(errors="replace").split())
         out = ErrorOut(kind="refused", message=f"no Headway server answered, but {status}: {said}", hint=WRONG_URL_HINT)

@@ -3,8 +3,12 @@
 HEADWAY_STATE          the state folder
 HEADWAY_HOST           address to listen on (127.0.0.1: loopback only)
 HEADWAY_PORT           7878, or a free one where that is taken; 0 = any free one
+HEADWAY_NOTEBOOK_PORT  notebooks have a port of their own: 7879, or a free one where that is taken; 0 = any free one
+HEADWAY_NOTEBOOK_URL   how browsers reach that port, when a proxy stands before it: https://notebooks.example.org
 HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE; none = SQLite in the state folder
 HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; none = any but the system's
+
+TLS, reverse proxies and the sign-in provider: headway.server.front. Access by people: docs/access.md.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from headway import paths
@@ -20,18 +25,22 @@ from headway.errors import HeadwayError, Refused
 
 def main() -> int:
     gc.disable()  # imports make no garbage; main.ready turns it on again
-    from headway.server.main import DEFAULT_PORT, serve
+    from headway.server import front
+    from headway.server.main import DEFAULT_PORT, NOTEBOOK_PORT, Notebooks, serve
 
     env = os.environ
     try:
-        port = _port(env.get("HEADWAY_PORT", ""))
+        port = _port(env, "HEADWAY_PORT", DEFAULT_PORT)
+        aside = _port(env, "HEADWAY_NOTEBOOK_PORT", 0 if port == 0 else NOTEBOOK_PORT)
         roots = tuple(Path(root).resolve() for root in env.get("HEADWAY_DATASET_ROOTS", "").split(":") if root)
         serve(
             paths.state_dir(),
             env.get("HEADWAY_HOST") or "127.0.0.1",
-            DEFAULT_PORT if port is None else port,
+            port,
             env.get("HEADWAY_DATABASE_URL", ""),
             dataset_roots=roots,
+            notebooks=Notebooks(aside, front.origin(env, "HEADWAY_NOTEBOOK_URL")),
+            front=front.read(env),
         )
     except HeadwayError as error:
         sys.stderr.write(f"{error}\n")
@@ -42,12 +51,12 @@ def main() -> int:
     return 0
 
 
-def _port(text: str) -> int | None:
-    """None for an empty text."""
+def _port(env: Mapping[str, str], name: str, default: int) -> int:
+    text = env.get(name, "")
     if not text:
-        return None
+        return default
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 1 << 16):
-        raise Refused(f"HEADWAY_PORT is no port: {text[:40]!r}", hint="a number up to 65535; 0 takes a free one")
+        raise Refused(f"{name} is no port: {text[:40]!r}", hint="a number up to 65535; 0 takes a free one")
     return int(text)
 
 

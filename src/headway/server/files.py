@@ -48,11 +48,11 @@ def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
         )
 
 
-def announce(state_dir: Path, url: str) -> None:
-    """Called once the server answers."""
+def announce(state_dir: Path, url: str, cert: str = "") -> None:
+    """Called once the server answers. `cert`: the file of its certificate, if it speaks TLS."""
     pid = os.getpid()
     write_private(state_dir / paths.PID_FILE, f"{pid}\n")
-    known = {"url": url, "pid": pid, "started": start_time(pid), "version": __version__}
+    known = {"url": url, "pid": pid, "started": start_time(pid), "version": __version__, "cert": cert}
     write_private(state_dir / paths.SERVER_FILE, json.dumps(known) + "\n")
 
 

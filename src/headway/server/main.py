@@ -20,13 +20,16 @@ import uvicorn
 from fastapi import FastAPI
 
 from headway import __version__
-from headway.api.access import principal_of
+from headway.api.access import Right, needs
 from headway.api.app import create_app
 from headway.api.live import Live
 from headway.api.state import AppState, Settings
 from headway.api.work import Work
 from headway.errors import HeadwayError, Refused
 from headway.server import files, logs, sudo
+from headway.server.door import Door, origin_of
+from headway.server.front import LOOPBACK, PLAIN, Front
+from headway.server.hearing import Listener
 from headway.server.poll import Poller
 from headway.server.reconcile import Reconciler
 from headway.server.watching import Watcher
@@ -35,12 +38,20 @@ from headway.store import Store, open_store
 from headway.store.engine import database_url, shown_url
 
 DEFAULT_PORT = 7878
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+NOTEBOOK_PORT = 7879
 SHUTDOWN_S = 3
 BACKLOG = 512
 
 log = structlog.get_logger("headway.server")
 MakeWork = Callable[[Store, Path], Work]
+
+
+@dataclass(frozen=True)
+class Notebooks:
+    """Where notebooks are: the port of their own, and how people reach it where that differs."""
+
+    port: int = NOTEBOOK_PORT
+    url: str = ""
 
 
 def serve(
@@ -50,6 +61,8 @@ def serve(
     url: str = "",
     *,
     dataset_roots: tuple[Path, ...] = (),
+    notebooks: Notebooks = Notebooks(),
+    front: Front = PLAIN,
     make_work: MakeWork = RealWork,
 ) -> None:
     """Runs until SIGTERM or SIGINT. `url` is the database's; port 0 takes a free one, a port in use gives way to a free
@@ -59,7 +72,7 @@ def serve(
     try:
         files.need_room(state_dir)
         logs.configure(state_dir)
-        asyncio.run(_Server(state_dir, host, port, url, dataset_roots, make_work).run())
+        asyncio.run(_Server(state_dir, host, port, url, dataset_roots, notebooks, front, make_work).run())
     except Exception as error:
         log.error("the server could not go on", error=str(error), exc_info=not isinstance(error, HeadwayError))
         raise
@@ -75,6 +88,8 @@ class _Server:
     port: int
     database: str
     dataset_roots: tuple[Path, ...]
+    notebooks: Notebooks
+    front: Front
     make_work: MakeWork
 
     async def run(self) -> None:
@@ -84,18 +99,28 @@ class _Server:
         try:
             # Bound before anything is written: a request waits in the socket's queue until the app is there.
             bound = bind(self.host, self.port)
-            url = f"http://{_shown_host(self.host)}:{bound.getsockname()[1]}"
-            token = await self._owner_token(store)
-            state = AppState(store, work, Live(), self._settings(url))
+            aside = bind(self.host, self.notebooks.port, default=NOTEBOOK_PORT)
+            url = self._url(bound.getsockname()[1])
+            public = self.front.url or url
+            apart = self.notebooks.url or origin_of(self.host, aside.getsockname()[1], url)
+            token = await first_admin(store, self.state_dir)
+            state = AppState(store, work, Live(), self._settings(public, apart))
             # The folder's lock is ours: whoever held leases under its name is dead.
             owner = f"{_folder_name(self.state_dir)}:"
             freed = await store.free_leases(owner)
             app = create_app(state)
-            _mount_page(app, state)
+            mount_page(app, state)
             files.write_client(self.state_dir, url, token)
             await sudo.hand_over(store, self.state_dir, url)
-            log.info("server starts", url=url, version=__version__, freed_leases=freed)
-            await self._serve(app, bound, state, f"{owner}{os.getpid()}", url, began)
+            door = Door(state)
+            await door.listen(aside, self.front.tls.context if self.front.tls else None)
+            if self.host not in LOOPBACK and not state.settings.https:
+                log.warning("other machines reach this server without TLS", hint="--tls-cert FILE --tls-key FILE")
+            log.info("server starts", url=url, public=public, notebooks=apart, version=__version__, freed_leases=freed)
+            try:
+                await self._serve(app, bound, state, f"{owner}{os.getpid()}", url, began)
+            finally:
+                await door.close()
         finally:
             close: Callable[[], Awaitable[None]] | None = getattr(work, "close", None)
             if close is not None:
@@ -114,7 +139,13 @@ class _Server:
             ws="none",
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_S,
+            # Said here in any case: left alone, uvicorn believes whoever connects from this machine.
+            proxy_headers=bool(self.front.proxies),
+            forwarded_allow_ips=list(self.front.proxies),
         )
+        if self.front.tls:
+            config.load()
+            config.ssl = self.front.tls.context
         http = _Http(config)
         loop = asyncio.get_running_loop()
 
@@ -127,7 +158,7 @@ class _Server:
             loop.add_signal_handler(number, stop)
 
         def ready() -> None:
-            files.announce(self.state_dir, url)
+            files.announce(self.state_dir, url, str(self.front.tls.cert.resolve()) if self.front.tls else "")
             gc.collect()
             gc.freeze()  # what is loaded by now stays: it need not be looked at again
             gc.enable()
@@ -139,6 +170,9 @@ class _Server:
             asyncio.create_task(Reconciler(state, owner).run(), name="reconcile"),
             asyncio.create_task(Poller(state, _watcher(watcher)).run(), name="poll"),
         ]
+        ears: Any = state.work if hasattr(state.work, "hear") else None
+        if ears is not None:
+            loops.append(asyncio.create_task(Listener(state, ears).run(), name="hear"))
         for task in loops:
             task.add_done_callback(_say_if_broken)
         try:
@@ -148,27 +182,42 @@ class _Server:
                 task.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
 
-    def _settings(self, url: str) -> Settings:
+    def _url(self, port: int) -> str:
+        """The server's own address."""
+        if self.front.tls:
+            return f"https://{self.front.tls.name or _shown_host(self.host)}:{port}"
+        return f"http://{_shown_host(self.host)}:{port}"
+
+    def _settings(self, url: str, notebooks: str) -> Settings:
+        # Cookies know no ports: two servers of one host must not overwrite each other's. Browsers take a name that begins
+        # with __Host- only by TLS and for the whole host, so that no page of another port lays one over it.
+        cookie = f"headway_{_folder_name(self.state_dir)}"
         return Settings(
             state_dir=self.state_dir,
             url=url,
+            notebooks=notebooks,
             database=shown_url(database_url(self.state_dir, self.database)),
-            # Cookies know no ports: two servers of one host must not overwrite each other's.
-            cookie=f"headway_{_folder_name(self.state_dir)}",
-            allowed_hosts=("127.0.0.1", "localhost", "[::1]") if self.host in LOOPBACK else (),
+            cookie=f"__Host-{cookie}" if url.startswith("https://") else cookie,
+            allowed_hosts=self.front.hosts(self.host),
             dataset_roots=self.dataset_roots,
+            oidc=self.front.oidc,
+            tls=self.front.tls is not None,
+            proxies=self.front.proxies,
         )
 
-    async def _owner_token(self, store: Store) -> str:
-        """The token of the person who started the server here; the first person of all is an admin."""
-        token = str(files.read_client(self.state_dir).get("token") or "")
-        if token and await store.person_of_token(token) is not None:
-            return token
-        name = files.starter()
-        if await store.person(name) is None:
-            await store.put_person(name, "admin")
-        _, token = await store.create_token(name, label="made at the server's first start")
+
+async def first_admin(store: Store, state_dir: Path) -> str:
+    """The token of the person who started the server here, who is an admin from its first start on."""
+    token = str(files.read_client(state_dir).get("token") or "")
+    if token and await store.holder_of_token(token) is not None:
         return token
+    name, why = files.starter(), {"by": "first start"}
+    if await store.person(name) is None:
+        await store.put_person(name, "admin")
+        await store.note(name, "person.add", name, {**why, "role": "admin"})
+    row, token = await store.create_token(name, label="made at the server's first start")
+    await store.note(name, "token.create", name, {**why, "id": row.id})
+    return token
 
 
 class _Http(uvicorn.Server):
@@ -186,10 +235,10 @@ class _Http(uvicorn.Server):
             self.on_started()
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:
     """A listening address. The default port gives way to a free one; another that is taken is Refused."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for choice in dict.fromkeys((port, 0) if port == DEFAULT_PORT else (port,)):
+    for choice in dict.fromkeys((port, 0) if port == default else (port,)):
         # With the protocol named, asyncio turns Nagle's delay off: without, a kept-alive request costs 40 ms.
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -198,7 +247,7 @@ def bind(host: str, port: int) -> socket.socket:
             sock.listen(BACKLOG)  # two sockets may be bound to one port, but only one listens
         except OSError as error:
             sock.close()
-            if choice == DEFAULT_PORT:
+            if choice == default:
                 continue
             raise Refused(
                 f"the server can't listen on {host} port {choice}: {error.strerror}",
@@ -209,11 +258,11 @@ def bind(host: str, port: int) -> socket.socket:
     raise Refused(f"the server can't listen on {host}", hint="HEADWAY_HOST")
 
 
-def _mount_page(app: FastAPI, state: AppState) -> None:
+def mount_page(app: FastAPI, state: AppState) -> None:
     from headway.server.page import PageLive
     from headway.web.app import mount
 
-    mount(app, PageLive(state), principal_of)
+    mount(app, PageLive(state), needs(Right.READ))
 
 
 def _watcher(candidate: Any) -> Watcher | None:

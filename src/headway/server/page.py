@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from headway.api.shapes import check_out, cluster_out, job_outs, node_outs
+from headway.api.shapes import check_out, cluster_out, incident_out, job_outs, node_outs
 from headway.api.state import AppState
 from headway.web.live import Happening
 from headway.web.live import Snapshot as PageSnapshot
-from headway.wire.schemas import ClusterOut, StatusOut
+from headway.web.view import FAULTS
+from headway.wire.schemas import ClusterOut, IncidentOut, StatusOut
 
 
 class PageLive:
@@ -34,7 +35,17 @@ class PageLive:
             Happening(notice.at, notice.text, _level(notice.level), notice.where)
             for notice in self._state.live.notices(name)
         )
-        return PageSnapshot(status, tuple(job_outs(known, self._state.clock())), happenings)
+        return PageSnapshot(
+            status, tuple(job_outs(known, self._state.clock())), happenings, await self._incidents(name)
+        )
+
+    async def _incidents(self, name: str) -> tuple[IncidentOut, ...]:
+        """All of them, those that the page shows with their steps."""
+        store = self._state.store
+        listed = await store.incidents(name)
+        shown = sorted(listed, key=lambda one: one.state.closed)[:FAULTS]
+        whole = {one.number: await store.incident(one.number) for one in shown}
+        return tuple(incident_out(whole.get(one.number, one)) for one in listed)
 
     async def subscribe(self, name: str) -> AsyncIterator[None]:
         async for _ in self._state.live.subscribe(name):

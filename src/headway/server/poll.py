@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 from dataclasses import replace
 
 import structlog
 
-from headway.api.live import Snapshot, topic
+from headway.api.live import Snapshot, news_topic, topic
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
@@ -17,7 +18,9 @@ from headway.errors import HeadwayError
 from headway.server.watching import Watcher
 from headway.store import ClusterRow
 
-BUSY_S = 2.0  # somebody looks, or jobs run, or a node is not well
+WATCHED_S = 1.5  # somebody looks
+BUSY_S = 2.0  # jobs run or wait, or a node is not well
+POKED_S = 0.3  # after the reading before; news come in flocks
 CALM_S = 15.0
 EXTRAS_S = 10.0  # losses when nobody looks, checks when somebody does
 TICK_S = 1.0
@@ -52,7 +55,7 @@ class Poller:
                     rows = ()
                 for row in rows:
                     self._start(row, loop.time())
-                await hub.changed("watchers", seen, TICK_S)
+                await hub.changed("watchers", seen, POKED_S if self._state.live.poked else TICK_S)
         finally:
             for task in self._tasks.values():
                 task.cancel()
@@ -62,14 +65,18 @@ class Poller:
         """One reading at a time of each cluster, when its time has come."""
         task = self._tasks.get(row.name)
         due = self._due.get(row.name, 0.0)
-        if self._busy(self._state.live.snapshot(row.name)):  # a request may have seen what the last look did not
-            due = min(due, self._began.get(row.name, 0.0) + BUSY_S)
+        poked = row.name in self._state.live.poked
+        if poked:
+            due = min(due, self._began.get(row.name, 0.0) + POKED_S)
+        else:  # a request may have seen what the last look did not
+            due = min(due, self._began.get(row.name, 0.0) + self._pace(self._state.live.snapshot(row.name)))
         if (task is not None and not task.done()) or now < due:
             return
         self._began[row.name] = now
-        self._tasks[row.name] = asyncio.create_task(self._look(row))
+        self._state.live.poked.discard(row.name)
+        self._tasks[row.name] = asyncio.create_task(self._look(row, 0.0 if poked else BUSY_S / 2))
 
-    async def _look(self, row: ClusterRow) -> None:
+    async def _look(self, row: ClusterRow, max_age_s: float) -> None:
         loop = asyncio.get_running_loop()
         try:
             cluster = await self._state.resolved(row)
@@ -77,14 +84,17 @@ class Poller:
                 await self._machines_only(cluster)
                 self._due[row.name] = loop.time() + BUSY_S
                 return
-            snapshot = await self._state.read(cluster, max_age_s=BUSY_S / 2)
+            snapshot = await self._state.read(cluster, max_age_s=max_age_s)
             if snapshot.stale != self._stale.get(row.name, ""):
                 self._stale[row.name] = snapshot.stale
                 log.info("reading", cluster=row.name, old=snapshot.stale or "no more")
             if row.state in {"ready", "failed"}:  # an apply that failed may have left a cluster that works
                 await self._act(cluster, snapshot)
+            elif row.state == "changing":
+                await self._hurry(cluster)
             await self._extras(cluster)
-            self._due[row.name] = loop.time() + (BUSY_S if self._busy(snapshot) else CALM_S)
+            self._state.live.tell_incidents(row.name, await self._state.store.incidents(row.name))
+            self._due[row.name] = loop.time() + self._pace(snapshot)
         except HeadwayError as error:
             self._state.live.fail(row.name, error.message)
             self._due[row.name] = loop.time() + BUSY_S
@@ -92,11 +102,18 @@ class Poller:
             log.error("poll", cluster=row.name, exc_info=error)
             self._due[row.name] = loop.time() + CALM_S
 
-    def _busy(self, snapshot: Snapshot) -> bool:
+    def _pace(self, snapshot: Snapshot) -> float:
+        """Seconds between the beginnings of two readings, or from the end of one to the next where it takes longer."""
+        if self._watched(snapshot.cluster):
+            return WATCHED_S
         jobs = any(job.state in RUNNING | WAITING for job in snapshot.jobs)
         gone = any(machine.state is not MachineState.RUNNING for machine in snapshot.machines)
         ill = gone or bool(snapshot.stale) or any(not node.usable for node in snapshot.nodes)
-        return jobs or ill or self._state.live.hub.watched(topic(snapshot.cluster))
+        return BUSY_S if jobs or ill else CALM_S
+
+    def _watched(self, name: str) -> bool:
+        """Whether anybody looks. How many do makes no difference to how often it is read."""
+        return any(self._state.live.hub.watched(place) for place in (topic(name), news_topic(name), news_topic("")))
 
     async def _machines_only(self, cluster: Cluster) -> None:
         """While a cluster is made there is no Slurm to ask; its machines appear one by one."""
@@ -108,8 +125,15 @@ class Poller:
     async def _act(self, cluster: Cluster, snapshot: Snapshot) -> None:
         if self._watcher is None or snapshot.stale:
             return
+        await self._note(cluster, self._watcher.step(cluster, snapshot.nodes, snapshot.jobs))
+
+    async def _hurry(self, cluster: Cluster) -> None:
+        if self._watcher is not None:
+            await self._note(cluster, self._watcher.hurry(cluster))
+
+    async def _note(self, cluster: Cluster, work: Awaitable[list[tuple[str, str]]]) -> None:
         try:
-            for where, text in await self._watcher.step(cluster, snapshot.nodes, snapshot.jobs):
+            for where, text in await work:
                 log.info("watch", cluster=cluster.name, where=where, did=text)
                 self._state.live.note(cluster.name, text, where=where)
         except HeadwayError as error:
@@ -119,7 +143,7 @@ class Poller:
         """What costs a look at files and units: losses whenever jobs run, checks for those who look."""
         state, now = self._state, asyncio.get_running_loop().time()
         snapshot = state.live.snapshot(cluster.name)
-        watched = state.live.hub.watched(topic(cluster.name))
+        watched = self._watched(cluster.name)
         running = tuple(job for job in snapshot.jobs if job.state in RUNNING)
         if running and (watched or now >= self._losses_due.get(cluster.name, 0.0)):
             self._losses_due[cluster.name] = now + EXTRAS_S

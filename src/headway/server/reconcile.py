@@ -9,12 +9,13 @@ from functools import partial
 
 import structlog
 
-from headway.api.errors import error_out
+from headway.api.errors import error_out, first_line
 from headway.api.live import OPERATIONS, operation_topic
-from headway.api.shapes import summary_of
+from headway.api.planning import scaled_document
+from headway.api.shapes import operation_news, prices_of, summary_of
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
-from headway.store import Operation
+from headway.store import ClusterRow, Operation
 from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.schemas import Document, ErrorOut
 
@@ -103,6 +104,7 @@ class Reconciler:
     async def _carry_out(self, operation: Operation) -> None:
         state, began = self._state, time.monotonic()
         log.info("operation begins", operation=operation.id, kind=operation.kind, cluster=operation.cluster)
+        state.live.tell(operation_news(operation, "running", state.clock()))
         error: ErrorOut | None = None
         kept: tuple[str, ...] = ()
         try:
@@ -133,12 +135,12 @@ class Reconciler:
         state, name = self._state, operation.cluster
         if error is not None:
             await state.store.save_cluster(name, state="failed")
-            first = error.message.splitlines()[0]  # whoever follows is told all of it at the end
+            first = first_line(error)  # whoever follows is told all of it at the end
             await self._say(operation, operation.kind, first, level="error", done=True)
             state.live.note(name, f"{operation.kind} failed: {first}", level="error")
-        elif operation.kind == "apply":
+        elif operation.kind != "down":
             await state.store.save_cluster(name, state="ready")
-            state.live.note(name, f"apply by {operation.person} is done")
+            state.live.note(name, f"{operation.kind} by {operation.person} is done")
         await state.store.finish(
             operation.id,
             self._owner,
@@ -146,13 +148,15 @@ class Reconciler:
             error=error.model_dump() if error else None,
             kept=kept,
         )
+        word, text = ("failed", first_line(error)) if error else ("done", "")
+        state.live.tell(operation_news(operation, word, state.clock(), text))
         state.live.hub.publish(operation_topic(operation.id))
 
     async def _apply(self, operation: Operation) -> None:
         state, name = self._state, operation.cluster
-        document = Document.model_validate(operation.document)
-        cluster = (await state.resolve(document)).cluster
         row = await state.store.cluster(name)
+        document = self._document(operation, row)
+        cluster = (await state.resolve(document)).cluster
         if operation.params.get("look_again") and operation.attempts == 1:
             changes = await state.work.plan(cluster)
             if changes.asks:
@@ -166,8 +170,21 @@ class Reconciler:
             state="creating" if row is None or row.state == "creating" else "changing",
             owner=document.owner,
         )
+        await state.store.note_prices(prices_of(cluster, state.clock()))
         state.live.touch(name)
-        await state.work.apply(cluster, partial(self._say, operation))
+        after_s = operation.params.get("deadline_s")
+        since = operation.started_at or state.clock()
+        deadline = None if after_s is None else since + float(after_s)
+        await state.work.apply(cluster, partial(self._say, operation), deadline)
+
+    @staticmethod
+    def _document(operation: Operation, row: ClusterRow | None) -> Document:
+        """What to apply. Only numbers of nodes are asked of a scale: the rest is as whoever was before left it."""
+        if "scale" not in operation.params:
+            return Document.model_validate(operation.document)
+        if row is None:
+            raise Refused(f"{operation.cluster} is down", hint="headway apply brings it back")
+        return scaled_document(Document.model_validate(row.document), operation.params["scale"])
 
     async def _down(self, operation: Operation) -> tuple[str, ...]:
         state, name = self._state, operation.cluster
@@ -180,6 +197,7 @@ class Reconciler:
         state.live.touch(name)
         cluster = await state.resolved(row)
         kept = await state.work.down(cluster, partial(self._say, operation), delete_data)
+        await state.store.end_incidents(name)
         await state.store.forget_cluster(name, delete_data=delete_data)
         await state.forget(name)
         return kept

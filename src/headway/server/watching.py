@@ -15,3 +15,7 @@ class Watcher(Protocol):
     ) -> list[tuple[str, str]]:
         """What was done, as (node or job, words)."""
         ...
+
+    async def hurry(self, cluster: Cluster) -> list[tuple[str, str]]:
+        """The same, of what can't wait while an operation works on the cluster."""
+        ...

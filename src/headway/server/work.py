@@ -1,79 +1,42 @@
-"""The real Work: an Env, a Slurm reader and a watch per cluster, kept open between requests."""
+"""The real Work: the rooms that do it, on what is held open for each cluster."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
-import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
-from headway.api.work import Reading, Resolved
+from headway.api.shapes import course_out
+from headway.api.work import Resolved
+from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.live import Check, JobState, NodeState
+from headway.domain.live import Check, JobState
 from headway.domain.machine import Machine
 from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
-from headway.store import Store
-from headway.wire.schemas import Document, ExecIn, ExecOut, ProgressOut, SubmitIn, SubmitOut
+from headway.render.series import Query, Row
+from headway.server.acting import Acting
+from headway.server.beside import Beside
+from headway.wire.schemas import (
+    Document,
+    ExecIn,
+    ExecOut,
+    LogFoundOut,
+    LogPartOut,
+    ProgressOut,
+    SubmitIn,
+    SubmitOut,
+)
 
 if TYPE_CHECKING:
-    from headway.cluster.env import Env, Say
-    from headway.health.watch import Watch
-    from headway.jobs.progress import ProgressReader
+    from headway.cluster.env import Say
     from headway.jobs.submit import Stage
-    from headway.jobs.warm import Warm
-    from headway.slurm.reader import SlurmReader
-
-LOOK_S = 2.0  # asking the provider takes longer than most of what is asked of the head: not before each question
+    from headway.jobs.tunnel import Tunnel
 
 
-@dataclass(frozen=True)
-class _Slurm:
-    """What speaks to one head."""
-
-    links: Warm
-    head: Machine
-    version: str
-    reader: SlurmReader
-    progress: ProgressReader
-
-    async def close(self) -> None:
-        await self.links.close()
-        await self.reader.close()
-
-
-@dataclass
-class _Open:
-    """What is held open for one cluster."""
-
-    env: Env
-    key: object
-    slurm: _Slurm | None = None
-    looked_at: float = 0.0  # when the provider last said where the head is
-    watch: Watch | None = None
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    listing: asyncio.Task[tuple[Machine, ...]] | None = None
-
-    async def machines(self, cluster: str) -> tuple[Machine, ...]:
-        """The provider's machines; who asks while it is being asked gets the same answer. On a host that is short of
-        processor time podman needs seconds, and a reading that asked twice would never be done in time."""
-        if self.listing is None or self.listing.done():
-            self.listing = asyncio.create_task(self.env.provider.list(cluster))
-        return await asyncio.shield(self.listing)
-
-
-class RealWork:
+class RealWork(Acting):
     """headway.api.work.Work on the work rooms. Their heavy libraries are imported at first use."""
-
-    def __init__(self, store: Store, state_dir: Path) -> None:
-        self._store = store
-        self._state_dir = state_dir
-        self._open: dict[str, _Open] = {}
-        self._opening = asyncio.Lock()
 
     # --- the spec
 
@@ -94,15 +57,18 @@ class RealWork:
 
         return await plan(cluster, await self._env(cluster))
 
-    async def apply(self, cluster: Cluster, say: Say) -> None:
+    async def apply(self, cluster: Cluster, say: Say, deadline: float | None = None) -> None:
         from headway.cluster import apply
 
-        await apply(cluster, await self._env(cluster), say)
+        async with self._alone(cluster) as held:
+            await apply(cluster, held.env, say, deadline, Beside(held, say))
+            held.cluster = cluster
 
     async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]:
         from headway.cluster import down
 
-        return await down(cluster, await self._env(cluster), say, delete_data)
+        async with self._alone(cluster) as held:
+            return await down(cluster, held.env, say, delete_data)
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
         from headway.cluster import checks
@@ -114,10 +80,11 @@ class RealWork:
 
     # --- Slurm
 
-    async def read(self, cluster: Cluster) -> Reading:
-        reader = (await self._slurm(cluster)).reader
-        nodes, jobs = await asyncio.gather(reader.nodes(), reader.jobs())
-        return Reading(nodes, jobs)
+    async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
+        from headway.slurm import shares
+
+        slurm = await self._slurm(cluster)
+        return await shares.read(slurm.links, slurm.head)
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         return await (await self._slurm(cluster)).reader.job(job_id)
@@ -138,8 +105,13 @@ class RealWork:
             known = progress.known(job.id)
             series = known.series if known else []
             if known and series:  # a loss that is no number is not drawn
-                rate = known.tokens_per_s
-                found[job.id] = ProgressOut(step=known.step, loss=series[-1][1], tokens_per_s=rate, series=series)
+                found[job.id] = ProgressOut(
+                    step=known.step,
+                    loss=series[-1][1],
+                    tokens_per_s=known.tokens_per_s,
+                    course=course_out(known.course),
+                    series=series,
+                )
         return found
 
     async def submit(self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None) -> SubmitOut:
@@ -170,14 +142,44 @@ class RealWork:
         slurm = await self._slurm(cluster)
         await cancel(slurm.links, slurm.head, user, [str(job_id)], as_operator=as_operator)
 
-    async def tail_log(self, cluster: Cluster, job: JobState, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
+    async def control(self, cluster: Cluster, job_id: int, verb: str, user: str, *, as_operator: bool) -> None:
+        from headway.jobs.submit import control
+
+        slurm = await self._slurm(cluster)
+        await control(slurm.links, slurm.head, user, verb, job_id, as_operator=as_operator)
+
+    async def runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
+        from headway.slurm import history
+
+        slurm = await self._slurm(cluster)
+        return await history.runs(slurm.links, slurm.head, job_id, cluster.slurm_version)
+
+    async def log_part(
+        self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool
+    ) -> LogPartOut:
+        from headway.jobs.logpart import log_part
+
+        slurm = await self._slurm(cluster)
+        return await log_part(slurm.links, slurm.head, job, before=before, lines=lines, err=err)
+
+    async def log_search(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> LogFoundOut:
+        from headway.jobs.logpart import log_search
+
+        slurm = await self._slurm(cluster)
+        return await log_search(slurm.links, slurm.head, job, text, err=err)
+
+    async def tail_log(
+        self, cluster: Cluster, job: JobState, *, follow: bool, err: bool, start: int = 0
+    ) -> AsyncIterator[bytes]:
         from headway.jobs.tail import tail_log
 
         async def now() -> JobState:
             return await self.job(cluster, job.id)
 
         slurm = await self._slurm(cluster)
-        async with contextlib.aclosing(tail_log(slurm.links, slurm.head, now, follow=follow, err=err)) as pieces:  # type: ignore[type-var]
+        async with contextlib.aclosing(
+            tail_log(slurm.links, slurm.head, now, follow=follow, err=err, start=start)
+        ) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
                 yield piece
 
@@ -230,75 +232,20 @@ class RealWork:
             async for piece in pieces:
                 yield piece
 
-    # --- the watch
-
-    async def step(
-        self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
-    ) -> list[tuple[str, str]]:
-        """One look of the cluster's watch, which acts on faults."""
-        from headway.health.watch import Watch
+    async def tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Tunnel:
+        from headway.jobs.tunnel import open_tunnel
 
         held = await self._held(cluster)
-        if held.watch is None:
-            held.watch = Watch(cluster, held.env)
-        held.watch.cluster = cluster
-        return await held.watch.step(nodes, jobs)
+        machine = next((one for one in await held.machines(cluster.name) if one.name == node), None)
+        if machine is None:
+            raise Unreachable(f"{node} does not exist", hint=f"headway status {cluster.name}")
+        return await open_tunnel(held.env.connections, machine, user, path)
 
-    # --- what is held open
+    async def metrics(
+        self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
+    ) -> tuple[Row, ...]:
+        from headway.cluster.prometheus import ask
 
-    async def forget(self, cluster: str) -> None:
-        held = self._open.pop(cluster, None)
-        if held is not None:
-            if held.slurm is not None:
-                await held.slurm.close()
-            await held.env.close()
-
-    async def close(self) -> None:
-        await asyncio.gather(*(self.forget(name) for name in list(self._open)), return_exceptions=True)
-
-    async def _env(self, cluster: Cluster) -> Env:
-        return (await self._held(cluster)).env
-
-    async def _held(self, cluster: Cluster) -> _Open:
-        key = (cluster.provider, cluster.hosts)
-        async with self._opening:
-            held = self._open.get(cluster.name)
-            if held is not None and held.key != key:
-                await self.forget(cluster.name)
-                held = None
-            if held is None:
-                from headway.cluster.env import open_env
-
-                env = await open_env(cluster, self._store, self._state_dir)
-                held = self._open[cluster.name] = _Open(env, key)
-        return held
-
-    async def _slurm(self, cluster: Cluster) -> _Slurm:
-        """What speaks to the head as it is now: one that was made again has another address or host key."""
-        from headway.cluster.secrets import content
-        from headway.jobs.progress import ProgressReader
-        from headway.jobs.warm import Warm
-        from headway.slurm.reader import SlurmReader
-
+        slurm = await self._slurm(cluster)
         held = await self._held(cluster)
-        async with held.lock:
-            if held.slurm is not None and time.monotonic() - held.looked_at < LOOK_S:
-                return held.slurm
-            machines = await held.machines(cluster.name)
-            head = next((machine for machine in machines if machine.name == cluster.head), None)
-            if head is None:
-                raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")
-            held.looked_at = time.monotonic()
-            known = held.slurm
-            if known is not None and (known.head, known.version) == (head, cluster.slurm_version):
-                return known
-            secrets = await self._store.secrets(cluster.name)
-            if "jwt_key" not in secrets:
-                raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
-            if known is not None:
-                await known.close()
-            connections = held.env.connections
-            links = Warm(connections)
-            reader = SlurmReader(connections, head, content(secrets, "jwt_key"), cluster.slurm_version)
-            held.slurm = _Slurm(links, head, cluster.slurm_version, reader, ProgressReader(links, head))
-            return held.slurm
+        return await ask(held.env.connections, slurm.head, queries, start, end, step_s)

@@ -6,18 +6,31 @@ import re
 from collections.abc import Sequence
 
 from headway.domain.hostlist import compress, expand
+from headway.domain.live import LEMONS, SPARES
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
 from headway.machines.run import Ran
 from headway.machines.ssh import Remote
 
-SPARES = "headway_spares"
 # IGNORE_JOBS: it may be put on nodes with running jobs, which it leaves alone. Not MAINT: that would show a healthy
-# spare as being under maintenance; without it sinfo says "resv".
-_SPARE_OPTIONS = ("Users=root", "StartTime=now", "Flags=IGNORE_JOBS")
-_SPARES_END = "EndTime=2100-01-01"  # "infinite" is one year to Slurm: the spares would then become ordinary nodes
+# spare as being under maintenance; without it sinfo says "resv". Lemons are everybody's who asks for them; OVERLAP: one may
+# just have been a spare.
+_OPTIONS = {
+    SPARES: ("Users=root", "StartTime=now", "Flags=IGNORE_JOBS"),
+    LEMONS: ("Accounts=root", "StartTime=now", "Flags=IGNORE_JOBS,OVERLAP"),
+}
+_NO_END = "EndTime=2100-01-01"  # "infinite" is one year to Slurm: the spares would then become ordinary nodes
 _TIMEOUT_S = 30.0
+_TEST_MINUTES = 4  # then Slurm forgets the reservation by itself
+# In which a job holds something of its nodes. squeue takes RUNNING as without any flag: a job that runs and was stopped, or is
+# being resized, is found by the flag's own word alone.
+_HOLDS = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING")
+_ENDS = ("COMPLETING", "STAGE_OUT")
 _NODES = re.compile(r"\bNodes=(\S+)")
+_NODE_STATE = re.compile(r"\bState=(\S+)")
+_NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]]*\])?\s*$", re.MULTILINE)
+_EXIT_CODE = re.compile(r"\bExitCode=(\d+):")  # exit code:signal
+_JOB_STATE = re.compile(r"\bJobState=(\S+)")
 
 
 async def node_down(connections: Remote, head: Machine, node: str, reason: str) -> None:
@@ -37,9 +50,132 @@ async def node_resume(connections: Remote, head: Machine, node: str) -> None:
         raise CommandFailed(ran.argv, ran.code, ran.stderr, where=head.name)
 
 
-async def reserved_spares(connections: Remote, head: Machine) -> tuple[str, ...]:
-    """The nodes that Headway's reservation holds now, () when there is none."""
-    ran = await _scontrol(connections, head, "--oneliner", "show", "reservation", SPARES, check=False)
+async def node_now(connections: Remote, head: Machine, node: str) -> tuple[frozenset[str], str]:
+    """(states, reason) as the controller has them this moment."""
+    ran = await _scontrol(connections, head, "--oneliner", "show", "node", node)
+    state = _NODE_STATE.search(ran.stdout)
+    reason = _NODE_REASON.search(ran.stdout)
+    words = state[1] if state else ""
+    silent = {"NOT_RESPONDING"} if "*" in words else set()
+    return frozenset(words.replace("*", "").split("+")) | silent, reason[1] if reason else ""
+
+
+async def jobs_on(connections: Remote, head: Machine, node: str, *, ending: bool = True) -> tuple[int, ...]:
+    """Jobs that hold something of the node: running, suspended or (`ending`) completing. A task of an array by its own
+    id."""
+    return tuple(sorted(await batch_hosts(connections, head, node, ending=ending)))
+
+
+async def batch_hosts(connections: Remote, head: Machine, node: str, *, ending: bool = True) -> dict[int, str]:
+    """The same jobs, each with the node where its batch script runs."""
+    states = _HOLDS + _ENDS if ending else _HOLDS
+    argv = ["squeue", "--all", "--noheader", f"--nodelist={node}", f"--states={','.join(states)}", "--format=%A %B"]
+    ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
+    rows = (line.split() for line in ran.stdout.splitlines())
+    return {int(row[0]): row[1] for row in rows if len(row) == 2}
+
+
+async def busy_nodes(connections: Remote, head: Machine) -> dict[str, tuple[int, ...]]:
+    """Node -> jobs that hold something of it, those that are completing too."""
+    argv = ["squeue", "--all", "--noheader", f"--states={','.join(_HOLDS + _ENDS)}", "--format=%A %N"]
+    ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
+    found: dict[str, set[int]] = {}
+    for line in ran.stdout.splitlines():
+        number, _, nodes = line.partition(" ")
+        for name in expand(nodes.strip()):
+            found.setdefault(name, set()).add(int(number))
+    return {name: tuple(sorted(jobs)) for name, jobs in found.items()}
+
+
+async def nodes_drain(connections: Remote, head: Machine, names: Sequence[str], reason: str) -> None:
+    """As `node_drain`, many at once."""
+    await _update_nodes(connections, head, names, "State=DRAIN", f"Reason={_line(reason)}")
+
+
+async def nodes_down(connections: Remote, head: Machine, names: Sequence[str], reason: str) -> None:
+    """As `node_down`, many at once."""
+    await _update_nodes(connections, head, names, "State=DOWN", f"Reason={_line(reason)}")
+
+
+async def nodes_gone(connections: Remote, head: Machine, names: Sequence[str], reason: str) -> None:
+    """Down without a drain: nothing is left there to wait for."""
+    await nodes_down(connections, head, names, reason)
+    if names:
+        await _scontrol(connections, head, "update", f"NodeName={compress(names)}", "State=UNDRAIN", check=False)
+        await nodes_down(connections, head, names, reason)  # the end of the drain took its reason along
+
+
+async def node_awake(connections: Remote, head: Machine, name: str) -> None:
+    """A node that Slurm has as switched off is on its way up."""
+    ran = await connections.remote(
+        head, ["sinfo", "--all", "--noheader", f"--nodes={name}", "--format=%T"], timeout_s=_TIMEOUT_S
+    )
+    if ran.stdout.strip().endswith("~"):
+        await _scontrol(connections, head, "update", f"NodeName={name}", "State=POWER_UP")
+
+
+async def nodes_close(connections: Remote, head: Machine, names: Sequence[str], reason: str) -> None:
+    """Not to be asked for: down, which a power-down leaves as it is (a drain it takes away). Jobs that wait there for a
+    machine go back to the queue."""
+    await nodes_down(connections, head, names, reason)
+    await _let_sleep(connections, head, names)
+
+
+async def nodes_open(connections: Remote, head: Machine, names: Sequence[str]) -> None:
+    """Slots without a machine that Slurm may ask for again."""
+    for name in names:
+        await _scontrol(connections, head, "update", f"NodeName={name}", "State=RESUME", check=False)
+    await _let_sleep(connections, head, names)
+
+
+async def node_sleeps(connections: Remote, head: Machine, name: str) -> None:
+    """A slot whose machine is gone, and that Slurm may ask for: switched off, with which a drain of it ends."""
+    await _let_sleep(connections, head, [name])
+
+
+async def _let_sleep(connections: Remote, head: Machine, names: Sequence[str]) -> None:
+    states = await node_reasons(connections, head)
+    for name in names:
+        if not states.get(name, ("~", ""))[0].endswith(("~", "%")):
+            await _scontrol(connections, head, "update", f"NodeName={name}", "State=POWER_DOWN_FORCE", check=False)
+
+
+async def node_reasons(connections: Remote, head: Machine) -> dict[str, tuple[str, str]]:
+    """Node -> (its state as sinfo has it, the reason; "none" where there is none)."""
+    argv = ["sinfo", "--all", "--noheader", "--Node", "--format=%N|%T|%E"]
+    ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
+    rows = (line.strip().split("|", 2) for line in ran.stdout.splitlines())
+    return {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
+
+
+def serves(word: str) -> bool:
+    """Whether a node with this state of sinfo's takes jobs, or has one."""
+    out = ("down", "drain", "fail", "unknown", "inval", "power", "future")
+    return bool(word) and not word.startswith(out) and not word.endswith(("*", "~", "#", "%", "!", "$", "@", "^"))
+
+
+async def _update_nodes(connections: Remote, head: Machine, names: Sequence[str], *what: str) -> None:
+    if names:
+        await _scontrol(connections, head, "update", f"NodeName={compress(names)}", *what)
+
+
+async def job_word(connections: Remote, head: Machine, job_id: int) -> str:
+    """The job's state in Slurm's word; "" when the controller has forgotten it."""
+    ran = await _scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
+    found = _JOB_STATE.search(ran.stdout)
+    return found[1] if ran.code == 0 and found else ""
+
+
+async def ends_badly(connections: Remote, head: Machine, job_id: int) -> bool:
+    """Whether a job that is completing has failed: it left an exit code that is not 0."""
+    ran = await _scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
+    code = _EXIT_CODE.search(ran.stdout)
+    return "JobState=COMPLETING" in ran.stdout and code is not None and code[1] != "0"
+
+
+async def reserved(connections: Remote, head: Machine, name: str = SPARES) -> tuple[str, ...]:
+    """The nodes that this reservation of Headway's holds now, () when there is none."""
+    ran = await _scontrol(connections, head, "--oneliner", "show", "reservation", name, check=False)
     if ran.code != 0:
         if "not found" in (ran.stdout + ran.stderr).lower():
             return ()
@@ -48,28 +184,77 @@ async def reserved_spares(connections: Remote, head: Machine) -> tuple[str, ...]
     return tuple(expand(match[1])) if match and match[1] != "(null)" else ()
 
 
-async def set_spare_reservation(connections: Remote, head: Machine, names: Sequence[str]) -> None:
+async def reserve(connections: Remote, head: Machine, names: Sequence[str], name: str = SPARES) -> None:
     """Makes the reservation hold exactly these nodes; without any it goes away. Running jobs are not disturbed."""
-    held = await reserved_spares(connections, head)
+    held = await reserved(connections, head, name)
     if set(held) == set(names):
         return
     if not names:
-        await _scontrol(connections, head, "delete", f"ReservationName={SPARES}")
+        await _scontrol(connections, head, "delete", f"ReservationName={name}")
         return
-    what = (f"ReservationName={SPARES}", f"Nodes={compress(names)}", _SPARES_END)
+    what = (f"ReservationName={name}", f"Nodes={compress(names)}", _NO_END)
     if held:
         await _scontrol(connections, head, "update", "reservation", *what)
     else:
-        await _scontrol(connections, head, "create", "reservation", *what, *_SPARE_OPTIONS)
+        await _scontrol(connections, head, "create", "reservation", *what, *_OPTIONS[name])
+
+
+async def idle_nodes(connections: Remote, head: Machine) -> tuple[str, ...]:
+    """Nodes in service that run nothing; those that stand by last."""
+    argv = ["sinfo", "--noheader", "--Node", "--format=%N %T"]
+    ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
+    rows = {tuple(line.split()) for line in ran.stdout.splitlines()}
+    return tuple(row[0] for state in ("idle", "reserved") for row in sorted(rows) if row[1:] == (state,))
+
+
+async def hold_for_test(connections: Remote, head: Machine, node: str) -> None:
+    """No job starts there for the next minutes, or until `end_hold`."""
+    what = (f"ReservationName={_test(node)}", f"Nodes={node}", "StartTime=now", f"Duration={_TEST_MINUTES}")
+    await _scontrol(connections, head, "create", "reservation", *what, "Users=root", "Flags=IGNORE_JOBS,OVERLAP")
+
+
+async def end_hold(connections: Remote, head: Machine, node: str) -> None:
+    await _scontrol(connections, head, "delete", f"ReservationName={_test(node)}", check=False)
+
+
+def _test(node: str) -> str:
+    return f"headway_test_{node}"
 
 
 async def start_now(connections: Remote, head: Machine, job_id: int) -> None:
-    """A requeued job waits for its begin time; this drops it, so that the next scheduling cycle may start the job."""
-    await _scontrol(connections, head, "update", f"JobId={job_id}", "StartTime=now")
+    """A requeued job waits for its begin time; this drops it, so that the next scheduling cycle may start the job. One that
+    runs already, or tasks of it, needs no more.
+
+    Not within a second of the job's end: slurmd counts in whole seconds, and takes a job that begins in the second in which
+    it was ended on the same node for the one that was ended ("already killed"), which Slurm then counts as failed."""
+    await _scontrol(connections, head, "update", f"JobId={job_id}", "StartTime=now", check=False)
 
 
 async def requeue(connections: Remote, head: Machine, job_id: int) -> None:
     await _scontrol(connections, head, "requeue", str(job_id))
+
+
+async def cancel(connections: Remote, head: Machine, job_id: int) -> None:
+    await connections.remote(head, ["scancel", str(job_id)], timeout_s=_TIMEOUT_S)
+
+
+async def notify(connections: Remote, head: Machine, job_id: int, words: str) -> None:
+    """Into the job's own output, where its owner looks. A job that can't be told anything any more isn't."""
+    await _scontrol(connections, head, "notify", str(job_id), _line(words), check=False)
+
+
+async def job_words(connections: Remote, head: Machine, job_id: int) -> tuple[str, str]:
+    """(its batch script, the command it was submitted with); "" for what isn't known."""
+    script = await _scontrol(connections, head, "write", "batch_script", str(job_id), "-", check=False)
+    argv = ["sacct", "-X", "-n", "-P", "-o", "SubmitLine", "-j", str(job_id)]
+    line = await connections.remote(head, argv, timeout_s=_TIMEOUT_S, check=False)
+    return (script.stdout if script.code == 0 else "", line.stdout.partition("\n")[0] if line.code == 0 else "")
+
+
+async def signal(connections: Remote, head: Machine, job_id: int, name: str, *, batch_only: bool) -> None:
+    """To the job's steps, or to its batch script alone."""
+    argv = ["scancel", f"--signal={name}", *(["--batch"] if batch_only else []), str(job_id)]
+    await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
 
 
 async def ping(connections: Remote, head: Machine) -> bool:

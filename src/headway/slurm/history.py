@@ -129,6 +129,13 @@ async def recent(connections: Remote, head: Machine, version: str, *, days: int 
     return tuple({one.id: one for one in parse(ran.stdout, version)}.values())
 
 
+async def runs(connections: Remote, head: Machine, job_id: int, version: str) -> tuple[JobState, ...]:
+    """Every run of a job, the first first: a requeued one has several."""
+    ran = await connections.remote(head, [*query(job_id, version), "--duplicates"], timeout_s=30)
+    found = [one for one in parse(ran.stdout, version) if one.id == job_id]
+    return tuple(sorted(found, key=lambda one: (one.submit_time, one.start_time or float("inf"))))
+
+
 async def array(connections: Remote, head: Machine, job_id: int) -> dict[str, str]:
     """State of each task of an array, by its number; {} for a job that is none. What the controller knows goes before
     what accounting has been told so far."""

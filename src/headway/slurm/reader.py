@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import marshal
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from headway.domain.live import JobState, NodeState
+from headway.domain.live import JobState, NodeState, Reservation
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError, NotFound
 from headway.machines.ssh import Remote
 from headway.slurm import history
 from headway.slurm.adapters import adapter
-from headway.slurm.adapters.base import Adapter, Reservation
+from headway.slurm.adapters.base import Adapter
+from headway.slurm.glance import Glance, glance
 from headway.slurm.rest import Forwards, Rest, SlurmToken
 
 # A detailed row is 40 kB and costs slurmrestd half a MiB of memory, so details are asked of single jobs alone: as many as
@@ -23,6 +25,9 @@ from headway.slurm.rest import Forwards, Rest, SlurmToken
 DETAILS_A_READING = 32
 DETAILS_AT_ONCE = 4
 MOST_SIBLINGS = 8  # rows that the id of an array's own may bring along
+MANY = 1000  # jobs from which on squeue is asked first which of them have changed
+MOST_CHANGED = 256  # jobs that are asked for one by one; from there on all at once is quicker
+WHOLE_S = 60.0  # between two readings of everything, for what squeue's line does not show
 
 
 class Links(Forwards, Remote, Protocol):
@@ -32,12 +37,24 @@ class Links(Forwards, Remote, Protocol):
 class SlurmReader:
     """Reads one cluster. Keep it, for it keeps connections and the GPU numbers of running jobs; close it at the end."""
 
-    def __init__(self, connections: Links, head: Machine, jwt_key: bytes, version: str) -> None:
+    def __init__(
+        self,
+        connections: Links,
+        head: Machine,
+        jwt_key: bytes,
+        version: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._connections = connections
         self._head = head
         self._version = version
         self._adapter: Adapter = adapter(version)
         self._rest = Rest(connections, head, SlurmToken(jwt_key))
+        self._clock = clock
+        self._known: dict[int, tuple[int, JobState]] = {}  # job -> (what its record said, the job)
+        self._glances: dict[int, Glance] = {}  # as squeue said just before
+        self._whole_at = clock()  # when everything was last read
         self._held: dict[int, tuple[int, dict[str, tuple[int, ...]]]] = {}  # job -> (start time, node -> GPUs)
 
     async def close(self) -> None:
@@ -60,12 +77,64 @@ class SlurmReader:
 
     async def jobs(self) -> tuple[JobState, ...]:
         """Active jobs and those that ended within MinJobAge; running ones with the GPUs they hold."""
-        rows = await self._rows(self._adapter.jobs, "jobs", self._adapter.plain)
-        jobs = [self._adapter.job_state(row) for row in rows]
-        if self._adapter.plain == self._adapter.detailed:
-            return tuple(jobs)
-        await self._learn_gpus(jobs)
-        return tuple(replace(job, gpu_indexes=self._held[job.id][1]) if job.id in self._held else job for job in jobs)
+        many = len(self._known) >= MANY
+        jobs = await self._changed() if many and self._clock() - self._whole_at < WHOLE_S else None
+        if jobs is None:
+            self._whole_at = self._clock()
+            if many:  # before the rest, so that what changes in between is seen as changed the next time
+                self._glances = await glance(self._connections, self._head)
+            path, plain = self._adapter.jobs, self._adapter.plain
+            rows = (await self._rest.get(path, plain, self._known_job)).get("jobs")
+            jobs = [row for row in rows if isinstance(row, JobState)] if isinstance(rows, list) else []
+        if self._adapter.plain != self._adapter.detailed:
+            await self._learn_gpus(jobs)
+            jobs = [self._with_gpus(job) for job in jobs]
+        self._known = {job.id: (self._known[job.id][0], job) for job in jobs}
+        return tuple(jobs)
+
+    async def _changed(self) -> list[JobState] | None:
+        """The jobs of the last reading, brought up to date; None where to read everything is quicker."""
+        before, now = self._glances, await glance(self._connections, self._head)
+        self._glances = now
+        jobs: dict[int, JobState] = {}
+        ask = []
+        for number, seen in now.items():
+            was, known = before.get(number), self._known.get(number)
+            job = known[1] if known is not None else None
+            if job is not None and was is not None and was != seen:
+                job = seen.update(job) if was.lasts == seen.lasts and seen.pending else None
+            if job is None or was is None:
+                ask.append(number)
+            else:
+                jobs[number] = job
+        siblings = Counter(job.array_job_id for _, job in self._known.values())
+        if len(ask) > MOST_CHANGED or any(siblings[number] > MOST_SIBLINGS for number in ask):
+            return None
+        few = asyncio.Semaphore(DETAILS_AT_ONCE)
+        answers = await asyncio.gather(*(self._record(number, few, self._adapter.plain) for number in ask))
+        jobs |= {job.id: job for rows in answers for job in map(self._adapter.job_state, rows) if job.id in now}
+        for number, job in jobs.items():
+            if number not in self._known or self._known[number][1] is not job:
+                self._known[number] = (0, job)  # its record will be read anew
+        return [jobs[number] for number in sorted(jobs)]
+
+    def _known_job(self, row: dict[str, Any]) -> Any:
+        """A job's record as the job, the very one of the last reading where nothing has changed: ten thousand records as
+        dictionaries take 200 MB, and to read each again half a second."""
+        if "job_id" not in row or "job_state" not in row:
+            return row
+        said = hash(marshal.dumps(row, 2))
+        number = int(row["job_id"])
+        known = self._known.get(number)
+        if known is not None and known[0] == said:
+            return known[1]
+        job = self._adapter.job_state(row)
+        self._known[number] = (said, job)
+        return job
+
+    def _with_gpus(self, job: JobState) -> JobState:
+        held = self._held[job.id][1] if job.id in self._held else {}
+        return job if job.gpu_indexes == held else replace(job, gpu_indexes=held)
 
     async def job(self, job_id: int) -> JobState:
         """One job, from accounting once the controller has forgotten it. Raises NotFound."""
@@ -113,15 +182,16 @@ class SlurmReader:
         siblings = Counter(job.array_job_id for job in jobs)  # the last task of an array has the array's own id
         new = [i for i in running if i not in self._held and siblings[i] <= MOST_SIBLINGS]
         few = asyncio.Semaphore(DETAILS_AT_ONCE)
-        answers = await asyncio.gather(*(self._detail(job_id, few) for job_id in new[:DETAILS_A_READING]))
+        detailed = self._adapter.detailed
+        answers = await asyncio.gather(*(self._record(job_id, few, detailed) for job_id in new[:DETAILS_A_READING]))
         for row in (row for rows in answers for row in rows):
             job = self._adapter.job_state(row)
             if job.id in running and job.start_time == running[job.id]:
                 self._held[job.id] = (job.start_time, job.gpu_indexes)
 
-    async def _detail(self, job_id: int, few: asyncio.Semaphore) -> list[dict[str, Any]]:
+    async def _record(self, job_id: int, few: asyncio.Semaphore, params: Mapping[str, str]) -> list[dict[str, Any]]:
         try:
             async with few:
-                return await self._rows(self._adapter.job.format(id=job_id), "jobs", self._adapter.detailed)
+                return await self._rows(self._adapter.job.format(id=job_id), "jobs", params)
         except NotFound:  # ended and forgotten between the two questions
             return []

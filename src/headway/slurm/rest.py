@@ -66,9 +66,12 @@ class Rest:
         self._path = ""
         self._lock = asyncio.Lock()
 
-    async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The decoded answer. Raises NotFound (no such job, node, ...), Unreachable (head, slurmrestd or slurmctld
-        does not answer) or HeadwayError with Slurm's own words."""
+    async def get(
+        self, path: str, params: Mapping[str, str] | None = None, hook: Callable[[dict[str, Any]], Any] | None = None
+    ) -> dict[str, Any]:
+        """The decoded answer; `hook` makes something else of each object in it, as json.loads has it. Raises NotFound (no
+        such job, node, ...), Unreachable (head, slurmrestd or slurmctld does not answer) or HeadwayError with Slurm's own
+        words."""
         import httpx
 
         for attempt in (1, 2):
@@ -77,13 +80,14 @@ class Rest:
                 answer = await client.get(path, params=params, headers=self._token.headers())
                 break
             except httpx.TimeoutException as error:
-                raise self._silent(f"did not answer {path} within {ANSWER_S:g} s") from error
+                # slurmrestd itself waits for slurmctld without a word, so that is what most often is the matter.
+                raise self._silent(f"did not answer {path} within {ANSWER_S:g} s: slurmctld may be down") from error
             except httpx.TransportError as error:
                 # A kept connection that died with the head or with slurmrestd shows only now: once more, freshly.
                 await self.close()
                 if attempt == 2:
                     raise self._silent(f"does not answer ({type(error).__name__})") from error
-        return self._decoded(path, answer)
+        return self._decoded(path, answer, hook)
 
     async def close(self) -> None:
         """Closes the connections; the next request opens new ones."""
@@ -101,9 +105,9 @@ class Rest:
                 self._path = path
             return self._client
 
-    def _decoded(self, path: str, answer: httpx.Response) -> dict[str, Any]:
+    def _decoded(self, path: str, answer: httpx.Response, hook: Any = None) -> dict[str, Any]:
         try:
-            body = answer.json()
+            body = answer.json(object_hook=hook)
         except ValueError:
             body = {}
         if not isinstance(body, dict):

@@ -16,6 +16,18 @@ from headway.spec.faults import path_text, pydantic_faults, text_faults, tidy
 from headway.spec.model import Name, Part
 from headway.spec.yamltext import parse_yaml
 
+Figure = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+
+
+class ExpectsPart(Part):
+    """Least figures of a sound node; what is left out is not looked at."""
+
+    nvlinks: int | None = Field(None, ge=0, le=64, description="NVLinks of one GPU.")
+    burn_tflops: Figure | None = Field(None, description="Matrix product in bfloat16 on one GPU, TFLOP/s.")
+    copy_gb_s: Figure | None = Field(None, description="Copy within a GPU's memory, GB/s (read and written).")
+    upload_gb_s: Figure | None = Field(None, description="Copy from the machine's memory to a GPU, GB/s.")
+    allreduce_gb_s: Figure | None = Field(None, description="All-reduce between two nodes, GB/s of bus bandwidth.")
+
 
 class PlanPart(Part):
     """One entry of a catalogue file."""
@@ -32,6 +44,9 @@ class PlanPart(Part):
     memory_mib: int = Field(ge=1024, le=1_000_000_000, description="Memory of a node.")
     price_usd_per_node_hour: float = Field(
         0, allow_inf_nan=False, ge=0, le=100_000, description="Price of a node for an hour."
+    )
+    expects: ExpectsPart = Field(
+        default_factory=ExpectsPart, description="What a sound node reaches: its tests hold it against this."
     )
 
 
@@ -80,4 +95,5 @@ def _plan(name: str, entry: PlanPart) -> Plan:
         memory_mib=entry.memory_mib,
         price_usd_per_node_hour=Decimal(str(entry.price_usd_per_node_hour)),
         gpu_product=(entry.gpu_product or "") if has_gpus else "",
+        expects={name: float(figure) for name, figure in entry.expects if figure is not None},
     )

@@ -1,40 +1,54 @@
-"""From fabric to slots and switches. A slot's name carries its leaf: lab-2-3 is place 3 under leaf 2."""
+"""From fabric to slots and switches. A slot's name carries its leaf: lab-2-3 is place 3 under leaf 2, and lab-gpu-2-3 place 3
+under leaf 2 of group gpu."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from headway.domain.cluster import Slot, Switch
+from headway.domain.cluster import MAIN, Slot, Switch
 from headway.spec.model import FabricPart, SwitchPart
 
 SPINE = "spine"
 Trouble = tuple[str, str, str]  # path under fabric, message, hint
 
 
-def lay_out(cluster: str, fabric: FabricPart, total: int) -> tuple[tuple[Slot, ...], tuple[Switch, ...]]:
-    """Slots in leaf order and the switches above them; no switches where there is one leaf. `fabric` has no trouble."""
-    sizes = list(_leaf_sizes(fabric, total))
+def lay_out(cluster: str, fabric: FabricPart, sizes: Mapping[str, int]) -> tuple[tuple[Slot, ...], tuple[Switch, ...]]:
+    """Slots in leaf order and the switches above them; no switches where there is one leaf. `sizes`: group -> slots.
+    `fabric` has no trouble. A group of its own name has leaves of its own, so that no node is renamed when another
+    group grows."""
     slots: list[Slot] = []
-    leaves: list[Switch] = []
-    for number, (leaf, size) in enumerate(sizes, start=1):
-        names = tuple(f"{cluster}-{number}-{place}" for place in range(1, size + 1))
-        slots += [Slot(name, leaf, len(slots) + place) for place, name in enumerate(names, start=1)]
-        leaves.append(Switch(leaf, nodes=names))
-    if len(leaves) == 1:
+    leaves: dict[str, list[str]] = {}
+    for group, leaf, name in _places(cluster, fabric, sizes):
+        slots.append(Slot(name, leaf, len(slots) + 1, group))
+        leaves.setdefault(leaf, []).append(name)
+    switches = [Switch(leaf, nodes=tuple(names)) for leaf, names in leaves.items()]
+    if len(switches) == 1:
         return tuple(slots), ()
     if fabric.switches is None:
-        return tuple(slots), (*leaves, Switch(SPINE, children=tuple(leaf.name for leaf in leaves)))
+        return tuple(slots), (*switches, Switch(SPINE, children=tuple(leaves)))
     above = [Switch(part.name, children=tuple(part.children)) for part in fabric.switches if part.children]
-    return tuple(slots), (*leaves, *above)
+    return tuple(slots), (*switches, *above)
 
 
-def _leaf_sizes(fabric: FabricPart, total: int) -> Iterator[tuple[str, int]]:
+def _places(cluster: str, fabric: FabricPart, sizes: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
+    """(group, leaf, slot name)."""
     if fabric.switches is not None:
-        yield from ((part.name, part.nodes) for part in fabric.switches if part.nodes is not None)
+        groups = [name for name, size in sizes.items() for _ in range(size)]
+        parts = [part for part in fabric.switches if part.nodes is not None]
+        leaves = [(number, part.name, place) for number, part in enumerate(parts, start=1)
+                  for place in range(1, (part.nodes or 0) + 1)]  # fmt: skip
+        for group, (number, leaf, place) in zip(groups, leaves, strict=True):
+            yield group, leaf, _name(cluster, group, number, place)
         return
-    size = fabric.leaf_size or total
-    for number, first in enumerate(range(0, total, size), start=1):
-        yield f"leaf{number}", min(size, total - first)
+    for group, size in sizes.items():
+        for index in range(size):
+            number, place = divmod(index, fabric.leaf_size or size)
+            leaf = f"leaf{number + 1}" if group == MAIN else f"{group}-leaf{number + 1}"
+            yield group, leaf, _name(cluster, group, number + 1, place + 1)
+
+
+def _name(cluster: str, group: str, leaf: int, place: int) -> str:
+    return f"{cluster}-{leaf}-{place}" if group == MAIN else f"{cluster}-{group}-{leaf}-{place}"
 
 
 def tree_troubles(switches: Sequence[SwitchPart], total: int | None) -> Iterator[Trouble]:

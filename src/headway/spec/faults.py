@@ -17,6 +17,7 @@ DEEPEST = 24
 MOST_VALUES = 600_000
 MOST_FAULTS = 200
 Loc = tuple[str | int, ...]
+_URLS = {("alerts", "webhook"), ("alerts", "chat")}
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
@@ -82,7 +83,8 @@ class _Walker:
 
     def _text(self, value: str, loc: Loc) -> str:
         if "ssh_keys" not in loc:
-            problem = words.text_fault(value) or ("is too long" if len(value) > 4096 else "")
+            allowed = words.URL_TEXT if loc in _URLS else words.PLAIN_TEXT
+            problem = words.text_fault(value, allowed) or ("is too long" if len(value) > 4096 else "")
             if problem:
                 self._note(loc, problem)
         return value

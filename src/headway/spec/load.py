@@ -18,7 +18,7 @@ from headway.spec.yamltext import parse_yaml
 __all__ = ["check", "parse_yaml", "resolve"]
 
 _FIELDS = {name: number for number, name in enumerate(ClusterFile.model_fields)}
-_STAND_INS: dict[str, Any] = {"name": "x", "plan": "x", "nodes": 1}  # so that the other fields can still be looked at
+_STAND_INS: dict[str, Any] = {"name": "x"}  # so that the other fields can still be looked at
 _MOST_ROUNDS = 8
 
 
@@ -42,7 +42,7 @@ def check(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str)
     faults = tidy([*found, *(((), fault) for fault in draft.faults)], _FIELDS)
     if any(fault.level == "error" for fault in faults):
         return None, faults
-    return build(file, catalogue[file.plan], owner), faults
+    return build(file, catalogue, owner), faults
 
 
 def resolve(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str) -> Cluster:

@@ -72,6 +72,11 @@ def _public_key(value: str) -> str:
     return sshkey.one_line(value)
 
 
+def _xid(value: Any) -> Any:
+    """A code is a number in YAML, and a word once the document has been JSON."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 UNLIMITED = -1
 _TIME_SCHEMA = {
     "anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1}],
@@ -92,12 +97,21 @@ TeamName = Annotated[
     _rule(_reserved(words.name_fault, words.RESERVED_TEAMS)),
     WithJsonSchema({"type": "string", "pattern": f"^{words.NAME}$"}),
 ]
+GroupName = Annotated[
+    str,
+    _rule(words.group_name_fault),
+    WithJsonSchema({"type": "string", "pattern": f"^{words.GROUP_NAME}$"}),
+]
 UserName = Annotated[
     str, _rule(words.user_name_fault), WithJsonSchema({"type": "string", "pattern": f"^{words.USER_NAME}$"})
 ]
 Seconds = Annotated[int, BeforeValidator(_time), WithJsonSchema(_TIME_SCHEMA)]
 GraceSeconds = Annotated[int, Field(ge=0, le=86400), BeforeValidator(_grace)]
 PublicKey = Annotated[str, AfterValidator(_public_key)]
+XidCode = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}$"), BeforeValidator(_xid)]
+XidClass = Literal[
+    "app", "consequence", "log", "watch", "restart_job", "reset", "drain", "reboot", "rma", "hands_on", "verdict"
+]
 SlurmKeys = dict[str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSchema({"type": ["string", "integer"]})]]
 
 
@@ -165,6 +179,9 @@ class PartitionPart(Part):
 
     default: bool = Field(False, description="Jobs that name no partition come here. The first one unless said.")
     nodes: int | None = Field(None, ge=1, le=MOST_NODES, description="Only the first N nodes; all of them unless said.")
+    groups: list[str] = Field(
+        default_factory=list, description="Only nodes of these groups; all of them unless said.", examples=[["gpu"]]
+    )
     max_time: Seconds | None = Field(None, description="Longest time limit of a job, in Slurm's forms.")
     default_time: Seconds | None = Field(None, description="Time limit of a job that asks for none.")
     tier: int | None = Field(None, ge=1, le=65000, description="Slurm's PriorityTier: higher ones are scheduled first.")
@@ -201,6 +218,9 @@ class TeamPart(Part):
     """People who share an account."""
 
     users: list[UserName] = Field(default_factory=list, description="User names.", examples=[["alice", "bob"]])
+    leads: list[UserName] = Field(
+        default_factory=list, description="Users of it who may act on the team's jobs.", examples=[["alice"]]
+    )
     share: int = Field(1, ge=1, le=1_000_000, description="Fair share, against the other teams' shares.")
     limits: LimitsPart = Field(default_factory=LimitsPart, description="Caps.")
 
@@ -225,6 +245,20 @@ class MailPart(Part):
     )
 
 
+class AlertsPart(Part):
+    """Where alerts about nodes, GPUs and daemons go. None are sent unless said."""
+
+    webhook: Annotated[str, _rule(words.url_fault)] | None = Field(
+        None, description="URL that alerts are posted to, as JSON.", examples=["https://example.org/alerts"]
+    )
+    chat: Annotated[str, _rule(words.url_fault)] | None = Field(
+        None, description="Incoming webhook of a chat, in Slack's form (Slack, Mattermost, Rocket.Chat and others)."
+    )
+    mail: Annotated[str, _rule(words.mail_fault)] | None = Field(
+        None, description="Mail address; it goes through mail.relay.", examples=["oncall@example.org"]
+    )
+
+
 class ContainersPart(Part):
     """What runs jobs with --container-image."""
 
@@ -235,14 +269,143 @@ class ContainersPart(Part):
     )
 
 
+class LemonPart(Part):
+    """A node that fails again and again is kept out."""
+
+    score: int = Field(
+        8, ge=1, le=1000, description="Kept out from so much on: GPU reset or reboot 1, drain 2, rma or hands_on 3."
+    )
+    days: int = Field(14, ge=1, le=365, description="The incidents of so many days count.")
+    spare_work: bool = Field(
+        False,
+        description="true: it stays for jobs with --reservation=headway_lemons, and is out at twice the score.",
+    )
+
+
+_OWN_TIME = 'A job sets its own with --comment "{0}=SECONDS"; 0 looks for none.'
+
+
+class HangPart(Part):
+    """A job that neither reports nor writes while its GPUs do nothing useful."""
+
+    after: int = Field(1800, ge=0, le=604800, description=f"Seconds of it. {_OWN_TIME.format('hang')}")
+    requeue: bool = Field(False, description="It is requeued; otherwise its owner is told.")
+
+
+class IdlePart(Part):
+    """A job that holds GPUs which do nothing."""
+
+    after: int = Field(7200, ge=0, le=604800, description=f"Seconds of it. {_OWN_TIME.format('idle')}")
+    cancel: bool = Field(False, description="It is cancelled; otherwise its owner is told.")
+
+
+class HealthPart(Part):
+    """What is done about faults."""
+
+    xid: dict[XidCode, XidClass] = Field(
+        default_factory=dict,
+        description="GPU error codes whose class is another one here than in Headway's table.",
+        examples=[{"63": "drain"}],
+    )
+    act: bool = Field(
+        True, description="false: incidents are seen and noted, and nothing is drained, fenced, requeued or repaired."
+    )
+    tries: int = Field(3, ge=0, le=10, description="Repairs that are tried; then the node is out until you return it.")
+    lemon: LemonPart = Field(default_factory=LemonPart, description="Nodes that fail again and again.")
+    silent_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description="When this share of all nodes falls silent at once it is the network: nothing is touched.",
+    )
+    warning: int = Field(
+        60, ge=0, le=3600, description="Seconds that a job which asked for a signal gets before it is requeued."
+    )
+    hang: HangPart = Field(default_factory=HangPart, description="Jobs that hang.")
+    idle: IdlePart = Field(default_factory=IdlePart, description="Jobs that hold GPUs and don't use them.")
+
+
+SignInName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
+ServerPath = Annotated[str, _rule(words.path_fault, "the client makes paths absolute")]
+
+
+class JumpPart(Part):
+    """A machine that the way to others leads through, as ssh's ProxyJump."""
+
+    address: Annotated[str, _rule(words.host_fault)] = Field(description="Address or host name.")
+    user: SignInName = Field("root", description="User to sign in as.")
+    port: int = Field(22, ge=1, le=65535, description="SSH port.")
+    key: ServerPath | None = Field(
+        None, description="Private key file on the server's machine; that of the host unless said."
+    )
+    host_key: PublicKey | None = Field(None, description="Its public host key; the one it shows first unless said.")
+
+
 class HostPart(Part):
     """A machine you own."""
 
     address: Annotated[str, _rule(words.host_fault)] = Field(description="Address or host name.")
-    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = Field("root", description="User to sign in as.")
+    role: Literal["head", "node"] | None = Field(
+        None, description="head: the controller, the database and logins. The first machine is the head unless said."
+    )
+    user: SignInName = Field("root", description="User to sign in as; another one than root becomes root by sudo.")
     port: int = Field(22, ge=1, le=65535, description="SSH port.")
-    key: Annotated[str, _rule(words.path_fault, "the client makes paths absolute")] | None = Field(
+    key: ServerPath | None = Field(
         None, description="Private key file on the server's machine; the cluster's own key unless said."
+    )
+    sudo_password: ServerPath | None = Field(
+        None,
+        description="File on the server's machine that holds the password sudo asks for; it must ask for none unless said.",
+    )
+    jump: Annotated[JumpPart, BeforeValidator(_host)] | None = Field(
+        None, description="Machine that the way there leads through.", examples=["bastion.example.org"]
+    )
+    host_key: PublicKey | None = Field(
+        None, description="Public host key it must answer with; the one it shows first is pinned unless said."
+    )
+
+
+class FirewallPart(Part):
+    """Provider ssh: who reaches your machines. Slurm's, the database's and the agent's ports are the cluster's alone."""
+
+    ssh_from: list[Annotated[str, _rule(words.network_fault)]] = Field(
+        default_factory=list,
+        description="Networks that may use SSH, beside the cluster's machines and the server; every one unless said.",
+        examples=[["10.0.0.0/8"]],
+    )
+
+
+class GroupPart(Part):
+    """Nodes of one kind, beside others of another kind."""
+
+    plan: str = Field(description="A catalogue entry: what one node has and costs.", examples=["h100-8"])
+    nodes: int | None = Field(None, ge=0, le=MOST_NODES, description="Nodes for jobs, where people scale it.")
+    max: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_NODES,
+        description="Most nodes it can be scaled to without touching Slurm; nodes unless said.",
+    )
+    min: int | None = Field(None, ge=0, le=MOST_NODES, description="With idle: nodes that always run; 0 unless said.")
+    idle: Seconds | None = Field(
+        None,
+        description="The group scales by itself between min and max: a node goes after so long without a job. In Slurm's "
+        "forms; a number is minutes.",
+        examples=["00:10:00"],
+    )
+    spares: int = Field(0, ge=0, le=1000, description="Nodes of it kept ready to take a failed one's place.")
+    spot: bool = Field(False, description="Its machines are cheap, and may be taken back at short notice.")
+    price: Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)] | None = Field(
+        None, description="USD of one node for an hour, where it is not the plan's."
+    )
+
+
+class CostPart(Part):
+    """What may be spent."""
+
+    usd_per_hour: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
+        None, description="All machines together: no node is made that would cost more."
     )
 
 
@@ -254,9 +417,24 @@ class ClusterFile(Part):
     image: Literal["debian13", "debian12"] = Field(
         "debian13", description="Node image: debian13 carries Slurm 24.11, debian12 Slurm 22.05."
     )
-    plan: str = Field(description="A catalogue entry: what one node has and costs.", examples=["h100-8"])
-    nodes: int = Field(ge=1, le=MOST_NODES, description="Nodes for jobs, the head not counted.", examples=[4])
+    plan: str | None = Field(None, description="A catalogue entry: what one node has and costs.", examples=["h100-8"])
+    nodes: int | None = Field(
+        None, ge=0, le=MOST_NODES, description="Nodes for jobs, the head not counted.", examples=[4]
+    )
+    max: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_NODES,
+        description="Most nodes it can be scaled to without touching Slurm; nodes unless said.",
+    )
     spares: int = Field(0, ge=0, le=1000, description="Nodes kept ready to take a failed one's place.")
+    groups: dict[GroupName, GroupPart] = Field(
+        default_factory=dict,
+        max_length=50,
+        description="Several kinds of nodes, instead of plan, nodes, max and spares. Cheap ones are filled first.",
+        examples=[{"gpu": {"plan": "h100-8", "nodes": 4, "max": 8}, "cpu": {"plan": "cpu-64", "nodes": 2}}],
+    )
+    cost: CostPart = Field(default_factory=CostPart, description="Limits on what the machines cost.")
     fabric: FabricPart = Field(default_factory=FabricPart, description="Switches; one switch unless said.")
     ssh_keys: list[PublicKey] = Field(
         default_factory=list,
@@ -278,7 +456,10 @@ class ClusterFile(Part):
     )
     departures: DeparturesPart = Field(default_factory=DeparturesPart, description="When a user leaves.")
     mail: MailPart | None = Field(None, description="Mail of --mail-type; none is sent unless said.")
+    alerts: AlertsPart = Field(default_factory=AlertsPart, description="Where alerts go.")
     containers: ContainersPart = Field(default_factory=ContainersPart, description="Container images in jobs.")
+    health: HealthPart = Field(default_factory=HealthPart, description="Faults of GPUs and nodes.")
     hosts: list[Annotated[HostPart, BeforeValidator(_host)]] = Field(
         default_factory=list, description="Provider ssh: your machines, the head first."
     )
+    firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: who reaches your machines.")

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from headway.domain.cluster import Cluster, Dataset, GpuHourCap, Host, Partition, Plan, Slot, Storage, Team, User
-from headway.spec import fabric, tiers
-from headway.spec.model import UNLIMITED, ClusterFile, PartitionPart, TeamPart
+from headway.domain.cluster import (
+    Alerts,
+    Cluster,
+    Dataset,
+    Firewall,
+    GpuHourCap,
+    Health,
+    Host,
+    JumpHost,
+    Partition,
+    Plan,
+    Slot,
+    StallRule,
+    Storage,
+    Team,
+    User,
+)
+from headway.spec import fabric, groups, tiers
+from headway.spec.model import UNLIMITED, ClusterFile, HealthPart, HostPart, PartitionPart, TeamPart
 from headway.spec.rules import mount_of, wishes_of
 from headway.spec.slurmkeys import VERSIONS
 
@@ -15,18 +31,23 @@ DEFAULT_TEAM = "default"
 DEFAULT_PARTITION = "train"
 
 
-def build(file: ClusterFile, plan: Plan, owner: str) -> Cluster:
+def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Cluster:
     """The resolved cluster. `owner` always has an account, the file's own keys, and is the admin."""
-    slots, switches = fabric.lay_out(file.name, file.fabric, file.nodes + file.spares)
+    parts = groups.parts_of(file)
+    sizes = {name: groups.most(part) + part.spares for name, part in parts.items()}
+    slots, switches = fabric.lay_out(file.name, file.fabric, sizes)
     teams = _teams(file, owner)
     return Cluster(
         name=file.name,
         provider=file.provider,
         image=file.image,
         slurm_version=VERSIONS[file.image],
-        plan=plan,
-        nodes=file.nodes,
-        spares=file.spares,
+        groups=tuple(
+            groups.build_group(
+                name, part, catalogue[part.plan], tuple(slot.name for slot in slots if slot.group == name)
+            )
+            for name, part in parts.items()
+        ),
         slots=slots,
         switches=switches,
         storage=_storage(file),
@@ -37,8 +58,26 @@ def build(file: ClusterFile, plan: Plan, owner: str) -> Cluster:
         hosts=_hosts(file, slots),
         departed_jobs=file.departures.jobs,
         mail_relay=file.mail.relay if file.mail else "",
-        # Machines of one's own carry no plugin of ours; what else they have, the file says.
-        containers=file.containers.backend or ("builtin" if file.provider == "local" else ""),
+        alerts=Alerts(file.alerts.webhook or "", file.alerts.chat or "", file.alerts.mail or ""),
+        health=_health(file.health),
+        most_usd_per_hour=None if file.cost.usd_per_hour is None else Decimal(str(file.cost.usd_per_hour)),
+        containers=file.containers.backend or "builtin",
+        firewall=Firewall(tuple(file.firewall.ssh_from)),
+    )
+
+
+def _health(part: HealthPart) -> Health:
+    return Health(
+        xid_classes={int(code): kind for code, kind in part.xid.items()},
+        act=part.act,
+        tries=part.tries,
+        lemon_score=part.lemon.score,
+        lemon_days=part.lemon.days,
+        lemon_spare_work=part.lemon.spare_work,
+        silent_share=part.silent_share,
+        warning_s=part.warning,
+        hang=StallRule(part.hang.after, part.hang.requeue),
+        idle=StallRule(part.idle.after, part.idle.cancel),
     )
 
 
@@ -53,15 +92,13 @@ def _storage(file: ClusterFile) -> Storage:
 
 def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, ...]:
     parts = file.partitions or {DEFAULT_PARTITION: PartitionPart()}
-    everywhere = tuple(slot.name for slot in slots)
     tier_of = tiers.assign(wishes_of(file))[0]
     preempted = {name for part in parts.values() for name in part.preempts}
     default = next((name for name, part in parts.items() if part.default), next(iter(parts)))
     return tuple(
         Partition(
             name=name,
-            # A partition over all nodes has the spares too: a spare takes any node's place there.
-            nodes=everywhere if part.nodes in (None, file.nodes) else everywhere[: part.nodes],
+            nodes=_nodes(part, file, slots),
             default=name == default,
             tier=tier_of.get(name, tiers.LOWEST),
             max_time_s=_limit(part.max_time),
@@ -74,6 +111,14 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
         )
         for name, part in parts.items()
     )
+
+
+def _nodes(part: PartitionPart, file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[str, ...]:
+    if part.groups:
+        return tuple(slot.name for slot in slots if slot.group in part.groups)
+    everywhere = tuple(slot.name for slot in slots)
+    # A partition over all nodes has the spares too: a spare takes any node's place there.
+    return everywhere if part.nodes is None or part.nodes == file.nodes else everywhere[: part.nodes]
 
 
 def _limit(seconds: int | None) -> int | None:
@@ -96,6 +141,7 @@ def _team(name: str, part: TeamPart, users: list[str]) -> Team:
     return Team(
         name=name,
         users=tuple(users),
+        leads=tuple(part.leads),
         share=part.share,
         gpu_hours=GpuHourCap(Decimal(f"{hours.hours:.15g}"), hours.per) if hours else None,
         running_jobs=limits.running_jobs,
@@ -119,9 +165,22 @@ def _user(file: ClusterFile, name: str, accounts: list[str], owner: str) -> User
 
 
 def _hosts(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Host, ...]:
+    """The head's first, then in order of the slots; more machines than places are a reserve, without a name."""
     names = (f"{file.name}-head", *(slot.name for slot in slots))
-    # More machines than places are allowed: the rest waits for the cluster to grow.
-    return tuple(
-        Host(name, part.address, part.user, part.port, part.key or "")
-        for name, part in zip(names, file.hosts, strict=False)
+    parts = sorted(file.hosts, key=lambda part: part.role != "head")
+    return tuple(_one_host(name, part) for name, part in zip((*names, *[""] * len(parts)), parts, strict=False))
+
+
+def _one_host(name: str, part: HostPart) -> Host:
+    way = part.jump
+    jump = JumpHost(way.address, way.user, way.port, way.key or part.key or "", way.host_key or "") if way else None
+    return Host(
+        name=name,
+        address=part.address,
+        user=part.user,
+        port=part.port,
+        key=part.key or "",
+        sudo_password=part.sudo_password or "",
+        jump=jump,
+        host_key=part.host_key or "",
     )

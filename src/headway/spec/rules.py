@@ -14,7 +14,7 @@ from typing import Any
 
 from headway.domain.cluster import Plan
 from headway.errors import Fault
-from headway.spec import fabric, slurmkeys, tiers, words
+from headway.spec import fabric, groups, slurmkeys, tiers, words
 from headway.spec.model import UNLIMITED, ClusterFile, DatasetPart
 
 MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
@@ -56,7 +56,15 @@ class Draft:
 
     @property
     def total(self) -> int:
-        return self.file.nodes + self.file.spares
+        """Slots of the cluster: nodes at most, and spares."""
+        return groups.total(self.file)
+
+    @property
+    def sized(self) -> bool:
+        """Whether the number of slots is known."""
+        return self.sure("groups", "plan", "nodes", "max", "spares") and not (
+            self.file.nodes is None and not self.file.groups
+        )
 
 
 def check_all(draft: Draft) -> None:
@@ -64,11 +72,44 @@ def check_all(draft: Draft) -> None:
         rule(draft)
 
 
-def _plan(draft: Draft) -> None:
-    if not draft.sure("plan") or draft.file.plan in draft.catalogue:
+def _groups(draft: Draft) -> None:
+    file = draft.file
+    if draft.sure("groups"):
+        for path, message, hint in groups.short_form_troubles(file):
+            if draft.sure(path):
+                draft.fault(path, message, hint)
+    for name, part in groups.parts_of(file).items():
+        path = f"groups.{name}." if file.groups else ""
+        if (file.groups or file.plan is not None) and part.plan not in draft.catalogue:
+            near = words.did_you_mean(part.plan, draft.catalogue)
+            draft.fault(
+                f"{path}plan",
+                "is not in the catalogue",
+                near or f"there are {words.listed(draft.catalogue, 'and')}",
+            )
+        if draft.sure(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
+            for where, message, hint in groups.size_troubles(path, part, file.provider):
+                draft.fault(where, message, hint)
+    for where, message, hint in groups.idle_troubles(file):
+        draft.fault(where, message, hint)
+    _cost(draft)
+
+
+def _cost(draft: Draft) -> None:
+    limit, cost = draft.file.cost.usd_per_hour, 0.0
+    if limit is None or not draft.sized:
         return
-    near = words.did_you_mean(draft.file.plan, draft.catalogue)
-    draft.fault("plan", "is not in the catalogue", near or f"there are {words.listed(draft.catalogue, 'and')}")
+    for part in groups.parts_of(draft.file).values():
+        if part.plan not in draft.catalogue:
+            return
+        plan = float(draft.catalogue[part.plan].price_usd_per_node_hour)
+        cost += (plan if part.price is None else part.price) * (groups.least(part) + part.spares)
+    if cost > limit:
+        draft.fault(
+            "cost.usd_per_hour",
+            f"is {limit:g}, and the nodes and spares that always run cost {cost:.2f}",
+            "raise it, or ask for fewer nodes",
+        )
 
 
 def _owner(draft: Draft) -> None:
@@ -82,24 +123,41 @@ def _provider(draft: Draft) -> None:
     if draft.sure("provider"):
         if hosts and draft.file.provider == "local":
             draft.fault("hosts", "belongs to provider ssh", "say provider: ssh, or take hosts out")
-        if draft.sure("nodes", "spares"):
+        if draft.sized:
             _enough_machines(draft)
+        if draft.file.firewall.ssh_from and draft.file.provider == "local":
+            draft.fault(
+                "firewall", "belongs to provider ssh", "take it out: local machines have a network of their own"
+            )
+    heads = [index for index, host in enumerate(hosts) if host.role == "head"]
+    for index in heads[1:]:
+        draft.fault(f"{draft.item('hosts', index)}.role", "there is a head already", "a cluster has one")
     first: dict[tuple[str, int], int] = {}
     for index, host in enumerate(hosts):
+        if host.sudo_password and host.user == "root":
+            draft.fault(
+                f"{draft.item('hosts', index)}.sudo_password", "root needs no sudo", "name the user, or take it out"
+            )
+        for key, address in (("address", host.address), ("jump.address", host.jump.address if host.jump else "")):
+            if ":" in address:
+                draft.fault(
+                    f"{draft.item('hosts', index)}.{key}",
+                    f"{address} is an IPv6 address",
+                    "give the IPv4 address, or a name that has one: clusters speak IPv4 between their machines",
+                )
         if first.setdefault((host.address.lower(), host.port), index) != index:
             draft.fault(draft.item("hosts", index), f"{host.address} is there twice", "a machine has one place")
+
+
+def _alerts(draft: Draft) -> None:
+    if draft.sure("mail", "alerts") and draft.file.alerts.mail and draft.file.mail is None:
+        draft.fault("alerts.mail", "needs a server that takes mail", "add mail: {relay: HOST:PORT}")
 
 
 def _containers(draft: Draft) -> None:
     if not draft.sure("provider", "containers"):
         return
     backend, provider = draft.file.containers.backend, draft.file.provider
-    if backend == "builtin" and provider != "local":
-        draft.fault(
-            "containers.backend",
-            "builtin is part of Headway's node images, which machines of your own are not made from",
-            "use enroot there, and install Enroot and Pyxis on the machines",
-        )
     if backend == "enroot" and provider == "local":
         draft.fault(
             "containers.backend",
@@ -132,7 +190,7 @@ def _fabric(draft: Draft) -> None:
         draft.fault("fabric", "has both leaf_size and switches", "keep one of them")
     if not draft.sure("fabric.switches"):
         return
-    total = draft.total if draft.sure("nodes", "spares") else None
+    total = draft.total if draft.sized else None
     for where, message, hint in fabric.tree_troubles(part.switches, total):
         draft.fault(f"fabric.switches{where}", message, hint)
 
@@ -177,10 +235,13 @@ def _partition_sizes(draft: Draft) -> None:
     defaults = []
     for name, part in draft.file.partitions.items():
         path = f"partitions.{name}"
-        if draft.sure("nodes") and part.nodes is not None and part.nodes > draft.file.nodes:
-            draft.fault(
-                f"{path}.nodes", f"is {part.nodes}, and the cluster has {draft.file.nodes} nodes", "spares don't count"
-            )
+        have = max(draft.file.nodes or 0, draft.file.max or 0)
+        if part.nodes is not None and draft.file.groups:
+            draft.fault(f"{path}.nodes", "says nothing of which group's nodes", "use groups: [NAME]")
+        elif part.nodes is not None and part.groups:
+            draft.fault(f"{path}.nodes", "and groups can't both be said", "keep one")
+        elif draft.sure("nodes", "max") and have and part.nodes is not None and part.nodes > have:
+            draft.fault(f"{path}.nodes", f"is {part.nodes}, and the cluster has {have} nodes", "spares don't count")
         if part.default:
             defaults.append(name)
         longest, usual = part.max_time, part.default_time
@@ -202,6 +263,12 @@ def _partition_names(draft: Draft) -> None:
                 draft.fault(where, _no_such("partition", other), _near(other, partitions))
             elif other in part.preempts[:index]:
                 draft.fault(where, f"{other} is there twice", "keep one")
+        for index, group in enumerate(part.groups):
+            where = draft.item(f"partitions.{name}.groups", index)
+            if group not in draft.names("groups"):
+                draft.fault(where, _no_such("group", group), _near(group, draft.names("groups")))
+            elif group in part.groups[:index]:
+                draft.fault(where, f"{group} is there twice", "keep one")
         for index, team in enumerate(part.teams):
             where = draft.item(f"partitions.{name}.teams", index)
             if team not in teams:
@@ -241,6 +308,10 @@ def _people(draft: Draft) -> None:
             if user in team.users[:index]:
                 draft.fault(draft.item(f"teams.{name}.users", index), f"{user} is there twice", "keep one")
             members[user] += 1
+        for index, user in enumerate(team.leads):
+            if user not in team.users:
+                hint = words.did_you_mean(user, team.users) or f"add it to teams.{name}.users"
+                draft.fault(draft.item(f"teams.{name}.leads", index), f"{user} is not a user of {name}", hint)
     for name in draft.file.teams:
         if name == draft.owner or name in members or name in draft.file.users:
             draft.fault(f"teams.{name}", "is also the name of a user", "each user has a Linux group of that name")
@@ -253,17 +324,19 @@ def _people(draft: Draft) -> None:
 
 
 def _limits(draft: Draft) -> None:
-    plan = draft.catalogue.get(draft.file.plan) if draft.sure("plan") else None
+    plans = [(draft.catalogue.get(part.plan), part) for part in groups.parts_of(draft.file).values()]
+    known = draft.sized and all(plan is not None for plan, _ in plans)
+    have = sum(plan.gpus * groups.most(part) for plan, part in plans if plan is not None)
     for name, team in draft.file.teams.items():
         limits, path = team.limits, f"teams.{name}.limits"
         if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
             draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which can then never be reached")
-        if plan is None or not draft.sure("nodes"):
+        if not known:
             continue
-        if plan.gpus == 0 and (limits.gpus or limits.gpu_hours):
-            draft.warn(path, f"caps GPUs, and {plan.name} has none")
-        elif limits.gpus and limits.gpus > plan.gpus * draft.file.nodes:
-            draft.warn(f"{path}.gpus", f"is more than the {plan.gpus * draft.file.nodes} GPUs that there are")
+        if have == 0 and (limits.gpus or limits.gpu_hours):
+            draft.warn(path, f"caps GPUs, and {' and '.join(plan.name for plan, _ in plans if plan)} has none")
+        elif limits.gpus and limits.gpus > have:
+            draft.warn(f"{path}.gpus", f"is more than the {have} GPUs that there are")
 
 
 def _slurm(draft: Draft) -> None:
@@ -284,8 +357,9 @@ def _slurm(draft: Draft) -> None:
 
 _RULES: tuple[Callable[[Draft], None], ...] = (
     _owner,
-    _plan,
+    _groups,
     _provider,
+    _alerts,
     _containers,
     _fabric,
     _datasets,

@@ -16,8 +16,11 @@ def schema() -> dict[str, Any]:
         part["title"] = str(part.get("title", "")).removesuffix("Part")
     document["title"] = "Headway cluster file"
     document["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    document["anyOf"] = [{"required": ["plan", "nodes"]}, {"required": ["groups"]}]
     hosts = document["properties"]["hosts"]
     hosts["items"] = {"anyOf": [{"type": "string", "description": "An address."}, hosts["items"]]}
+    jump = parts["HostPart"]["properties"]["jump"]
+    jump["anyOf"] = [{"type": "string", "description": "An address."}, *jump["anyOf"]]
     _list_keys(document["properties"]["slurm"], slurmkeys.CLUSTER_KEYS)
     _list_keys(parts["PartitionPart"]["properties"]["slurm"], slurmkeys.PARTITION_KEYS)
     for mapping, part in (("partitions", "PartitionPart"), ("teams", "TeamPart"), ("users", "UserPart")):

@@ -38,7 +38,6 @@ _YES_NO = Key("YES|NO", "YES or NO")
 _TIME = Key(r"[0-9]{1,4}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,6}(:[0-9]{2}){0,2}", "a time such as 7-0 or 14-00:00:00")
 _EXIT_CODES = Key(r"[0-9]{1,3}(-[0-9]{1,3})?(,[0-9]{1,3}(-[0-9]{1,3})?)*", "exit codes such as 1,100-110")
 _FLAG = "ACCRUE_ALWAYS|CALCULATE_RUNNING|DEPTH_OBLIVIOUS|INCR_ONLY|MAX_TRES|NO_FAIR_TREE|SMALL_RELATIVE_TO_TIME"
-_PRIVATE = "accounts|events|jobs|nodes|partitions|reservations|usage|users"
 _LEVEL = Key("quiet|fatal|error|info|verbose|debug[2-5]?", "quiet, fatal, error, info, verbose or debug to debug5")
 _TRES_WEIGHTS = Key(
     r"[A-Za-z]+(/[a-z0-9_]+)?=[0-9]+(\.[0-9]+)?[KMG]?(,[A-Za-z]+(/[a-z0-9_]+)?=[0-9]+(\.[0-9]+)?[KMG]?)*",
@@ -77,7 +76,6 @@ CLUSTER_KEYS: dict[str, Key] = {
     "PriorityWeightPartition": _WEIGHT,
     "PriorityWeightQOS": _WEIGHT,
     "PriorityWeightTRES": _TRES_WEIGHTS,
-    "PrivateData": Key(f"({_PRIVATE})(,({_PRIVATE}))*", f"a list of {_PRIVATE.replace('|', ', ')}"),
     "RequeueExit": _EXIT_CODES,
     "RequeueExitHold": _EXIT_CODES,
     "ResvOverRun": _MINUTES,
@@ -127,6 +125,7 @@ OWNED = {
     "TopologyPlugin": "use fabric",
     "MailProg": "use mail",
     "PreemptType": "use a partition's preempts",
+    "PrivateData": "squeue shows what the dashboard does: the queue to everybody, a team's use to its own people",
     "ReturnToService": "Headway decides when a node returns",
 }
 _PREFIXES_OWNED = ("Slurmctld", "Slurmd", "Accounting", "Auth", "Select", "Proctrack", "Task", "Prolog", "Epilog")

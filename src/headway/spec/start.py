@@ -52,6 +52,7 @@ partitions:
 # departures: {{jobs: cancel}}     # jobs of a user you remove: cancel, or finish
 
 # mail: {{relay: "mail.example.org:25"}}   # where --mail-type mail goes
+# alerts: {{webhook: "https://example.org/alerts", chat: "https://chat.example.org/hooks/...", mail: oncall@example.org}}
 # slurm: {{PriorityWeightAge: 2000}}       # further slurm.conf keys; the list is in the schema
 """
 

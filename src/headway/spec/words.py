@@ -9,11 +9,14 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 NAME = r"[a-z][a-z0-9_-]{0,30}"
 CLUSTER_NAME = r"[a-z][a-z0-9-]{0,20}"
+GROUP_NAME = r"[a-z][a-z0-9]{0,11}"
 USER_NAME = r"[a-z][a-z0-9_-]{0,31}"
 PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~-]*")
+URL_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~?&-]*")  # of addresses that end up in one file alone, as JSON
 
 _ABSOLUTE = re.compile(r"/|(/[A-Za-z0-9._@+-]+)+/?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}))*\.?|[A-Za-z0-9]")
@@ -65,13 +68,13 @@ def shown(text: object, limit: int = 60) -> str:
     return plain if len(plain) <= limit else f"{plain[:limit]}..."
 
 
-def text_fault(text: str) -> str:
+def text_fault(text: str, allowed: re.Pattern[str] = PLAIN_TEXT) -> str:
     """What makes this text unfit for any configuration file or argument list, or ""."""
-    if PLAIN_TEXT.fullmatch(text):
+    if allowed.fullmatch(text):
         return ""
     if any(ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u2028\u2029" for char in text):
         return "has a line break or another control character"
-    bad = next(char for char in text if not PLAIN_TEXT.fullmatch(char))
+    bad = next(char for char in text if not allowed.fullmatch(char))
     return f"has the character {bad!a}, which is not allowed in a cluster file"
 
 
@@ -79,6 +82,15 @@ def cluster_name_fault(name: str) -> str:
     if re.fullmatch(CLUSTER_NAME, name):
         return ""
     return "a cluster's name is 1 to 21 lower-case letters, digits and dashes, and starts with a letter"
+
+
+def group_name_fault(name: str) -> str:
+    """For node groups: part of their nodes' names."""
+    if not re.fullmatch(GROUP_NAME, name):
+        return "a group's name is 1 to 12 lower-case letters and digits, and starts with a letter"
+    if name in ("main", "head"):
+        return f"{name} is a word of Headway's own"
+    return ""
 
 
 def name_fault(name: str) -> str:
@@ -143,12 +155,41 @@ def host_fault(address: str) -> str:
     return "" if "%" not in address else "has an interface, which an address here may not"
 
 
+def network_fault(network: str) -> str:
+    """For an IPv4 network or address."""
+    try:
+        ipaddress.IPv4Network(network)
+    except ValueError as error:
+        return f"is not an IPv4 network: {error}" if "host bits" in str(error) else "is not an IPv4 network"
+    return ""
+
+
 def relay_fault(relay: str) -> str:
     """For "host:port"."""
     host, colon, port = relay.rpartition(":")
     if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
         return "must be host:port, for example mail.example.org:25"
     return host_fault(host.removeprefix("[").removesuffix("]"))
+
+
+def url_fault(url: str) -> str:
+    """For an http(s) URL with a host."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "is no URL"
+    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable() or " " in url:
+        return "must be a URL, for example https://example.org/alerts"
+    return host_fault(parts.hostname) if port != 0 else "must be a URL with a port that can be called"
+
+
+def mail_fault(address: str) -> str:
+    """For NAME@HOST."""
+    name, at, host = address.rpartition("@")
+    if not at or not re.fullmatch(r"[A-Za-z0-9._%+-]{1,64}", name):
+        return "must be a mail address, for example oncall@example.org"
+    return host_fault(host)
 
 
 def parse_time(value: str | int) -> int | None:

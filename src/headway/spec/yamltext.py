@@ -1,4 +1,4 @@
-"""YAML text -> plain mappings, lists and scalars, and nothing more.
+"""YAML text -> plain mappings, lists and scalars, and nothing more; and back (`dump_yaml`).
 
 Works on the parser's events, so it neither recurses nor ever builds an object: tags, cycles, repeated keys and aliases
 that unfold without bound are refused with the line they are on. Scalars follow YAML 1.2: `02:00:00` and `no` are text.
@@ -7,7 +7,7 @@ that unfold without bound are refused with the line they are on. Scalars follow 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,3 +164,27 @@ def _plain(text: str) -> Any:
 def _invalid(message: str, mark: Any = None, hint: str = "", *, line: int = 0) -> InvalidSpec:
     line = mark.line + 1 if mark is not None else line
     return InvalidSpec([Fault(f"line {line}" if line else "", message, hint)])
+
+
+class _Dumper(yaml.SafeDumper):
+    """As people write it: lists are indented below their field, nothing is an alias, and text that `parse_yaml` would
+    take for something else has quotes."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    quoted = not isinstance(_plain(text), str)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if quoted else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def dump_yaml(mapping: Mapping[str, Any]) -> str:
+    """`parse_yaml` of it is the mapping again."""
+    return yaml.dump(dict(mapping), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)

@@ -1,6 +1,36 @@
 """SQL: SQLite by default, PostgreSQL by URL."""
 
-from headway.store.records import ClusterRow, Event, JobRecord, Operation, Person, PipelineRow, Token
+from headway.store.audit import AuditAsk
+from headway.store.base import Locked
+from headway.store.records import (
+    AuditRow,
+    ClusterRow,
+    Event,
+    HappeningRow,
+    JobRecord,
+    NotebookRow,
+    Operation,
+    Person,
+    PipelineRow,
+    PriceRow,
+    Token,
+)
 from headway.store.store import Store, open_store
 
-__all__ = ["ClusterRow", "Event", "JobRecord", "Operation", "Person", "PipelineRow", "Store", "Token", "open_store"]
+__all__ = [
+    "AuditAsk",
+    "AuditRow",
+    "ClusterRow",
+    "Event",
+    "HappeningRow",
+    "JobRecord",
+    "Locked",
+    "NotebookRow",
+    "Operation",
+    "Person",
+    "PipelineRow",
+    "PriceRow",
+    "Store",
+    "Token",
+    "open_store",
+]

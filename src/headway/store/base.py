@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from headway.errors import Unreachable
 from headway.store.engine import WRITE
+
+
+class Locked(Unreachable):
+    """Another program holds the database's lock for longer than anybody waits."""
 
 
 class Base:
@@ -18,13 +24,28 @@ class Base:
 
     @asynccontextmanager
     async def _read(self) -> AsyncIterator[AsyncConnection]:
-        async with self._engine.connect() as db:
-            yield db
+        with _said_where_locked():
+            async with self._engine.connect() as db:
+                yield db
 
     @asynccontextmanager
     async def _write(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that may write; committed at the end, rolled back on an exception. No network inside."""
-        async with self._engine.connect() as raw:
-            db = await raw.execution_options(**{WRITE: True})
-            async with db.begin():
-                yield db
+        with _said_where_locked():
+            async with self._engine.connect() as raw:
+                db = await raw.execution_options(**{WRITE: True})
+                async with db.begin():
+                    yield db
+
+
+@contextmanager
+def _said_where_locked() -> Iterator[None]:
+    try:
+        yield
+    except OperationalError as error:
+        if "database is locked" not in str(error.orig):
+            raise
+        raise Locked(
+            "the server's database is locked by another program, so nothing can be written",
+            hint="a backup or a shell of sqlite3 may hold headway.db in the server's state folder; try again once it is done",
+        ) from error

@@ -59,6 +59,7 @@ class ClusterStore(Base):
         `delete_data`. Uids always stay."""
         async with self._write() as db:
             await db.execute(delete(t.clusters).where(t.clusters.c.name == name))
+            await db.execute(delete(t.notebooks).where(t.notebooks.c.cluster == name))
             if delete_data:
                 await db.execute(delete(t.secrets).where(t.secrets.c.cluster == name))
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
@@ -66,6 +67,8 @@ class ClusterStore(Base):
                 # A new cluster of this name counts its jobs from 1 again.
                 await db.execute(delete(t.jobs).where(t.jobs.c.cluster == name))
                 await db.execute(delete(t.pipelines).where(t.pipelines.c.cluster == name))
+                await db.execute(delete(t.signals).where(t.signals.c.cluster == name))
+                await db.execute(delete(t.incidents).where(t.incidents.c.cluster == name))
 
     # --- secrets
 

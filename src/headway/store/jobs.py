@@ -10,8 +10,8 @@ from sqlalchemy import Row, insert, select
 
 from headway.errors import NotFound
 from headway.store import schema as t
+from headway.store.audit import audit_line
 from headway.store.base import Base
-from headway.store.people import audit_line
 from headway.store.records import JobRecord, PipelineRow
 
 
@@ -27,6 +27,7 @@ class JobStore(Base):
         request: Mapping[str, Any],
         facts: Mapping[str, Any],
         audit: Mapping[str, Any],
+        address: str = "",
         parent: int = 0,
         pipeline: str = "",
         step: str = "",
@@ -48,7 +49,7 @@ class JobStore(Base):
                     facts=dict(facts),
                 )
             )
-            await db.execute(audit_line(self._now(), person, kind, cluster, audit))
+            await db.execute(audit_line(self._now(), person, kind, cluster, audit, address=address))
 
     async def job_record(self, cluster: str, job_id: int) -> JobRecord | None:
         """The latest of this number; None for a job that did not come through Headway."""

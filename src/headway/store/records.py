@@ -6,13 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-ROLES = ("viewer", "member", "admin")  # least first
+ROLES = ("viewer", "member", "lead", "operator", "admin")  # what each may do: api/access.py
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
     name: str
     role: str  # one of ROLES
+    user: str | None = None  # their Linux user; None: of their own name, "": none
+    subject: str = ""  # of the sign-in provider, for those who come by it
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Who holds a token, and what that token is cut down to."""
+
+    person: Person
+    scopes: tuple[str, ...]
+    cluster: str  # "" = every one
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +38,8 @@ class Token:
     created_at: float
     expires_at: float | None
     last_used_at: float | None
+    scopes: tuple[str, ...] = ("all",)
+    cluster: str = ""  # "" = every one
 
 
 @dataclass(frozen=True)
@@ -83,6 +97,22 @@ class AuditRow:
     action: str
     target: str
     detail: Mapping[str, Any]
+    address: str = ""
+    result: str = "ok"  # ok | refused | failed
+
+
+@dataclass(frozen=True)
+class HappeningRow:
+    """`kind`: operation (name = its id, detail kind, error, took_s), incident (name = its number, detail text) or deed (name
+    = the action as the audit has it, node = what it was done to)."""
+
+    at: float
+    kind: str
+    name: str
+    state: str
+    person: str
+    node: str
+    detail: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -113,3 +143,29 @@ class PipelineRow:
     at: float
     workdir: str
     document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookRow:
+    """`secret` is for its job and the server alone."""
+
+    id: str
+    cluster: str
+    job_id: int
+    person: str
+    user: str
+    folder: str  # on the cluster: socket, log and settings
+    secret: str
+    idle_s: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRow:
+    """What a node of a group costs from `since` on, until a later row."""
+
+    cluster: str
+    group: str
+    since: float
+    usd_per_hour: str  # as a decimal: "31.2"
+    spot: bool

@@ -17,7 +17,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0003"  # the newest migration; a test holds it against Alembic's own answer
+HEAD = "0008"  # the newest migration; a test holds it against Alembic's own answer
 
 metadata = MetaData(
     naming_convention={
@@ -34,6 +34,9 @@ people = Table(
     Column("name", String(64), primary_key=True),
     Column("role", String(16), nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("user", String(64)),  # their Linux user; NULL: of their own name, "": none
+    Column("subject", String(500)),  # of the sign-in provider: its issuer and its name for them
+    Index("uq_people_subject", "subject", unique=True),
 )
 
 tokens = Table(
@@ -46,6 +49,8 @@ tokens = Table(
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float),
     Column("last_used_at", Float),
+    Column("scopes", String(64), nullable=False, server_default="all"),  # words, a space between
+    Column("cluster", String(64), nullable=False, server_default=""),  # "" = every one
 )
 
 sessions = Table(
@@ -62,6 +67,16 @@ signin_codes = Table(
     metadata,
     Column("hash", String(64), primary_key=True),
     Column("person", String(64), ForeignKey("people.name", ondelete="CASCADE"), nullable=False),
+    Column("expires_at", Float, nullable=False),
+)
+
+# Browsers that are away at the sign-in provider.
+oidc_flows = Table(
+    "oidc_flows",
+    metadata,
+    Column("hash", String(64), primary_key=True),
+    Column("nonce", String(64), nullable=False),
+    Column("verifier", String(128), nullable=False),
     Column("expires_at", Float, nullable=False),
 )
 
@@ -183,6 +198,100 @@ pipelines = Table(
     Index("ix_pipelines_cluster", "cluster"),
 )
 
+# What nodes' kernel logs said, each line once, and the faults that follow from it.
+signals = Table(
+    "signals",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("id", String(128), primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("node", String(64), nullable=False),
+    Column("code", Integer, nullable=False),
+    Column("gpu", Integer),
+    Column("text", Text, nullable=False),
+    Column("job", Integer),
+    Column("kind", String(32), nullable=False),
+    Column("action", String(16), nullable=False),
+    Index("ix_signals_cluster_node_at", "cluster", "node", "at"),
+)
+
+incidents = Table(
+    "incidents",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("cluster", String(64), nullable=False),
+    Column("node", String(64), nullable=False),
+    Column("what", Text, nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("opened_at", Float, nullable=False),
+    Column("last_signal_at", Float, nullable=False),
+    Column("drained", Boolean, nullable=False),
+    Column("fault_at", Float, nullable=False),
+    Column("score", Integer, nullable=False),
+    Index("ix_incidents_cluster_node", "cluster", "node"),
+)
+
+incident_steps = Table(
+    "incident_steps",
+    metadata,
+    Column("incident", Integer, ForeignKey("incidents.number", ondelete="CASCADE"), primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("at", Float, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("actor", String(64), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("evidence", JSON, nullable=False),
+)
+
+# Jobs that an incident sent back to the queue, and when each went on.
+incident_jobs = Table(
+    "incident_jobs",
+    metadata,
+    Column("incident", Integer, ForeignKey("incidents.number", ondelete="CASCADE"), primary_key=True),
+    Column("job", Integer, primary_key=True, autoincrement=False),
+    Column("requeued_at", Float, nullable=False),
+    Column("running_at", Float),
+    Column("step_at", Float),
+)
+
+# Notebooks, with the secret that their Jupyter takes: nobody but the server and the job knows it.
+notebooks = Table(
+    "notebooks",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("cluster", String(64), nullable=False, index=True),
+    Column("job_id", Integer, nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("user", String(64), nullable=False),
+    Column("folder", Text, nullable=False),
+    Column("secret", String(100), nullable=False),
+    Column("idle_s", Integer, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+# Prices of a node in each group, over time: a row when one changes.
+prices = Table(
+    "prices",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("group", String(64), primary_key=True),
+    Column("since", Float, primary_key=True),
+    Column("usd_per_hour", String(32), nullable=False),
+    Column("spot", Boolean, nullable=False),
+)
+
+# What was answered to requests that are not to be done twice. The answer can be read with the asker's own token alone.
+answers = Table(
+    "answers",
+    metadata,
+    Column("id", String(64), primary_key=True),  # of the asker's token and their key
+    Column("request", String(64), nullable=False),
+    Column("at", Float, nullable=False, index=True),
+    Column("status", Integer, nullable=False),  # 0: being done
+    Column("answer", Text, nullable=False),
+)
+
 audit = Table(
     "audit",
     metadata,
@@ -192,4 +301,7 @@ audit = Table(
     Column("action", String(64), nullable=False),
     Column("target", String(200), nullable=False),
     Column("detail", JSON, nullable=False),
+    Column("address", String(64), nullable=False, server_default=""),
+    Column("result", String(16), nullable=False, server_default="ok"),  # ok | refused | failed
+    Index("ix_audit_person", "person"),
 )

@@ -6,14 +6,31 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from headway.store.answers import AnswerStore
+from headway.store.audit import AuditStore
 from headway.store.clusters import ClusterStore
 from headway.store.engine import database_url, open_engine
+from headway.store.happenings import HappeningStore
+from headway.store.incidents import IncidentStore
 from headway.store.jobs import JobStore
+from headway.store.notebooks import NotebookStore
 from headway.store.operations import OperationStore
 from headway.store.people import PeopleStore
+from headway.store.prices import PriceStore
 
 
-class Store(PeopleStore, ClusterStore, OperationStore, JobStore):
+class Store(
+    PeopleStore,
+    AuditStore,
+    ClusterStore,
+    OperationStore,
+    JobStore,
+    IncidentStore,
+    AnswerStore,
+    NotebookStore,
+    HappeningStore,
+    PriceStore,
+):
     """Open it with `open_store`; `close` it at the end."""
 
     async def close(self) -> None:

@@ -1,7 +1,5 @@
 """The dashboard on the server's app: pages, their live updates, static files.
 
-GET /                       the only cluster, or the list
-GET /clusters               the list
 GET /clusters/NAME          one cluster; ?job=ID draws that job's loss
 GET /clusters/NAME/live     its changes, as server-sent events: one event per changed part (HTML), `chart` (JSON),
                             `pulse` (the time of the figures), and `leave` when the page must be loaded again
@@ -9,48 +7,30 @@ GET /clusters/NAME/live     its changes, as server-sent events: one event per ch
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.routing import APIRoute
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from headway.errors import HeadwayError, NotFound, NotSignedIn
+from headway.web.html import assets, dump, part, pulse, render
 from headway.web.live import Live, Principal, Viewer
-from headway.web.pages import assets, dump, part, pulse, render
+from headway.web.pages import PAGES
 from headway.web.parts import Page
+from headway.web.route import page_router
+from headway.web.stream import ticks
 from headway.web.view import JobKeys
 from headway.web.view import page as view_of
-
-PULSE_S = 10.0  # a pulse at least this often; the browser warns after three without
-GATHER_S = 0.15  # changes this close together go out as one
-
-
-class _PageRoute(APIRoute):
-    """Errors raised on purpose become pages, not JSON."""
-
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        handle = super().get_route_handler()
-
-        async def answer(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except NotSignedIn:
-                return render("signin.html", status=401)
-            except HeadwayError as error:
-                return render("error.html", status=error.http_status, error=error)
-
-        return answer
 
 
 def mount(app: FastAPI, live: Live, principal: Principal) -> None:
     """Adds the dashboard to `app`. Raises Refused where the browser libraries are missing."""
     app.mount("/static", assets(), name="static")
     app.include_router(_Dashboard(live, principal).router())
+    for page in PAGES:
+        app.include_router(page.router)
 
 
 class _Dashboard:
@@ -60,11 +40,9 @@ class _Dashboard:
         self._keys = JobKeys()
 
     def router(self) -> APIRouter:
-        router = APIRouter(route_class=_PageRoute, include_in_schema=False)
+        router = page_router()
         add: Any = router.add_api_route
         for path, endpoint in (
-            ("/", self._home),
-            ("/clusters", self._clusters),
             ("/clusters/{name}", self._cluster),
             ("/clusters/{name}/live", self._stream),
         ):
@@ -77,17 +55,6 @@ class _Dashboard:
             raise NotSignedIn("nobody is signed in")
         return viewer
 
-    async def _home(self, request: Request) -> Response:
-        viewer = await self._viewer(request)
-        clusters = await self._live.clusters()
-        if len(clusters) == 1:
-            return RedirectResponse(f"/clusters/{clusters[0].name}", status_code=303)
-        return render("clusters.html", viewer=viewer, clusters=clusters)
-
-    async def _clusters(self, request: Request) -> Response:
-        viewer = await self._viewer(request)
-        return render("clusters.html", viewer=viewer, clusters=await self._live.clusters())
-
     async def _cluster(self, request: Request, name: str, job: str = "") -> Response:
         viewer = await self._viewer(request)
         page = await self._page(name, _job_id(job))
@@ -95,6 +62,7 @@ class _Dashboard:
             "cluster.html",
             viewer=viewer,
             name=name,
+            tab="overview",
             page=page,
             job=_job_id(job),
             chart=page.chart.message(),
@@ -113,7 +81,7 @@ class _Dashboard:
         cluster that is gone send the browser away; any other end leaves the page, which connects again by itself."""
         before: Page | None = None
         try:
-            async for _ in _ticks(self._live.subscribe(name)):
+            async for _ in ticks(self._live.subscribe(name)):
                 await self._viewer(request)
                 page = await self._page(name, job)
                 for event in _news(page, before):
@@ -133,35 +101,6 @@ def _news(page: Page, before: Page | None) -> list[ServerSentEvent]:
         events.append(ServerSentEvent(dump(page.chart.message(before.chart if before else None)), event="chart"))
     events.append(ServerSentEvent(pulse(page), event="pulse"))
     return events
-
-
-async def _ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:
-    """At once, then after each wake, and every PULSE_S without one. Ends with `wakes`."""
-    pending = asyncio.ensure_future(_woken(wakes))
-    try:
-        await asyncio.sleep(0)  # let it subscribe before the first reading, or a change in between would be missed
-        yield
-        while True:
-            done, _ = await asyncio.wait({pending}, timeout=PULSE_S)
-            if done:
-                if not pending.result():
-                    return
-                pending = asyncio.ensure_future(_woken(wakes))
-                await asyncio.sleep(GATHER_S)
-            yield
-    finally:
-        pending.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await pending
-        close = getattr(wakes, "aclose", None)
-        if close:
-            await close()
-
-
-async def _woken(wakes: AsyncIterator[None]) -> bool:
-    """Waits for the next wake; False when there will be none."""
-    end = object()
-    return await anext(wakes, end) is not end
 
 
 def _job_id(text: str) -> int | None:

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from starlette.requests import Request
 
-from headway.wire.schemas import ClusterOut, JobOut, StatusOut
+from headway.wire.schemas import ClusterOut, IncidentOut, JobOut, StatusOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Snapshot:
     status: StatusOut
     jobs: tuple[JobOut, ...] = ()
     happenings: tuple[Happening, ...] = ()  # newest first
+    incidents: tuple[IncidentOut, ...] = ()  # newest first
 
 
 class Live(Protocol):

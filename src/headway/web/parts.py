@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headway.web.words import count
+from headway.wire.schemas import CourseOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ class FabricView:
     simulated: bool
     gpu_type: str
     creating: bool
+    cluster: str
+    large: bool  # too many nodes to be shown each by itself: the map shows them, and `leaves` is empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,7 @@ class QueueView:
     running: int
     pending: int
     simulated: bool
+    cluster: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +166,10 @@ class TrainingView:
     step: int | None
     loss: float | None
     tokens_per_s: float | None  # only trainings that report their tokens
+    course: CourseOut | None
     drawn: bool  # there is a chart below
     simulated: bool
+    cluster: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +209,67 @@ class Page:
     def changed(self, before: Page | None) -> tuple[str, ...]:
         """Names of the parts to send again."""
         return tuple(name for name, part in self.parts.items() if before is None or before.parts[name] != part)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment of a fault's course: seconds after the fault, None for what has not happened."""
+
+    word: str
+    after_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FaultView:
+    number: int
+    node: str
+    what: str
+    kind: str  # open | out | done
+    word: str
+    at: float  # unix seconds
+    course: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FaultsView:
+    rows: tuple[FaultView, ...]  # those that are not over first
+    open: int
+    more: int
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group of nodes: how many machines there are, of how many."""
+
+    name: str
+    plan: str
+    machines: int
+    nodes: int  # that there should be; the least, where it scales by itself
+    most: int
+    spares: int
+    idle_s: int | None  # it scales by itself, and gives a node back after so long
+    spot: bool
+    price: str  # "$31.20" a node and hour
+
+    @property
+    def asleep(self) -> int:
+        """Slots without a machine."""
+        return max(0, self.most + self.spares - self.machines)
+
+    @property
+    def wanted(self) -> str:
+        if self.idle_s is not None:
+            return f"{self.nodes} to {self.most}, as jobs ask"
+        more = f" + {count(self.spares, 'spare')}" if self.spares else ""
+        return f"{self.nodes}{more}" + (f" of {self.most} at most" if self.most > self.nodes else "")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsView:
+    rows: tuple[GroupView, ...]
+    cluster: str
+    shown: bool  # on the overview, where a single group of a fixed number of nodes is no news
 
 
 @dataclass(frozen=True, slots=True)

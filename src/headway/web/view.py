@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from headway.domain.hostlist import natural_key
@@ -13,11 +14,16 @@ from headway.web.parts import (
     ChecksView,
     CheckView,
     FabricView,
+    FaultsView,
+    FaultView,
+    GroupsView,
+    GroupView,
     Holder,
     JobGroup,
     JobView,
     Key,
     LeafView,
+    Mark,
     NodeView,
     Notice,
     Page,
@@ -25,14 +31,17 @@ from headway.web.parts import (
     SummaryView,
     TrainingView,
 )
+from headway.web.standing import standing
 from headway.web.words import count, job_word, node_kind, pending_reason
-from headway.wire.schemas import CheckOut, ClusterOut, JobOut, NodeOut
+from headway.wire.schemas import CheckOut, ClusterOut, IncidentOut, JobOut, NodeOut
 
 HUES = 8
 PATTERNS = 4
-ROWS = 100  # queue rows a group shows; the rest is a number
+ROWS = 15  # queue rows a group shows; the rest is a number, and on the queue's own page
 ENDED_ROWS = 5
 HAPPENINGS = 8
+FAULTS = 4
+MOST_NODES = 64  # shown each with its GPUs; of more there is a map
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -79,19 +88,42 @@ def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None)
         step=job.progress.step if job and job.progress else None,
         loss=job.progress.loss if job and job.progress else None,
         tokens_per_s=job.progress.tokens_per_s if job and job.progress else None,
+        course=job.progress.course if job and job.progress else None,
         drawn=bool(series),
         simulated=cluster.simulated_gpus,
+        cluster=cluster.name,
     )
     parts: dict[str, object] = {
         "summary": _summary(cluster, fabric),
         "notice": _notices(cluster, fabric),
-        "fabric": fabric,
+        "fabric": replace(fabric, leaves=()) if fabric.large else fabric,
         "training": training,
         "queue": _queue(cluster, snapshot.jobs, rows),
+        "faults": _faults(cluster.name, snapshot.incidents),
         "checks": _checks(snapshot.status.checks),
+        "groups": groups_view(cluster),
         "history": tuple(snapshot.happenings[:HAPPENINGS]),
     }
     return Page(parts, Chart(chosen_id, key.hue if key else 0, series), cluster.as_of, cluster.stale)
+
+
+def groups_view(cluster: ClusterOut) -> GroupsView:
+    rows = tuple(
+        GroupView(
+            one.name,
+            one.plan,
+            one.machines,
+            one.nodes,
+            one.max,
+            one.spares,
+            one.idle_s,
+            one.spot,
+            price(one.price_usd_per_node_hour),
+        )
+        for one in cluster.groups
+    )
+    elastic = any(row.idle_s is not None or row.spot or row.most > row.nodes for row in rows)
+    return GroupsView(rows, cluster.name, shown=len(rows) > 1 or elastic)
 
 
 def _charted(jobs: Iterable[JobOut], chosen: int | None) -> JobOut | None:
@@ -155,6 +187,8 @@ def _fabric(
         simulated=cluster.simulated_gpus,
         gpu_type=cluster.gpu_type,
         creating=cluster.state == "creating",
+        cluster=cluster.name,
+        large=sum(map(len, leaves.values())) > MOST_NODES,
     )
 
 
@@ -188,19 +222,7 @@ def price(text: str) -> str:
 
 
 def _notices(cluster: ClusterOut, fabric: FabricView) -> tuple[Notice, ...]:
-    found: list[Notice] = []
-    if cluster.stale:
-        found.append(Notice("warning", "These figures are old:", cluster.stale))
-    if cluster.state == "failed":
-        text = "The last apply did not finish. What it did is kept; run headway apply again."
-        found.append(Notice("error", "The cluster is not complete.", text))
-    elif cluster.state == "down":
-        text = "Its machines are gone. headway apply with the same file brings it back with its kept data."
-        found.append(Notice("info", "The cluster is down.", text))
-    elif cluster.state == "creating":
-        found.append(Notice("info", "The cluster is being made.", "Machines appear here as they come up."))
-    elif cluster.state == "changing":
-        found.append(Notice("info", "A change is being applied.", "Jobs go on unless the plan said otherwise."))
+    found = [*standing(cluster)]
     bad = [node for leaf in fabric.leaves for node in leaf.nodes if node.kind == "down"]
     if fabric.head and fabric.head.kind == "down":
         text = "No job can start or be read until it is back."
@@ -257,6 +279,7 @@ def _queue(cluster: ClusterOut, jobs: Iterable[JobOut], rows: Mapping[int, JobVi
         running=max(cluster.jobs_running, len(running)),
         pending=max(cluster.jobs_pending, len(waiting)),
         simulated=cluster.simulated_gpus,
+        cluster=cluster.name,
     )
 
 
@@ -269,3 +292,20 @@ def _group(title: str, pairs: list[tuple[JobOut, JobView]], limit: int, known: i
 def _checks(checks: Iterable[CheckOut]) -> ChecksView:
     rows = [CheckView(check.name, check.ok, check.message) for check in checks]
     return ChecksView(tuple(sorted(rows, key=lambda row: row.ok)))
+
+
+def _faults(cluster: str, incidents: Iterable[IncidentOut]) -> FaultsView:
+    rows = sorted((_fault(one) for one in incidents), key=lambda row: (row.kind == "done", -row.number))
+    return FaultsView(
+        tuple(rows[:FAULTS]), sum(row.kind != "done" for row in rows), max(0, len(rows) - FAULTS), cluster
+    )
+
+
+def _fault(one: IncidentOut) -> FaultView:
+    """What never happens to this fault is left out of its course: where no job had to move, only the node counts."""
+    found = one.times
+    marks = [Mark("seen", found.detect_s), Mark("drained", found.drain_s)]
+    if one.jobs:
+        marks += [Mark("requeued", found.requeue_s), Mark("running", found.running_s), Mark("new step", found.step_s)]
+    kind = {"returned": "done", "false alarm": "done", "out of service": "out"}.get(one.state, "open")
+    return FaultView(one.number, one.node, one.what, kind, one.state, one.fault_at or one.opened_at, tuple(marks))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.jobstate import RUNNING, WAITING
-from headway.jobs.words import REASONS
+from headway.jobs.words import waiting
 from headway.wire.schemas import NodeOut
 
 _DOWN = {"DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}
@@ -12,10 +12,9 @@ _STARTING = {"UNKNOWN", "FUTURE", "INVALID_REG", "POWERING_UP", "REBOOT_ISSUED"}
 
 def pending_reason(reason: str) -> str:
     """Why a job waits. "(Resources)" and "Resources" read the same."""
-    bare = reason.strip().strip("()")
-    if bare == "None":
+    if reason.strip("() ") == "None":
         return "about to start"
-    return REASONS.get(bare.partition(",")[0], bare.replace("_", " ") or "not yet looked at by the scheduler")
+    return waiting(reason) or "not yet looked at by the scheduler"
 
 
 def node_kind(node: NodeOut) -> tuple[str, str]:
@@ -41,6 +40,11 @@ def node_kind(node: NodeOut) -> tuple[str, str]:
     return "idle", "ready" if node.role == "spare" else "idle"
 
 
+def incident_kind(state: str) -> str:
+    """How an incident's state looks: ok, warn, bad or info."""
+    return {"returned": "ok", "false alarm": "info", "out of service": "bad"}.get(state, "warn")
+
+
 def job_word(state: str, reason: str) -> tuple[str, str]:
     """(kind, word) of a job's state: kind is "running", "waiting", "done" or "failed"."""
     base = state.split()[0].split(",")[0].upper() if state else ""
@@ -52,6 +56,11 @@ def job_word(state: str, reason: str) -> tuple[str, str]:
         return "done", "finished"
     words = {"OUT_OF_MEMORY": "out of memory", "NODE_FAIL": "node failed", "TIMEOUT": "ran out of time"}
     return "failed", words.get(base, base.lower().replace("_", " ") or "unknown")
+
+
+def sentence(text: str) -> str:
+    """Beginning as a sentence does; what follows is as it was."""
+    return text[:1].upper() + text[1:]
 
 
 def duration(seconds: float) -> str:
@@ -67,6 +76,21 @@ def duration(seconds: float) -> str:
     return f"{minutes}m {left:02d}s" if minutes else f"{left}s"
 
 
+def slurm_time(seconds: int) -> str:
+    """ "1-02:03:04", as squeue writes it."""
+    days, rest = divmod(seconds, 86400)
+    hours, rest = divmod(rest, 3600)
+    clock = f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
 def count(number: int, one: str, many: str = "") -> str:
     """count(1, "node") -> "1 node"; count(3, "node") -> "3 nodes"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def seconds(value: float) -> str:
+    """ "0.4 s", "14 s", "2m 10s"."""
+    if value >= 100:
+        return duration(int(value))
+    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"

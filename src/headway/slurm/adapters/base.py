@@ -8,24 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.domain.hostlist import expand
-from headway.domain.live import JobState, NodeState
+from headway.domain.live import JobState, NodeState, Reservation
 
 _GRES_COUNT = re.compile(r"^gpu(?::[^:()]+)?:(\d+)")
 _IDX = re.compile(r"\(IDX:([\d,\-]*)\)")
+_MEMORY = re.compile(r"\bmem=(\d+(?:\.\d+)?)([KMGTP]?)")
+_MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 _BETWEEN = re.compile(r",(?![^(]*\))")  # commas that are not inside "(IDX:0-1,4)"
 
 # Flags that squeue shows instead of the base state while they last.
 _SHOWN_FLAGS = ("COMPLETING", "CONFIGURING", "STAGE_OUT", "REQUEUE_HOLD", "SPECIAL_EXIT", "STOPPED", "SIGNALING")
-
-
-@dataclass(frozen=True)
-class Reservation:
-    name: str
-    nodes: tuple[str, ...]
-    users: tuple[str, ...]
-    flags: tuple[str, ...]
-    start_time: int
-    end_time: int
 
 
 @dataclass(frozen=True)
@@ -132,6 +124,31 @@ def gpus_of_tres(value: Any) -> int:
         if name == "gres/gpu":
             return int(count)
     return 0
+
+
+def memory_of_tres(value: Any) -> int:
+    """`cpu=2,mem=1.5G,node=1` -> 1536 MiB."""
+    match = _MEMORY.search(text(value))
+    return int(float(match[1]) * _MIB[match[2]]) if match else 0
+
+
+def words(value: Any) -> str:
+    """Whatever it is, as one line: lists with commas between, what is not set as nothing."""
+    if isinstance(value, dict):
+        return _of_number(value) if "number" in value else ""
+    if isinstance(value, list):
+        return ",".join(str(word) for word in value)
+    return text(value)
+
+
+def yes(value: Any) -> str:
+    """A flag that squeue shows as a word."""
+    return "yes" if value and value not in ("0", "no") else ""
+
+
+def _of_number(value: dict[str, Any]) -> str:
+    found = _number(value)
+    return str(found) if found else ""
 
 
 def base_state(value: Any) -> str:

@@ -47,7 +47,8 @@ def node_state(row: Mapping[str, Any]) -> NodeState:
 
 def job_state(row: Mapping[str, Any]) -> JobState:
     task = row.get("array_task_id")
-    shaped = {**row, "exit_code": {"return_code": _exit(row.get("exit_code") or 0)}}
+    codes = {name: {"return_code": _exit(row.get(name) or 0)} for name in ("exit_code", "derived_exit_code")}
+    shaped = {**row, **codes}
     shaped["array_task_id"] = {"set": task is not None, "number": task or 0}
     job = newer.job_state(shaped)
     default = "slurm-%A_%a.out" if job.array_job_id else "slurm-%j.out"

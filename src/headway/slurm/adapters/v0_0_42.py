@@ -5,7 +5,8 @@
 - /jobs/ without parameters means flags=DETAIL: with it come `gres_detail` (one entry a node, in the order of `nodes`)
   and a line for each core of each node of each job, four times the bytes of flags=ALL on 64-core nodes.
 - `standard_output` comes with its patterns already filled in.
-- `state_reason` is the short word; `state_description` has a sentence now and then, and is empty otherwise.
+- `state_reason` is the short word; `state_description` has a sentence now and then, and is empty otherwise. Where the
+  sentence is a word of its own ("launch failed requeued held"), the job's reason is only that it is held.
 """
 
 from __future__ import annotations
@@ -14,26 +15,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.domain.jobstate import ENDED
-from headway.domain.live import JobState, NodeState
+from headway.domain.live import JobState, NodeState, Reservation
 from headway.slurm.adapters.base import (
     Adapter,
     Field,
-    Reservation,
     base_state,
     gpu_count,
     gpu_indexes,
     gpus_of_tres,
     hosts,
+    memory_of_tres,
     number,
     read,
     seconds_from_minutes,
     text,
     texts,
+    words,
+    yes,
 )
 
 
 def _return_code(value: Any) -> int:
     return number(value.get("return_code", 0))
+
+
+def _profile(value: Any) -> str:
+    found = words(value)
+    return "" if found == "NOT_SET" else found
 
 
 NODE = (
@@ -74,6 +82,88 @@ JOB = (
     Field("exit_code", "exit_code", _return_code, default=0),
     Field("qos", "qos", text, default=""),
     Field("array_job_id", "array_job_id", number, default=0),
+    Field("comment", "comment", text, default=""),
+    Field("description", "state_description", text, default=""),
+    Field("cpus", "cpus", number, default=0),
+    Field("dependency", "dependency", text, default=""),
+    Field("reservation", "resv_name", text, default=""),
+    Field("features", "features", text, default=""),
+    Field("licenses", "licenses", text, default=""),
+    Field("required_nodes", "required_nodes", hosts, default=()),
+    Field("excluded_nodes", "excluded_nodes", hosts, default=()),
+    Field("scheduled_nodes", "scheduled_nodes", hosts, default=()),
+    Field("switches", "required_switches", number, default=0),
+    Field("eligible_time", "eligible_time", number, "unix s", 0),
+    Field("array_limit", "array_max_tasks", number, default=0),
+)
+
+# squeue's columns that only people read: by squeue's own name of each.
+MORE = (
+    Field("accruetime", "accrue_time", number, "unix s"),
+    Field("admin_comment", "admin_comment", text),
+    Field("allocnodes", "allocating_node", text),
+    Field("associd", "association_id", number),
+    Field("batchflag", "batch_flag", yes),
+    Field("batchhost", "batch_host", text),
+    Field("burstbuffer", "burst_buffer", text),
+    Field("burstbufferstate", "burst_buffer_state", text),
+    Field("cluster", "cluster", text),
+    Field("clusterfeature", "cluster_features", text),
+    Field("container", "container", text),
+    Field("containerid", "container_id", text),
+    Field("contiguous", "contiguous", yes),
+    Field("cores", "cores_per_socket", number),
+    Field("corespec", "core_spec", number),
+    Field("cpus-per-task", "cpus_per_task", number),
+    Field("cpus-per-tres", "cpus_per_tres", text),
+    Field("deadline", "deadline", number, "unix s"),
+    Field("delayboot", "delay_boot", number, "min"),
+    Field("derivedec", "derived_exit_code", _return_code),
+    Field("groupid", "group_id", number),
+    Field("groupname", "group_name", text),
+    Field("hetjobid", "het_job_id", number),
+    Field("hetjobidset", "het_job_id_set", text),
+    Field("hetjoboffset", "het_job_offset", number),
+    Field("lastschedeval", "last_sched_evaluation", number, "unix s"),
+    Field("maxcpus", "max_cpus", number),
+    Field("maxnodes", "max_nodes", number),
+    Field("mcslabel", "mcs_label", text),
+    Field("mem-per-tres", "memory_per_tres", text),
+    Field("mincpus", "minimum_cpus_per_node", number),
+    Field("mintime", "time_minimum", seconds_from_minutes, "s"),
+    Field("mintmpdisk", "minimum_tmp_disk_per_node", number, "MiB"),
+    Field("network", "network", text),
+    Field("nice", "nice", number),
+    Field("ntperboard", "tasks_per_board", number),
+    Field("ntpercore", "tasks_per_core", number),
+    Field("ntpernode", "tasks_per_node", number),
+    Field("ntpersocket", "tasks_per_socket", number),
+    Field("numtasks", "tasks", number),
+    Field("origin", "federation_origin", text),
+    Field("oversubscribe", "shared", words),
+    Field("preempttime", "preempt_time", number, "unix s"),
+    Field("prefer", "prefer", text),
+    Field("profile", "profile", _profile),
+    Field("reboot", "reboot", yes),
+    Field("requeue", "requeue", yes),
+    Field("resizetime", "resize_time", number, "unix s"),
+    Field("siblingsactive", "federation_siblings_active", text),
+    Field("siblingsviable", "federation_siblings_viable", text),
+    Field("sockets", "sockets_per_node", number),
+    Field("sperboard", "sockets_per_board", number),
+    Field("stdin", "standard_input", text),
+    Field("system_comment", "system_comment", text),
+    Field("threads", "threads_per_core", number),
+    Field("tres-alloc", "tres_alloc_str", text),
+    Field("tres-bind", "tres_bind", text),
+    Field("tres-freq", "tres_freq", text),
+    Field("tres-per-job", "tres_per_job", text),
+    Field("tres-per-node", "tres_per_node", text),
+    Field("tres-per-socket", "tres_per_socket", text),
+    Field("tres-per-task", "tres_per_task", text),
+    Field("userid", "user_id", number),
+    Field("wait4switch", "maximum_switch_wait_time", number, "s"),
+    Field("wckey", "wckey", text),
 )
 
 RESERVATION = (
@@ -98,11 +188,19 @@ def job_state(row: Mapping[str, Any]) -> JobState:
     task = row.get("array_task_id") or {}
     return JobState(
         **found,
-        reason=text(row.get("state_description")) or text(row.get("state_reason")),
+        reason=_reason(row),
+        memory_mib=memory_of_tres(row.get("tres_alloc_str")) or memory_of_tres(row.get("tres_req_str")),
         gpus=gpus_of_tres(row.get("tres_alloc_str")) or gpus_of_tres(row.get("tres_req_str")),
         array_task=str(number(task)) if task.get("set") else text(row.get("array_task_string")),
         gpu_indexes=_indexes(found["nodes"], row.get("gres_detail") or ()),
+        more={name: value for name, value in read(MORE, row).items() if value},
     )
+
+
+def _reason(row: Mapping[str, Any]) -> str:
+    """The word; and what the sentence names behind it, which the word lacks ("ReqNodeNotAvail, UnavailableNodes:a-1")."""
+    word, sentence = text(row.get("state_reason")), text(row.get("state_description"))
+    return sentence if sentence and (not word or sentence.startswith(word) or "requeued" in sentence) else word
 
 
 def reservation(row: Mapping[str, Any]) -> Reservation:

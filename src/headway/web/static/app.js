@@ -27,6 +27,10 @@
       const at = new Date(Number(time.dataset.clock) * 1000);
       write(time, `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`);
     }
+    for (const time of root.querySelectorAll("[data-day]")) {
+      const at = new Date(Number(time.dataset.day) * 1000);
+      write(time, `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}`);
+    }
   }
 
   function setOffset() {
@@ -69,9 +73,44 @@
     else { broken = true; tick(); }
   });
   document.addEventListener("htmx:afterOnLoad", (event) => { if (!event.detail.successful) return; broken = false; heard = performance.now(); tick(); });
-  document.addEventListener("htmx:afterSwap", (event) => clocks(event.target));
+  document.addEventListener("htmx:afterSettle", () => { setOffset(); clocks(document); tick(); });
+
+  // What comes by itself waits while somebody reads a menu or answers a question.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.detail.requestConfig.verb === "get" && event.target.closest("[hx-trigger^='every']") && document.querySelector(":popover-open")) event.preventDefault();
+  });
+
+  // A part of the page that holds an open question is brought up to date when the question is answered or left.
+  const held = new Map();
+  document.addEventListener("htmx:sseBeforeMessage", (event) => {
+    const part = event.target, open = part.querySelector(":popover-open");
+    if (!open) return;
+    event.preventDefault();
+    held.set(part, event.detail.data);
+    open.addEventListener("toggle", () => {
+      if (!held.has(part)) return;
+      const text = held.get(part);
+      held.delete(part);
+      htmx.swap(part, text, { swapStyle: "innerHTML" });
+    }, { once: true });
+  });
+
+  // Messages in the corner: closed by hand, or gone after a while unless they are bad news.
+  const GONE_S = 8;
+  function toasts() {
+    for (const toast of document.querySelectorAll(".toast:not([data-seen])")) {
+      toast.dataset.seen = "";
+      if (!toast.classList.contains("is-bad")) setTimeout(() => toast.remove(), GONE_S * 1000);
+    }
+  }
+  document.addEventListener("click", (event) => event.target.closest("[data-close]")?.closest(".toast")?.remove());
+  document.addEventListener("htmx:afterSwap", toasts);
+
+  // On a phone the tabs are a row to be pushed: where one is, is in sight.
+  document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 
   setOffset();
+  toasts();
   clocks(document);
   tick();
   setInterval(tick, 1000);

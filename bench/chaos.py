@@ -1,0 +1,455 @@
+"""Random faults under a running mix of jobs, and what became of the jobs: `bench/chaos.py --faults 100 --seed 1`.
+
+The bench is the cluster's users, the fault, and the technician: it submits jobs all the while, breaks something chosen by
+the seed, mends the machine of an incident that is out of service and says `headway incident return`. Everything else is up
+to Headway. It ends with 1 when a job was lost, a node was drained without a reason or returned without its tests, when a
+write of an old run followed the new run's first, or when fewer than nine in ten restarts led to a job's end.
+
+Jobs write a checkpoint each second, as a training would, and the second's number and restart on scratch. ETTR is the share
+of a job's time, from its first start to its end, that made steps which counted. The formula beside it is the expected
+ETTR of Meta's "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (2024), with this run's own
+failure rate, restart time and checkpoint interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import json
+import random
+import re
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from headway.errors import HeadwayError
+from headway.sdk.client import Client
+from headway.wire.schemas import ExecIn
+from place import Place, place
+
+T = TypeVar("T")
+
+SPEC = """\
+name: bench
+plan: h100-8
+nodes: 4
+spares: 1
+teams:
+  lab: {users: [bench]}
+"""
+PATIENCE_S = 900.0  # for all to be over after the last fault
+QUIET_S = 45.0  # a fault that Headway has not acted on by then is mended all the same
+MOMENT_S = 5.0  # and so long stays one that it need not act on
+LATE_S = 10.0  # what follows from a fault that was just mended is still its
+STEP = """\
+import json, os, sys, time
+folder, steps, rank = sys.argv[1], int(sys.argv[2]), os.environ["SLURM_PROCID"]
+os.makedirs(folder, exist_ok=True)
+kept, restart = f"{folder}/at-{rank}", os.environ.get("SLURM_RESTART_COUNT", "0")
+done = int(open(kept).read() or 0) if os.path.exists(kept) else 0
+while done < steps:
+    time.sleep(1)
+    done += 1
+    with open(f"{folder}/said-{rank}", "a") as file:
+        file.write(f"{restart} {done} {time.time()}\\n")
+    with open(kept + ".new", "w") as file:
+        file.write(str(done))
+    os.replace(kept + ".new", kept)
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of job: how it is asked for, and for how many seconds it works."""
+
+    name: str
+    flags: tuple[str, ...]
+    steps: int
+    requeue: bool = True
+
+
+KINDS = (
+    Kind("one GPU", ("--gpus=1",), 15),
+    Kind("two nodes", ("--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=4"), 30),
+    Kind("four nodes", ("--nodes=4", "--ntasks-per-node=1", "--gpus-per-node=2"), 20),
+    Kind("array of 4", ("--array=1-4", "--gpus=1"), 10),
+    Kind("no requeue", ("--gpus=1", "--no-requeue"), 15, requeue=False),
+)
+
+
+@dataclass(frozen=True)
+class Break:
+    """One fault: the words after `headway fault`, {node} and {gpu} filled in. `drains`: whether its node may be drained for
+    it. `app`: the job that is hit has failed by its own fault."""
+
+    words: tuple[str, ...]
+    weight: int
+    drains: bool = True
+    app: bool = False
+    on_node: bool = True
+
+    @property
+    def name(self) -> str:
+        return " ".join(word for word in self.words if "{" not in word and not word.startswith("--"))
+
+
+BREAKS = (
+    Break(("xid", "79", "{node}", "--gpu", "{gpu}"), 6),
+    Break(("xid", "48", "{node}", "--gpu", "{gpu}"), 4),
+    Break(("xid", "119", "{node}", "--gpu", "{gpu}"), 4),
+    Break(("xid", "94", "{node}", "--gpu", "{gpu}"), 3, drains=False),
+    Break(("xid", "63", "{node}", "--gpu", "{gpu}"), 2, drains=False, app=True),  # injecting it ends what works there
+    Break(("xid", "31", "{node}", "--gpu", "{gpu}"), 4, app=True),  # the third in a day drains
+    Break(("ecc", "{node}", "--gpu", "{gpu}"), 2),
+    Break(("kill-node", "{node}"), 6),
+    Break(("freeze-node", "{node}"), 4),
+    Break(("cut-network", "{node}"), 4),
+    Break(("mount-lost", "{node}"), 2),
+    Break(("kill", "slurmd", "{node}"), 3),
+    Break(("kill", "agent", "{node}"), 3, drains=False),
+    Break(("kill", "slurmctld"), 2, drains=False, on_node=False),
+    Break(("kill", "slurmdbd"), 2, drains=False, on_node=False),
+    Break(("kill", "mariadb"), 2, drains=False, on_node=False),
+    Break(("kill", "relay"), 2, drains=False, on_node=False),
+    Break(("kill", "server"), 2, drains=False, on_node=False),
+)
+
+
+@dataclass
+class Made:
+    """A fault, and from when to when it was there, in unix seconds."""
+
+    what: Break
+    node: str
+    at: float
+    mended: float | None = None
+
+
+def command(*argv: str, user: str = "bench") -> Callable[[Client], tuple[int, str]]:
+    """One of a user on the head: (exit code, what it printed)."""
+
+    def run(api: Client) -> tuple[int, str]:
+        told = api.exec("bench", ExecIn(argv=list(argv), user=user), timeout_s=120)
+        return told.code, base64.b64decode(told.stdout_b64).decode(errors="replace")
+
+    return run
+
+
+@dataclass
+class Run:
+    """What the bench did and saw."""
+
+    at: Place
+    chance: random.Random
+    jobs: dict[int, Kind] = field(default_factory=dict)
+    made: list[Made] = field(default_factory=list)
+    own_fault: set[int] = field(default_factory=set)  # jobs that an app error hit, by their raw number
+
+    def ask(self, what: Callable[[Client], T]) -> T:
+        """Until the server answers, which dies here like everything else; by its own client, for a command a question would
+        take a processor."""
+        for _ in range(180):
+            try:
+                return self.once(what)
+            except (HeadwayError, OSError) as error:
+                said = str(error)
+                time.sleep(1)
+        sys.exit(f"bench: no answer: {said}")
+
+    def once(self, what: Callable[[Client], T]) -> T:
+        known = json.loads((self.at.state / "client.json").read_text())  # another server, another address
+        with Client(known["url"], known["token"]) as api:
+            return what(api)
+
+    def slurm(self, *argv: str) -> str:
+        """Until it ends well: Slurm's daemons die too."""
+        ends = time.monotonic() + 180
+        while True:
+            code, said = self.ask(command(*argv))
+            if code == 0:
+                return said
+            if time.monotonic() > ends:
+                sys.exit(f"bench: {' '.join(argv)} ends with {code}\n{said}")
+            time.sleep(1)
+
+    def submit(self, kind: Kind) -> None:
+        name = f"j{self.chance.randrange(10**9)}"
+        task = "srun python3 -S ~/step.py /scratch/bench/$SLURM_JOB_NAME-${SLURM_ARRAY_TASK_ID:-0} " + str(kind.steps)
+        # The same name again when the answer got lost: the queue knows whether it was taken.
+        for tries in range(30):
+            number = self.slurm("squeue", "-h", "-n", name, "-o", "%F") if tries else ""
+            if not number:
+                argv = (
+                    "sbatch", "--parsable", f"--job-name={name}", "--mem=64", "--output=/scratch/bench/%x-%a.out",
+                    "--open-mode=append", "--time=60", *kind.flags, f"--wrap={task}",
+                )  # fmt: skip
+                with contextlib.suppress(HeadwayError, OSError):
+                    code, said = self.once(command(*argv))
+                    number = said.strip() if code == 0 else ""
+            if number:
+                self.jobs[int(number.split()[0])] = kind
+                return
+            time.sleep(1)
+        sys.exit("bench: no job can be submitted")
+
+    def fill(self, most: int) -> None:
+        """Keeps so many jobs in the queue."""
+        there = set(self.slurm("squeue", "-h", "-o", "%F").split())
+        for _ in range(most - len(there)):
+            self.submit(self.chance.choice(KINDS))
+
+    def nodes(self) -> list[str]:
+        """That take jobs, those that run some first."""
+        rows = [line.split(maxsplit=1) for line in self.slurm("sinfo", "-h", "-N", "-o", "%N %t").splitlines()]
+        states = dict(rows)
+        return sorted(
+            (n for n, s in states.items() if s in ("alloc", "mix", "idle")), key=lambda n: states[n] == "idle"
+        )
+
+    @property
+    def broken(self) -> dict[str, Made]:
+        """Nodes with a fault that is not mended."""
+        return {one.node: one for one in self.made if one.node and one.mended is None}
+
+    def holder(self, node: str, gpu: int) -> int | None:
+        """The job that has this GPU."""
+        for line in self.slurm("squeue", "-h", "-w", node, "-t", "R", "-o", "%A").split():
+            shown = self.slurm("scontrol", "--oneliner", "--details", "show", "job", line)
+            for part in re.findall(r"Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=\S*\(IDX:([\d,-]+)\)", shown):
+                if node in expand(part[0]) and gpu in numbers(part[1]):
+                    return int(line)
+        return None
+
+    def incidents(self) -> list[dict[str, Any]]:
+        return [one.model_dump(mode="json") for one in self.ask(lambda api: api.incidents("bench"))]
+
+    def whole(self) -> list[str]:
+        """Nodes that take jobs and have nothing, those with jobs first."""
+        return [node for node in self.nodes() if node not in self.broken]
+
+    def break_one(self) -> None:
+        while len(free := self.whole()) < 2:
+            self.tend()
+        one = self.chance.choices(BREAKS, [each.weight for each in BREAKS])[0]
+        node = self.chance.choice(free[:-1]) if one.on_node else ""
+        gpu = self.chance.randrange(8)
+        held = self.holder(node, gpu) if one.app else None
+        if held is not None:
+            self.own_fault.add(held)
+        words = [word.format(node=node, gpu=gpu) for word in one.words]
+        self.made.append(Made(one, node, time.time()))
+        ran = self.at.tried("fault", "bench", *words, timeout_s=120)
+        if ran.returncode:
+            sys.exit(f"bench: headway fault {' '.join(words)}: {ran.stdout}{ran.stderr}")
+        print(f"{len(self.made):4d}  {ran.stdout.strip()}", flush=True)
+        if words[-1] == "server":
+            time.sleep(1)
+            self.at.headway("server", "start")
+
+    def tend(self) -> int:
+        """The technician's round: mends machines that are out of service and returns them, and what Headway has dealt with
+        or has nothing to do about. How many incidents are not over."""
+        found = self.incidents()
+        open_ = [one for one in found if one["state"] not in ("returned", "false alarm")]
+        for one in open_:
+            if one["state"] != "out of service":
+                continue
+            node, number = one["node"], str(one["number"])
+            self.mend(node)
+            said = self.at.tried("incident", "return", number, "--cluster", "bench", timeout_s=300)
+            if said.returncode == 0:
+                print(f"      returned {node}: incident {number}", flush=True)
+        busy = {one["node"] for one in open_}
+        for node, made in self.broken.items():
+            dealt = any(one["node"] == node and one["opened_at"] >= made.at for one in found)
+            acts = made.what.drains and not made.what.app
+            if node not in busy and (dealt or time.time() - made.at > (QUIET_S if acts else MOMENT_S)):
+                self.mend(node)
+        return len(open_)
+
+    def mend(self, node: str) -> None:
+        made = self.broken.get(node)
+        if made is not None:
+            words = [word.format(node=node, gpu=0) for word in made.what.words]
+            self.at.tried("fault", "bench", *words, "--heal", timeout_s=120)
+            made.mended = time.time()
+
+    def wrong_drains(self) -> list[str]:
+        """Of nodes on which nothing was that a node is drained for."""
+        return [
+            f"{one['node']}: {one['what']} (incident {one['number']})"
+            for one in self.incidents()
+            if one["drained"]
+            and not one["what"].startswith("Slurm had drained it")  # before Headway looked at it
+            and not any(self._explains(made, one) for made in self.made)
+        ]
+
+    @staticmethod
+    def _explains(made: Made, incident: dict[str, Any]) -> bool:
+        there = made.at - 1 <= incident["opened_at"] <= (made.mended or time.time()) + LATE_S
+        return made.node == incident["node"] and made.what.drains and there
+
+    def ended(self) -> dict[str, list[str]]:
+        """Job or array task -> its rows of accounting, one a restart, the last last."""
+        fields = "JobID,State,JobIDRaw"
+        rows: dict[str, list[str]] = {}
+        for line in self.slurm(
+            "sacct", "-X", "-D", "-n", "-P", "-u", "bench", "-S", "now-1days", "-o", fields
+        ).splitlines():
+            rows.setdefault(line.split("|")[0], []).append(line)
+        return rows
+
+
+def expand(text: str) -> set[str]:
+    """bench-1-[1-2,4] -> its names."""
+    begin, bracket, rest = text.partition("[")
+    return {f"{begin}{n}" for n in numbers(rest.rstrip("]"))} if bracket else {text}
+
+
+def numbers(text: str) -> set[int]:
+    """ "1-2,4" -> {1, 2, 4}."""
+    pairs = (part.split("-") for part in text.split(","))
+    return {n for first, *last in pairs for n in range(int(first), int(last[0] if last else first) + 1)}
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("--faults", type=int, default=20)
+    words.add_argument("--seed", type=int, default=1)
+    words.add_argument("--jobs", type=int, default=6, help="in the queue at any time")
+    words.add_argument("--minutes", type=float, default=1e6, help="no further fault is made after so long")
+    asked = words.parse_args()
+    with place(SPEC) as at:
+        at.headway("image", "build", "debian13", timeout_s=3600)
+        at.headway("apply", str(at.spec), "--yes")
+        put = ["python3", "-c", "import sys; open('step.py', 'w').write(sys.argv[1])", STEP]
+        at.headway("exec", "bench", "-u", "bench", "--", *put)
+        sys.exit(play(Run(at, random.Random(asked.seed)), asked.faults, asked.jobs, asked.minutes))
+
+
+def play(run: Run, faults: int, most: int, minutes: float) -> int:
+    stops = time.monotonic() + minutes * 60
+    for _ in range(faults):
+        if time.monotonic() > stops:
+            print(f"no more faults after {minutes:g} minutes")
+            break
+        run.fill(most)
+        run.break_one()
+        ends = time.monotonic() + run.chance.uniform(1, 8)
+        # Two nodes of five at most are away, and three whole ones there to be broken.
+        while run.tend() > 2 or len(run.whole()) < 3 or time.monotonic() < ends:
+            time.sleep(1)
+    ends = time.monotonic() + PATIENCE_S
+    while run.tend() or run.slurm("squeue", "-h").strip():
+        if time.monotonic() > ends:
+            print("gave up waiting:\n" + run.slurm("squeue"), file=sys.stderr)
+            break
+        time.sleep(2)
+    return report(run)
+
+
+def report(run: Run) -> int:
+    rows = run.ended()
+    done, restarted, retried = 0, 0, 0
+    lost: list[str] = []
+    forbade: list[str] = []
+    own: list[str] = []
+    for name, lines in rows.items():
+        number = int(name.split("_")[0].split("+")[0])
+        kind = run.jobs.get(number)
+        if kind is None:
+            continue
+        last = lines[-1].split("|")
+        good = last[1] == "COMPLETED"
+        done += good
+        by_itself = not good and int(last[2]) in run.own_fault
+        if len(lines) > 1 and not by_itself:
+            restarted += 1
+            retried += good
+        if not good:
+            (own if by_itself else lost if kind.requeue else forbade).append(f"{name} {last[1]}")
+            if kind.requeue and not by_itself:
+                evidence(run, name, lines)
+    untested = [one["number"] for one in stories(run) if returned_untested(one)]
+    writes, shares, expected = scratch(run)
+    success = retried / restarted if restarted else 1.0
+    wrong = run.wrong_drains()
+    kinds = ", ".join(f"{name} {count}" for name, count in Counter(one.what.name for one in run.made).most_common())
+    print(f"\nfaults: {len(run.made)} ({kinds})")
+    print(
+        f"jobs: {len(run.jobs)} submitted, {sum(int(n.split('_')[0]) in run.jobs for n in rows)} accepted with array tasks"
+    )
+    print(f"finished: {done}, lost: {len(lost)} {lost or ''}")
+    print(f"forbade requeue and ended by a fault: {len(forbade)}; ended by an error of their own: {len(own)}")
+    print(f"wrong drains: {len(wrong)} {wrong or ''}")
+    print(f"untested returns: {len(untested)} {untested or ''}")
+    print(f"writes of an old run after the new run's first: {writes}")
+    print(f"restarted: {restarted}, of them finished: {retried} ({success:.0%})")
+    print(f"ETTR: {shares:.3f}, by the formula: {expected:.3f}")
+    return int(bool(lost or wrong or untested or writes) or success < 0.9)
+
+
+def evidence(run: Run, name: str, rows: list[str]) -> None:
+    """What the accounting, the controller and the job itself say of a lost job: with the bench its cluster is gone."""
+    raw = {row.split("|")[2] for row in rows}
+    print(f"\nlost: {name}\n  " + "\n  ".join(rows))
+    look = f"journalctl --no-pager -u slurmctld | grep -E 'JobId=({'|'.join(sorted(raw))})([^0-9]|$)' | tail -n 60"
+    with contextlib.suppress(HeadwayError, OSError):
+        print(run.once(command("sh", "-c", look, user="root"))[1])
+    with contextlib.suppress(HeadwayError, OSError):
+        fields = (
+            "sacct",
+            "-D",
+            "-n",
+            "-P",
+            "-j",
+            ",".join(sorted(raw)),
+            "-o",
+            "JobID,State,ExitCode,Start,End,NodeList",
+        )
+        print(run.once(command(*fields))[1])
+
+
+def stories(run: Run) -> list[dict[str, Any]]:
+    return [
+        run.ask(lambda api, number=one["number"]: api.incident("bench", number)).model_dump(mode="json")  # type: ignore[misc]
+        for one in run.incidents()
+    ]
+
+
+def returned_untested(incident: dict[str, Any]) -> bool:
+    states = [step["state"] for step in incident["steps"]]
+    return incident["drained"] and "returned" in states and "testing" not in states[: states.index("returned")]
+
+
+def scratch(run: Run) -> tuple[int, float, float]:
+    """(late writes of old runs, mean ETTR of the jobs that ended well, what the formula gives for them)."""
+    said = run.slurm("sh", "-c", 'cd /scratch/bench && for file in */said-*; do echo "= $file"; cat "$file"; done')
+    late, shares, gaps, alive_s, failures = 0, [], [], 0.0, 0
+    for part in said.split("= ")[1:]:
+        name, *lines = part.splitlines()
+        steps = [(int(a), int(b), float(c)) for a, b, c in (line.split() for line in lines)]
+        late += sum(one[0] > two[0] for one, two in pairwise(steps))
+        if not steps or not name.endswith("said-0"):  # one rank stands for its job
+            continue
+        began, ended = steps[0][2] - 1, steps[-1][2]
+        shares.append(len({number for _, number, _ in steps}) / max(1.0, ended - began))
+        alive_s += ended - began
+        for one, two in pairwise(steps):
+            if one[0] != two[0]:
+                failures += 1
+                gaps.append(two[2] - one[2] - 1)
+    restart_s = statistics.mean(gaps) if gaps else 0.0
+    rate, interval_s, write_s = failures / alive_s if alive_s else 0.0, 1.0, 0.0
+    expected = (1 - rate * (restart_s + interval_s / 2)) / (1 + write_s / interval_s)
+    return late, statistics.mean(shares) if shares else 0.0, expected
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Random numbers of nodes under load, with a provider that fails now and then: `bench/elastic.py --events 200 --seed 1`.
+
+Jobs are submitted all the while. Each event scales the cluster to a number chosen by the seed; before some of them the
+provider is told to fail once, to be slow, or to lose its answer, and in some a node's machine is killed or taken back. It ends
+with 1 when a job was lost, a machine is there that should not be (a ghost), a node is stuck, or slurmctld was restarted. Then the
+time of one node and of four at once is printed beside that of their machines' boot, and how soon the job of a machine that is
+taken back runs again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.sdk.client import Client
+from headway.wire.schemas import ExecIn
+from place import Place, place
+
+MOST = 4
+SPEC = f"""\
+name: bench
+groups:
+  work: {{plan: cpu-64, nodes: 1, max: {MOST}, spot: true}}
+teams:
+  lab: {{users: [bench]}}
+"""
+AT_ONCE = 6  # jobs that wait or run
+PATIENCE_S = 300.0
+FAULTS = ("", "", "", "fail", "slow", "answer", "kill", "reclaim")
+# In front of the real one, for `podman run` alone: fails, is slow, or does what it was told and says that it did not.
+PODMAN = """\
+#!/bin/bash
+real={real} fault={fault}
+if [[ " $* " == *" run "* ]] && mv "$fault" "$fault.$$" 2>/dev/null; then
+    word=$(cat "$fault.$$"); rm -f "$fault.$$"
+    case $word in
+        fail) echo "Error: no capacity" >&2; exit 125 ;;
+        slow) sleep 6 ;;
+        answer) "$real" "$@" >/dev/null; echo "Error: connection lost" >&2; exit 125 ;;
+    esac
+fi
+exec "$real" "$@"
+"""
+_LINE = re.compile(r"^\s*([\d.]+)s\s+(\S+)\s+(.*)$", re.MULTILINE)
+
+
+@dataclass
+class Bench:
+    place: Place
+    dice: random.Random
+    jobs: list[int] = field(default_factory=list)
+    _client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            known = json.loads((self.place.state / "client.json").read_text())
+            self._client = Client(known["url"], known["token"])
+        return self._client
+
+    def head(self, *argv: str, user: str = "root") -> str:
+        told = self.client.exec("bench", ExecIn(argv=list(argv), user=user, stdin_b64=""))
+        return base64.b64decode(told.stdout_b64).decode(errors="replace")
+
+    def submit(self) -> None:
+        """Keeps the queue filled."""
+        there = len(self.head("squeue", "-h", "-o", "%A").split())
+        for _ in range(AT_ONCE - there):
+            wrap = "sleep 4; echo $SLURM_JOB_ID >> /scratch/bench/done"
+            argv = ["sbatch", "--parsable", "--requeue", "-c", "24", "--mem=100", "-o", "/dev/null", f"--wrap={wrap}"]
+            self.jobs.append(int(self.head(*argv, user="bench").strip()))
+
+    def event(self, number: int) -> str:
+        target, fault = self.dice.randint(0, MOST), self.dice.choice(FAULTS)
+        self.submit()
+        flag = self.place.folder / "fault"
+        flag.unlink(missing_ok=True)
+        if fault == "kill":
+            self._one("kill-node")
+        elif fault == "reclaim":
+            self._one("reclaim", "--in", "15")
+        elif fault:
+            flag.write_text(fault)
+        began = time.monotonic()
+        ran = self.place.tried("scale", "bench", str(target), "--yes", "--deadline", "0")
+        words = "done" if ran.returncode == 0 else ran.stderr.strip().splitlines()[-1][:100]
+        print(f"{number:4}  to {target}  {fault or '-':7}  {time.monotonic() - began:5.1f} s  {words}", flush=True)
+        return words
+
+    def _one(self, kind: str, *more: str) -> None:
+        nodes = [node for node in self.nodes() if node["role"] == "node" and node["machine"] == "running"]
+        if nodes:
+            self.place.tried("fault", "bench", kind, self.dice.choice(nodes)["name"], *more)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.place.headway("nodes", "bench", "-o", "json"))
+        return found
+
+    def controller(self) -> str:
+        return self.head("systemctl", "show", "-p", "MainPID", "-p", "NRestarts", "slurmctld")
+
+
+def settle(bench: Bench, nodes: int) -> tuple[list[int], list[str], list[str]]:
+    """(jobs lost, ghosts, nodes stuck), when all has had time to end."""
+    (bench.place.folder / "fault").unlink(missing_ok=True)
+    ends = time.monotonic() + PATIENCE_S
+    ghosts = stuck = ["?"]
+    while time.monotonic() < ends:
+        bench.place.tried("scale", "bench", str(nodes), "--yes", "--deadline", "0")
+        there = [node for node in bench.nodes() if node["role"] != "head"]
+        ghosts = [node["name"] for node in there[nodes:]]
+        stuck = [node["name"] for node in there if not node["usable"]]
+        if not (ghosts or stuck or bench.head("squeue", "-h", "-o", "%A").split()):
+            break
+        time.sleep(3)
+    done = set(bench.head("cat", "/scratch/bench/done").split())
+    return [job for job in bench.jobs if str(job) not in done], ghosts, stuck
+
+
+def timed(bench: Bench, target: int, label: str) -> None:
+    """One scale up: how long until nodes could work, beside how long their machines took to answer."""
+    told = bench.place.headway("scale", "bench", str(target), "--yes")
+    rows = [(float(at), what, text) for at, what, text in _LINE.findall(told)]
+    made = min(at for at, _, text in rows if text == "machine is being made")
+    up = max(at for at, _, text in rows if text == "machine is up") - made
+    usable = max(at for at, what, _ in rows if what == "nodes") - made
+    print(f"{label}: machine up after {up:.1f} s, node usable after {usable:.1f} s: {usable / up:.2f} x")
+
+
+def reclaimed(bench: Bench) -> None:
+    """One machine with a job is taken back: how long until that runs elsewhere, and until the group is whole again."""
+    job = bench.head("sbatch", "--parsable", "--requeue", "-o", "/dev/null", "--wrap=sleep 1000", user="bench").strip()
+
+    def where() -> str:
+        return bench.head("squeue", "-h", "-j", job, "-t", "RUNNING", "-o", "%N").strip()
+
+    node = _until(where)
+    began = time.monotonic()
+    bench.place.headway("fault", "bench", "reclaim", node, "--in", "120")
+    _until(lambda: node not in {one["name"] for one in bench.nodes()})
+    gone_s = time.monotonic() - began
+    _until(lambda: where() not in ("", node))
+    again_s = time.monotonic() - began
+    _until(lambda: all(one["usable"] for one in bench.nodes()))
+    print(f"taken back in 120 s: given back after {gone_s:.1f} s, its job runs again after {again_s:.1f} s")
+    bench.head("scancel", job)
+
+
+def _until(ask: Callable[[], Any]) -> Any:
+    ends = time.monotonic() + PATIENCE_S
+    while not (answer := ask()):
+        if time.monotonic() > ends:
+            raise SystemExit("gave up waiting")
+        time.sleep(0.2)
+    return answer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--events", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with place(SPEC) as own:
+        real = subprocess.run(["which", "podman"], capture_output=True, text=True, check=True).stdout.strip()
+        folder = own.folder / "bin"
+        folder.mkdir()
+        (folder / "podman").write_text(PODMAN.format(real=real, fault=own.folder / "fault"))
+        (folder / "podman").chmod(0o755)
+        os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+        own.headway("apply", str(own.spec), "--yes")
+        bench = Bench(own, random.Random(options.seed))
+        before = bench.controller()
+        for number in range(1, options.events + 1):
+            bench.event(number)
+        lost, ghosts, stuck = settle(bench, 1)
+        restarts = int(bench.controller() != before)
+        print(f"events: {options.events}, jobs: {len(bench.jobs)}, lost: {len(lost)} {lost[:5]}")
+        print(f"ghosts: {len(ghosts)} {ghosts}, stuck: {len(stuck)} {stuck}, restarts of slurmctld: {restarts}")
+        began = time.monotonic()
+        own.headway("scale", "bench", "0", "--yes", "--deadline", "0")
+        print(f"one node given back after {time.monotonic() - began:.1f} s")
+        timed(bench, 1, "one node")
+        reclaimed(bench)
+        own.headway("scale", "bench", "0", "--yes", "--deadline", "0")
+        timed(bench, MOST, f"{MOST} nodes at once")
+        sys.exit(1 if lost or ghosts or stuck or restarts else 0)
+
+
+if __name__ == "__main__":
+    main()

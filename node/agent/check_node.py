@@ -1,0 +1,198 @@
+"""Checks of the machine around the GPUs."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+
+from . import machine
+from .checks import DRAIN, REBOOT, REPLACE, Result, Seen, bad, check, warn
+from .machine import text_of
+
+MOST_SKEW_S = 2.0  # MUNGE takes minutes, but logs and incidents of two nodes should have one order
+STUCK_S = 120.0
+SLOW_S = 5.0
+DAEMON_S = 30.0
+_ROOM = (("/", 500), ("/var/lib/headway", 500), ("/tmp", 200))  # (folder, MiB below which jobs fail)
+KERNEL = (  # (what the kernel says, what it is, what helps)
+    (
+        re.compile(r"\b(?:Oops|BUG: |general protection fault|kernel BUG at|Kernel panic)"),
+        "an error of the kernel",
+        REBOOT,
+    ),
+    (re.compile(r"soft lockup|hard LOCKUP|rcu_\w+ (?:self-)?detected stall"), "a processor that hung", REBOOT),
+    (re.compile(r"Machine check events logged|\[Hardware Error\]"), "an error of the hardware", REPLACE),
+    (
+        re.compile(r"EXT4-fs error|XFS .*(?:corrupt|shutdown)|Remounting filesystem read-only"),
+        "a broken file system",
+        DRAIN,
+    ),
+)
+
+
+def kernel_trouble(text: str) -> bool:
+    """Whether a line of the kernel's log is one that `kernel_errors` tells of."""
+    return any(what.search(text) for what, _, _ in KERNEL)
+
+
+@check(every_s=5)
+def kernel_errors(seen: Seen) -> Result | None:
+    for text in seen.kernel:
+        for what, words, action in KERNEL:
+            if what.search(text):
+                return bad(f"{words}: {text[:200]}", action)
+    return None
+
+
+@check(every_s=30, times=2)
+def host_memory(seen: Seen) -> Result | None:
+    """Of the machine: modules that are missing, errors that could not be corrected, none left."""
+    top = f"{seen.sys}/devices/system/edac/mc"
+    for place in sorted(os.listdir(top)) if os.path.isdir(top) else ():
+        count = text_of(f"{top}/{place}/ue_count").strip()
+        if count.isdigit() and int(count):
+            return bad(f"{count} memory errors that could not be corrected ({place})", REPLACE)
+    found = machine.memory(seen.proc)
+    total_mib = found.get("MemTotal", 0) >> 20
+    if seen.config.memory_mib and not seen.config.pretended and 0 < total_mib < seen.config.memory_mib * 0.9:
+        return bad(f"{total_mib} MiB of memory, the plan says {seen.config.memory_mib}", REPLACE)
+    free = found.get("MemAvailable", 0) / (found.get("MemTotal", 0) or 1)
+    return warn(f"{free:.1%} of the memory is left") if found and free < 0.02 else None
+
+
+def _mounted(seen: Seen) -> dict[str, list[str]]:
+    """Place -> options."""
+    rows = (line.split() for line in text_of(f"{seen.proc}/self/mounts").splitlines())
+    return {row[1]: row[3].split(",") for row in rows}
+
+
+@check(every_s=2, prolog=True)
+def volumes(seen: Seen) -> Result | None:
+    """Every volume of the cluster is mounted. Often, for a job that begins without one has failed in a moment."""
+    there = _mounted(seen)
+    for one in seen.config.mounts:
+        # Else a machine of one's own that has it in its own way.
+        if one.path not in there and os.path.isdir(one.source):
+            return bad(f"{one.path} is not mounted", REBOOT)
+    return None
+
+
+@check(every_s=15, limit_s=10, prolog=True)
+def mounts(seen: Seen) -> Result | None:
+    """Every volume that is mounted answers, and can be written to where it should be."""
+    there = _mounted(seen)
+    for one in seen.config.mounts:
+        options = there.get(one.path)
+        if options is None:
+            continue
+        told = os.statvfs(one.path)
+        if not one.read_only and ("ro" in options or told.f_flag & os.ST_RDONLY):
+            return bad(f"{one.path} can only be read", REBOOT)
+    return None
+
+
+@check(every_s=30, limit_s=10, prolog=True)
+def disk(_: Seen) -> Result | None:
+    """Room on the machine's own disks."""
+    for place, least_mib in _ROOM:
+        if not os.path.isdir(place):
+            continue
+        told = os.statvfs(place)
+        free_mib = told.f_bavail * told.f_frsize >> 20
+        if free_mib < least_mib:
+            return bad(f"{free_mib} MiB free in {place}")
+        if told.f_files and told.f_favail < 1000:
+            return bad(f"no more files fit in {place}: {told.f_favail} left")
+        if told.f_blocks and told.f_bavail < told.f_blocks * 0.03:
+            return warn(f"{place} is 97 % full")
+    return None
+
+
+@check(every_s=30, limit_s=30, times=2)
+def disk_writes(_: Seen) -> Result | None:
+    """A small write to the machine's own disk, waited for: a dying disk is slow long before it fails."""
+    place = next(place for place in ("/var/lib/headway", "/tmp") if os.path.isdir(place))
+    began = time.monotonic()
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(b"headway" * 20_000)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return bad(f"{place} can't be written to: {error.strerror}")
+    took = time.monotonic() - began
+    return bad(f"140 kB take {took:.1f} s to be written to {place}") if took > SLOW_S else None
+
+
+@check(every_s=300, idle=True, limit_s=20)
+def scratch_writes(seen: Seen) -> Result | None:
+    """A small file on the shared volume: written, read back, removed."""
+    place = next((one.path for one in seen.config.mounts if one.path == "/scratch" and not one.read_only), None)
+    if place is None:
+        return None
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(b"headway" * 1000)
+            file.flush()
+            os.fsync(file.fileno())
+            file.seek(0)
+            same = file.read() == b"headway" * 1000
+    except OSError as error:
+        return bad(f"{place} can't be written to: {error.strerror}")
+    return None if same else bad(f"{place} gives back something else than was written", DRAIN)
+
+
+@check(every_s=10, times=2)
+def network(seen: Seen) -> Result | None:
+    """Links of InfiniBand and of the fabric's Ethernet, and their errors within the last minute."""
+    for device, port, folder in machine.infiniband(seen.sys):
+        state = text_of(f"{folder}/state").split(":")[-1].strip()
+        if state and state not in ("ACTIVE", "DOWN"):
+            return bad(f"InfiniBand port {device}/{port} is {state}")
+        if state == "DOWN" and text_of(f"{folder}/phys_state").split(":")[-1].strip() not in ("", "Disabled"):
+            return bad(f"InfiniBand port {device}/{port} is down")
+    now = machine.network(seen.proc)
+    at, before = seen.kept.setdefault("network", (seen.now, now))
+    if seen.now - at >= 60:
+        seen.kept["network"] = (seen.now, now)
+    for device, counts in now.items():
+        old = before.get(device, counts)
+        for key in ("receive_errs", "transmit_errs"):
+            grown = counts.get(key, 0) - old.get(key, 0)
+            if grown > 100:
+                return warn(f"{device}: {grown} {key.replace('_errs', ' errors')} within a minute")
+    return None
+
+
+@check(every_s=15, times=2)
+def clock(seen: Seen) -> Result | None:
+    """Against the head's, which says the time with each answer."""
+    if seen.skew_s is not None and abs(seen.skew_s) > MOST_SKEW_S:
+        return warn(f"the clock differs by {seen.skew_s:+.1f} s from the head's")
+    return None
+
+
+@check(every_s=15)
+def stuck_processes(seen: Seen) -> Result | None:
+    """Waiting for a disk, a network file system or a driver, for minutes: they can't even be killed."""
+    stuck = [one for one in seen.processes if one.state == "D" and seen.now - one.since > STUCK_S]
+    if stuck:
+        names = ", ".join(f"{one.name} ({one.pid})" for one in stuck[:3])
+        return warn(f"{len(stuck)} processes wait for a device for over {STUCK_S:.0f} s: {names}", REBOOT)
+    return None
+
+
+@check(every_s=5, times=2)
+def slurmd(seen: Seen) -> Result | None:
+    if seen.now - seen.started > DAEMON_S and not any(one.name == "slurmd" for one in seen.processes):
+        return bad("slurmd does not run")
+    return None
+
+
+@check(every_s=5, times=2)
+def munge(seen: Seen) -> Result | None:
+    """It works: the agent's own heartbeat is sealed by it each second."""
+    since = seen.now - (seen.started if seen.sealed_at is None else seen.sealed_at)
+    return bad(f"MUNGE has not answered for {since:.0f} s") if since > DAEMON_S else None

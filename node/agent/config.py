@@ -1,0 +1,47 @@
+"""What the cluster file says about this machine: /etc/headway/agent.json, the same on all of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+PATH = "/etc/headway/agent.json"
+
+
+@dataclass(frozen=True)
+class Mount:
+    path: str
+    source: str  # the folder that is mounted there; where that is missing, nothing is
+    read_only: bool
+
+
+@dataclass(frozen=True)
+class Config:
+    """`gpus` says what the plan promises: count, type, product, memory_mib, and the figures that tests hold against."""
+
+    head: str  # the head's address
+    kernel_log: str = "/dev/kmsg"
+    simulated: bool = False  # the GPUs
+    pretended: bool = False  # the machine has less than the plan says
+    gpus: int = 0
+    gpu_type: str = ""
+    product: str = ""
+    gpu_memory_mib: int = 0
+    memory_mib: int = 0
+    expects: dict[str, float] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    acts: bool = False  # whether anything is done about faults at all
+    drains: frozenset[int] = frozenset()  # GPU error codes that take a node out of service
+
+
+def load(path: str = PATH) -> Config:
+    """Raises OSError or ValueError where there is none."""
+    with open(path) as file:
+        told: dict[str, Any] = json.load(file)
+    mounts = tuple(
+        Mount(str(row["path"]), str(row["source"]), bool(row["read_only"])) for row in told.pop("mounts", ())
+    )
+    told["drains"] = frozenset(int(code) for code in told.get("drains", ()))
+    known = {name: told[name] for name in Config.__dataclass_fields__ if name in told}
+    return Config(**known, mounts=mounts)

@@ -1,0 +1,50 @@
+"""What the head tells Prometheus: its machine, its daemons, and how long ago each node was heard."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from . import machine, metrics
+from .say import say
+from .watcher import TEXT_S, Disks, names_of_processes
+
+DAEMONS = {  # name -> its process, of which the kernel keeps 15 letters
+    "slurmctld": "slurmctld",
+    "slurmdbd": "slurmdbd",
+    "slurmrestd": "slurmrestd",
+    "mariadb": "mariadbd",
+    "munge": "munged",
+    "prometheus": "prometheus",
+    "alertmanager": "prometheus-aler",
+}
+
+
+class HeadWatcher(threading.Thread):
+    def __init__(self, beats: Mapping[str, float], proc: str = "/proc") -> None:
+        super().__init__(daemon=True)
+        self._beats = beats
+        self._proc = proc
+        self._disks = Disks()
+        self.text = b""
+
+    def run(self) -> None:
+        self._disks.start()
+        while True:
+            try:
+                self.look(time.time())
+            except OSError as error:
+                say(f"the machine can't be looked at: {error}")
+            time.sleep(TEXT_S)
+
+    def look(self, now: float) -> None:
+        running = names_of_processes(self._proc)
+        ages = [
+            ("headway_beat_age_seconds", {"from": node}, round(now - at, 2)) for node, at in sorted(self._beats.items())
+        ]
+        daemons = [
+            ("headway_daemon_up", {"daemon": name}, float(process in running)) for name, process in DAEMONS.items()
+        ]
+        figures = [*ages, *daemons, *machine.own(), *machine.figures(self._proc), *self._disks.figures]
+        self.text = metrics.text("", "", False, [], [], {}, figures, {})

@@ -1,0 +1,32 @@
+"""Which job holds which GPU here: the prolog writes it down."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+JOBS = "/var/lib/headway/job-tmp"
+
+
+@dataclass(frozen=True)
+class Job:
+    number: int
+    gpus: tuple[int, ...]
+
+
+def jobs(folder: str = JOBS) -> list[Job]:
+    """All jobs of this node, by their number."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    numbers = sorted(int(name) for name in names if name.isdigit())
+    return [Job(number, _numbers(f"{folder}/{number}/gpus")) for number in numbers]
+
+
+def _numbers(path: str) -> tuple[int, ...]:
+    try:
+        with open(path) as file:
+            return tuple(int(word) for word in file.read().strip().split(",") if word.isdigit())
+    except OSError:
+        return ()

@@ -1,0 +1,150 @@
+"""Figures of the machine beside its GPUs, under the names that node_exporter gives them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+Figure = tuple[str, dict[str, str], float]  # (name, labels, value)
+_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_MEMORY = ("MemTotal", "MemFree", "MemAvailable", "Buffers", "Cached", "SwapTotal", "SwapFree", "Dirty", "Shmem")
+_NETWORK = ("receive_bytes", "receive_packets", "receive_errs", "receive_drop") + ("",) * 4 + (
+    "transmit_bytes", "transmit_packets", "transmit_errs", "transmit_drop",
+)  # fmt: skip
+_DISKS = (
+    "ext4",
+    "xfs",
+    "btrfs",
+    "zfs",
+    "overlay",
+    "nfs",
+    "nfs4",
+    "lustre",
+    "wekafs",
+    "ceph",
+    "fuse.ceph",
+    "gpfs",
+    "beegfs",
+)
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def figures(proc: str = "/proc", sys: str = "/sys") -> Iterator[Figure]:
+    """What does not wait for any disk or network. What can't be read is left out."""
+    yield from _cpu(proc)
+    yield from _memory(proc)
+    yield from _network(proc)
+    yield from _infiniband(sys)
+
+
+def own() -> Iterator[Figure]:
+    """What this program itself takes."""
+    words = text_of("/proc/self/statm").split()
+    if words:
+        yield "process_resident_memory_bytes", {}, int(words[1]) * os.sysconf("SC_PAGE_SIZE")
+    yield "process_cpu_seconds_total", {}, round(time.process_time(), 3)
+
+
+def text_of(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _cpu(proc: str) -> Iterator[Figure]:
+    for line in text_of(f"{proc}/stat").splitlines():
+        words = line.split()
+        if words[0].startswith("cpu") and words[0] != "cpu":
+            for mode, ticks in zip(_MODES, words[1:], strict=False):
+                yield "node_cpu_seconds_total", {"cpu": words[0][3:], "mode": mode}, int(ticks) / TICKS
+        elif words[0] == "btime":
+            yield "node_boot_time_seconds", {}, int(words[1])
+    words = text_of(f"{proc}/loadavg").split()
+    for name, value in zip(("node_load1", "node_load5", "node_load15"), words, strict=False):
+        yield name, {}, float(value)
+
+
+def memory(proc: str = "/proc") -> dict[str, int]:
+    """bytes of /proc/meminfo."""
+    rows = (line.split() for line in text_of(f"{proc}/meminfo").splitlines())
+    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) == 3 and row[1].isdigit()}
+
+
+def _memory(proc: str) -> Iterator[Figure]:
+    found = memory(proc)
+    for name in _MEMORY:
+        if name in found:
+            yield f"node_memory_{name}_bytes", {}, found[name]
+
+
+def network(proc: str = "/proc") -> dict[str, dict[str, int]]:
+    """Interface -> counters, named as node_exporter does."""
+    found = {}
+    for line in text_of(f"{proc}/net/dev").splitlines()[2:]:
+        name, _, rest = line.partition(":")
+        counts = zip(_NETWORK, rest.split(), strict=False)
+        found[name.strip()] = {key: int(value) for key, value in counts if key}
+    return found
+
+
+def _network(proc: str) -> Iterator[Figure]:
+    for device, counts in network(proc).items():
+        if device != "lo":
+            for key, value in counts.items():
+                yield f"node_network_{key}_total", {"device": device}, value
+
+
+def infiniband(sys: str = "/sys") -> Iterator[tuple[str, str, str]]:
+    """(device, port, its folder)."""
+    top = f"{sys}/class/infiniband"
+    for device in _list(top):
+        for port in _list(f"{top}/{device}/ports"):
+            yield device, port, f"{top}/{device}/ports/{port}"
+
+
+def _infiniband(sys: str) -> Iterator[Figure]:
+    for device, port, folder in infiniband(sys):
+        labels = {"device": device, "port": port}
+        state = text_of(f"{folder}/state").split(":")[0].strip()
+        if state.isdigit():
+            yield "node_infiniband_state_id", labels, int(state)
+        for counter, name, unit in (
+            ("port_rcv_data", "port_data_received_bytes", 4),
+            ("port_xmit_data", "port_data_transmitted_bytes", 4),
+            ("symbol_error", "symbol_error", 1),
+            ("link_downed", "link_downed", 1),
+            ("port_rcv_errors", "port_errors_received", 1),
+        ):
+            value = text_of(f"{folder}/counters/{counter}").strip()
+            if value.isdigit():
+                yield f"node_infiniband_{name}_total", labels, int(value) * unit
+
+
+def _list(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def disks(proc: str = "/proc") -> Iterator[Figure]:
+    """Room of each file system; may wait as long as the slowest of them."""
+    seen = set()
+    for line in text_of(f"{proc}/self/mounts").splitlines():
+        device, place, kind, options = line.split()[:4]
+        if kind not in _DISKS or device in seen:
+            continue
+        seen.add(device)
+        try:
+            told = os.statvfs(place)
+        except OSError:
+            continue
+        labels = {"device": device, "fstype": kind, "mountpoint": place}
+        yield "node_filesystem_size_bytes", labels, told.f_frsize * told.f_blocks
+        yield "node_filesystem_free_bytes", labels, told.f_frsize * told.f_bfree
+        yield "node_filesystem_avail_bytes", labels, told.f_frsize * told.f_bavail
+        yield "node_filesystem_files_free", labels, told.f_ffree
+        yield "node_filesystem_readonly", labels, float("ro" in options.split(","))

@@ -1,0 +1,210 @@
+"""The agent of a node."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from .check_node import kernel_trouble
+from .checks import BAD
+from .config import Config
+from .gpu import Source, source_of
+from .head import BREATH_S, PORT
+from .kernel import MOST_IN_A_BEAT, Faults, KernelLog, boot_id
+from .lease import Lease, other_nodes
+from .metrics import Giver
+from .munge import Munge
+from .nvml import Nvml
+from .reports import MOST_BYTES, Reports
+from .say import say, touch
+from .turns import LOOK_S, Turns
+from .watcher import Watcher
+
+SOCKET = "/run/headway/report/socket"
+FLUSH_S = 2.0
+AT_ONCE = 200  # datagrams taken in one go, then a breath: a flood costs its sender, not the machine
+BEAT_S = 1.0
+TURN_S = 0.4  # and when jobs begin and end, not sooner than this after the one before
+LOG_S = 0.1  # a log that is a plain file is looked at so often; the kernel's own wakes us
+MARK = "/run/headway/xid"  # touched at each GPU error: the epilog holds a job until somebody has said what it means
+
+
+def serve_node(config: Config) -> None:
+    ears = listen(SOCKET)
+    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    out.connect((config.head, PORT))
+    munge = Munge()
+    source = source_of(config)
+    watcher = Watcher(config, source)
+
+    def send(message: dict[str, Any]) -> None:
+        try:
+            sealed = munge.seal(json.dumps(message).encode())
+            watcher.sealed_at = time.monotonic()
+            out.send(sealed)
+        except OSError as error:  # the head is away, or MUNGE is: the next report is a better one
+            say(f"not sent: {error}")
+
+    reports = Reports(send)
+    faults = Faults(os.uname().nodename, boot_id())
+    faults.learn()
+    watcher.xids, watcher.errors = faults.last, faults.seen
+    results = Results(faults.node, faults.boot)
+    turns = Turns()
+    log = KernelLog(config.kernel_log)
+    lease = Lease(config.head, lambda: other_nodes(config.head))
+    if config.acts:
+        lease.start()
+    watcher.start()
+    events = Events(source)
+    events.start()
+    Giver(out.getsockname()[0], lambda: watcher.text).start()
+    due = beat = time.monotonic()
+    while True:
+        now = time.monotonic()
+        if take_log(log, faults, watcher.kernel, now):
+            touch(MARK)
+            beat = now  # at once
+        while events.ready(time.time()):
+            if faults.hear(*events.next(), time.time()):
+                touch(MARK)
+                beat = now
+        while lease.ended:
+            faults.job_over("lease", *lease.ended.popleft(), time.time())
+        while watcher.lost:
+            faults.job_over(
+                "orphan", watcher.lost.popleft(), "the slurmstepd of its batch script has died", time.time()
+            )
+            beat = now
+        if results.take(watcher.changed):
+            touch(MARK)  # what fails here just now may have failed for it
+            beat = now
+        if turns.take(now):
+            beat = min(beat, max(now, beat - BEAT_S + TURN_S))
+        if now >= beat:
+            send({**faults.beat(), **results.beat(), **turns.beat(now)})
+            beat = now + BEAT_S
+        if now >= due:
+            reports.flush(now)
+            due = now + FLUSH_S
+        wait_s = min(beat, due) - now
+        sources = [ears, out] + ([log.handle] if log.wakes and log.handle >= 0 else [])
+        ready = select.select(sources, [], [], max(0.0, min(wait_s, LOOK_S if log.wakes else LOG_S)))[0]
+        if out in ready:
+            answer = answer_of(out, munge)
+            faults.got(answer.get("got"))
+            results.got(answer.get("got"))
+            if isinstance(answer.get("now"), int | float):
+                lease.heard = time.monotonic()
+                watcher.skew_s = time.time() - answer["now"]
+        if ears in ready:
+            take_reports(ears, reports)
+
+
+def listen(path: str) -> socket.socket:
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    if os.path.lexists(path):
+        os.unlink(path)
+    ears = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ears.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    ears.bind(path)
+    os.chmod(path, 0o666)  # everybody may speak; who they are, the kernel says
+    return ears
+
+
+def take_log(log: KernelLog, faults: Faults, trouble: deque[str], now: float) -> bool:
+    """Whether a GPU error came."""
+    found = False
+    for record in log.records():
+        if faults.take(record, time.time(), now):
+            found = True
+        elif kernel_trouble(record):
+            trouble.append(record.partition(";")[2].split("\n")[0])
+    return found
+
+
+def take_reports(ears: socket.socket, reports: Reports) -> None:
+    for _ in range(AT_ONCE):
+        try:
+            data, ancillary, _, _ = ears.recvmsg(MOST_BYTES + 1, socket.CMSG_SPACE(12), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            break
+        for level, kind, body in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+                pid, uid, _ = struct.unpack("iII", body[:12])
+                reports.take(data, pid, uid, time.monotonic())
+    time.sleep(BREATH_S)
+
+
+def answer_of(out: socket.socket, munge: Munge) -> dict[str, Any]:
+    """What the head says: {"got": [what it has], "now": its clock}; {} for anything else."""
+    try:
+        text, uid = munge.open(out.recv(65535))
+        answer = json.loads(text)
+        return answer if uid == 0 and isinstance(answer, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+class Events(threading.Thread):
+    """Errors that NVML tells of, beside the kernel's log. Each is held back a moment: the log's line says more, and when
+    it was there first the event is no news."""
+
+    HOLD_S = 2.0
+
+    def __init__(self, source: Source | None) -> None:
+        super().__init__(daemon=True)
+        self._source = source
+        self._heard: deque[tuple[float, str, int]] = deque(maxlen=1000)
+
+    def run(self) -> None:
+        if not isinstance(self._source, Nvml):
+            return
+        try:
+            wait = self._source.events()
+        except (OSError, AttributeError) as error:
+            say(f"no events of NVML: {error}")
+            return
+        while True:
+            found = wait(5000)
+            if found is not None:
+                self._heard.append((time.time(), *found))
+
+    def ready(self, now: float) -> bool:
+        return bool(self._heard) and now - self._heard[0][0] >= self.HOLD_S
+
+    def next(self) -> tuple[str, int]:
+        _, bus, code = self._heard.popleft()
+        return bus, code
+
+
+class Results:
+    """Of checks: those that changed, until the head has them."""
+
+    def __init__(self, node: str, boot: str) -> None:
+        self._begin = f"{node}-{boot}"
+        self.unsent: dict[str, dict[str, Any]] = {}
+
+    def take(self, changed: deque[dict[str, Any]]) -> bool:
+        """Whether one of them is bad."""
+        urgent = False
+        while changed:
+            row = changed.popleft()
+            name = f"{self._begin}-{row['check']}-{row['at']:.3f}"
+            self.unsent[name] = {"id": name, **row}
+            urgent = urgent or row["state"] == BAD
+        return urgent
+
+    def beat(self) -> dict[str, Any]:
+        return {"checks": list(self.unsent.values())[:MOST_IN_A_BEAT]}
+
+    def got(self, names: Any) -> None:
+        for name in names if isinstance(names, list) else ():
+            self.unsent.pop(str(name), None)

@@ -1,0 +1,27 @@
+"""`agent.pyz power FOLDER WORD NODES`, run by slurmctld as its own user: one line that the server's `watch` reads. The folder is
+Slurm's alone, so nobody else can ask for machines. The names are not believed either: they are a reason to look at what states
+Slurm has its nodes in."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+
+ASKED = "/var/lib/headway-power"
+FILE = "asked.jsonl"
+MOST_BYTES = 256 * 1024
+WORDS = ("up", "down", "failed")
+_NODES = re.compile(r"[A-Za-z0-9,\[\]-]{1,20000}")
+
+
+def power(folder: str, word: str, nodes: str) -> None:
+    if word not in WORDS or not _NODES.fullmatch(nodes):
+        raise SystemExit(f"power: {word!r} of these nodes is nothing that can be asked")
+    path = f"{folder}/{FILE}"
+    line = json.dumps({"at": round(time.time(), 1), "word": word, "nodes": nodes})
+    if os.path.exists(path) and os.stat(path).st_size > MOST_BYTES:
+        os.unlink(path)  # whoever follows it takes up the new one
+    with open(path, "a") as file:
+        file.write(line + "\n")

@@ -1,0 +1,147 @@
+"""On the head, while no server listens: acts by itself on what is sure, so that a fault at night with the server away costs a
+job minutes and not the night.
+
+- A GPU error whose class drains the node (`Config.drains`): drained, and its jobs requeued.
+- A node that is silent for longer than its lease (lease.py), one of few: down, so that Slurm requeues its jobs.
+
+All else waits for the server. What was done is a line in DEEDS, which the server reads before anything else, so that nothing is
+done twice; and nothing is done about what a server has read already, for that one acts on it itself when it is back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .config import Config
+from .lease import LEASE_OVER_S
+from .say import say, whole_lines
+
+DEEDS = "/var/lib/headway/deeds.jsonl"
+WATCHED = "/run/headway/watched"  # touched by `watch` as long as a server reads
+AWAY_S = 15.0  # a server that is started again is back by then
+OLD_S = 900.0  # what is older is for the server to judge
+MOST_AT_ONCE = 0.5  # of all nodes: so many silent ones are the network
+FORGOTTEN_S = 900.0
+TICK_S = 1.0
+_OWN = "headway: "
+_OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
+_ASLEEP = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP"})  # nobody waits for word from there
+_ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
+Run = Callable[[Sequence[str]], "tuple[int, str]"]
+
+
+def run(argv: Sequence[str]) -> tuple[int, str]:
+    """(exit code, what it printed)."""
+    try:
+        done = subprocess.run(list(argv), capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return 1, str(error)
+    return done.returncode, done.stdout
+
+
+class Relay(threading.Thread):
+    def __init__(
+        self,
+        config: Config,
+        beats: dict[str, float],
+        faults: str,
+        deeds: str = DEEDS,
+        watched: str = WATCHED,
+        execute: Run = run,
+    ) -> None:
+        super().__init__(daemon=True)
+        self._config = config
+        self._beats = beats  # node -> when it was last heard, unix seconds
+        self._faults, self._deeds, self._watched = faults, deeds, watched
+        self._run = execute
+        self._began = time.time()
+        self._done = {str(json.loads(line)["signal"]) for line in whole_lines(deeds)}
+
+    def run(self) -> None:
+        while True:
+            time.sleep(TICK_S)
+            try:
+                self.look(time.time())
+            except (OSError, ValueError, KeyError) as error:
+                say(f"relay: {error!r}")
+
+    def look(self, now: float) -> None:
+        """Acts where a server has been away for long enough."""
+        read_at = self._read_at()
+        if not self._config.acts or now - max(read_at, self._began) < AWAY_S:
+            return
+        for line in whole_lines(self._faults)[-200:]:
+            fault = json.loads(line)
+            new = max(read_at, now - OLD_S) < float(fault["at"])
+            if new and int(fault.get("code") or 0) in self._config.drains and fault["id"] not in self._done:
+                self._drain(fault, now)
+        self._silent(now)
+
+    def _read_at(self) -> float:
+        try:
+            return os.stat(self._watched).st_mtime
+        except OSError:
+            return 0.0
+
+    def _drain(self, fault: dict[str, Any], now: float) -> None:
+        node = str(fault["node"])
+        states, reason = self._node(node)
+        if not states & _OUT or reason.startswith(_OWN):
+            self._run(_update(node, "DRAIN", f"relay: XID {fault['code']}"))
+        there = self._jobs(node)
+        job = fault.get("job")
+        if job is not None and self._state(int(job)) in _ENDED_BADLY:
+            there.add(int(job))
+        requeued = [number for number in sorted(there) if self._run(["scontrol", "requeue", str(number)])[0] == 0]
+        self._note(str(fault["id"]), node, now, requeued, sorted(there - set(requeued)))
+
+    def _silent(self, now: float) -> None:
+        # One that has been away for so long has been dealt with, or was given back.
+        beats = {node: at for node, at in self._beats.items() if now - at < FORGOTTEN_S}
+        silent = [node for node, at in beats.items() if now - at >= LEASE_OVER_S]
+        quiet = [node for node, at in beats.items() if now - at >= LEASE_OVER_S / 2]
+        if not silent or (len(quiet) > 1 and len(quiet) >= MOST_AT_ONCE * len(beats)):
+            return
+        for node in silent:
+            name = f"silent {node} {self._beats[node]:.0f}"
+            if name in self._done:
+                continue
+            states, _ = self._node(node)
+            if states and not states & (_OUT | _ASLEEP):
+                there = sorted(self._jobs(node))
+                self._run(_update(node, "DOWN", "relay: no heartbeat, and its lease is over"))
+                self._note(name, node, now, there, [])
+            self._done.add(name)
+
+    def _note(self, signal: str, node: str, now: float, requeued: list[int], stay: list[int]) -> None:
+        deed = {"signal": signal, "node": node, "at": round(now, 3), "requeued": requeued, "stay": stay}
+        with open(self._deeds, "a") as file:
+            file.write(json.dumps(deed) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._done.add(signal)
+        say(f"no server listens: {node} is out of service, jobs requeued: {requeued}")
+
+    def _node(self, node: str) -> tuple[set[str], str]:
+        _, said = self._run(["scontrol", "--oneliner", "show", "node", node])
+        fields = dict(word.split("=", 1) for word in said.split() if "=" in word)
+        reason = said.partition(" Reason=")[2].partition(" [")[0]
+        return {state.rstrip("*") for state in fields.get("State", "").split("+") if state}, reason
+
+    def _jobs(self, node: str) -> set[int]:
+        states = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
+        _, said = self._run(["squeue", "--noheader", f"--nodelist={node}", f"--states={states}", "--format=%A"])
+        return {int(word) for word in said.split() if word.isdigit()}
+
+    def _state(self, job: int) -> str:
+        _, said = self._run(["scontrol", "--oneliner", "show", "job", str(job)])
+        return said.partition(" JobState=")[2].partition(" ")[0]
+
+
+def _update(node: str, state: str, why: str) -> list[str]:
+    return ["scontrol", "update", f"NodeName={node}", f"State={state}", f"Reason={_OWN}{why}"]

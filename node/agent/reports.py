@@ -1,0 +1,113 @@
+"""Reports of trainings: what they said, and what of it goes to the head."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .job import job_of
+
+RATE_OVER_S = 30.0  # tokens a second are a mean over the last so many
+FORGET_S = 600.0  # a job that has said nothing for so long is forgotten by its node
+MOST_BYTES = 4096
+MOST_SENT = 32 * 1024  # bytes in one message to the head: sealed, it stays below the 64 KiB that UDP takes
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]{0,63}")
+
+
+def parse(data: bytes) -> dict[str, Any] | None:
+    """What a training said: whole numbers for step and tokens, finite numbers for the rest; None for nonsense. A loss
+    that is no number any more is kept as "nan": people want to see just that."""
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    values: dict[str, Any] = {}
+    for name, value in list(told.items())[:20]:
+        if not _NAME.fullmatch(name) or isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if name in ("step", "tokens"):
+            if isinstance(value, int) and 0 <= value < 2**63:
+                values[name] = value
+        elif isinstance(value, int) and abs(value) >= 2**63:
+            continue
+        elif math.isfinite(value):
+            values[name] = value
+        elif name == "loss":
+            values[name] = "nan"
+    return values or None
+
+
+@dataclass
+class Spoken:
+    """The newest report of one job, and what its rate follows from."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    at: float = 0.0  # of the machine's own clock that never goes back
+    left: int = 0  # times it is still to be sent
+    number: int = 0
+    _tokens: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def take(self, values: dict[str, Any], now: float) -> None:
+        self.values, self.at, self.left = values, now, 2
+        self.number += 1
+        tokens = values.get("tokens")
+        if tokens is None:
+            return
+        seen = self._tokens
+        if seen and tokens < seen[-1][1]:  # went on from a checkpoint
+            seen.clear()
+        if not seen or now - seen[-1][0] >= RATE_OVER_S / 60:
+            seen.append((now, tokens))
+        while now - seen[0][0] > RATE_OVER_S and len(seen) > 2:
+            seen.popleft()
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        if len(self._tokens) < 2:
+            return None
+        (began, first), (ended, last) = self._tokens[0], self._tokens[-1]
+        return round((last - first) / (ended - began), 3) if ended > began else None
+
+
+class Reports:
+    """Takes datagrams, and hands on what is new every FLUSH_S."""
+
+    def __init__(self, send: Callable[[dict[str, Any]], None], who: Callable[[int, int], int | None] = job_of) -> None:
+        self._send = send
+        self._who = who
+        self._run = os.urandom(4).hex()  # an agent that was started again counts from one again
+        self.jobs: dict[int, Spoken] = {}
+
+    def take(self, data: bytes, pid: int, uid: int, now: float) -> None:
+        job = self._who(pid, uid)
+        values = parse(data) if job is not None and len(data) <= MOST_BYTES else None
+        if job is not None and values is not None:
+            self.jobs.setdefault(job, Spoken()).take(values, now)
+
+    def flush(self, now: float) -> None:
+        for job in [job for job, spoken in self.jobs.items() if now - spoken.at > FORGET_S]:
+            del self.jobs[job]
+        rows: dict[str, Any] = {}
+        size = 0
+        for job, spoken in self.jobs.items():
+            if not spoken.left:
+                continue
+            spoken.left -= 1
+            row = {"n": f"{self._run}.{spoken.number}", **spoken.values}
+            if spoken.tokens_per_s is not None:
+                row["tokens_per_s"] = spoken.tokens_per_s
+            size += len(json.dumps(row))
+            if rows and size > MOST_SENT:
+                self._send({"jobs": rows})
+                rows, size = {}, len(json.dumps(row))
+            rows[str(job)] = row
+        if rows:
+            self._send({"jobs": rows})

@@ -1,0 +1,85 @@
+"""What the server reads, on the head."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import IO, Any
+
+from .head import BEATS, FAULTS, TURNS
+from .power import ASKED, FILE
+from .relay import DEEDS, WATCHED
+from .say import touch, whole_lines
+
+BEAT_S = 1.0
+LOG_S = 0.1  # a log that is a plain file is looked at so often; the kernel's own wakes us
+SILENT_S = 2.0
+
+
+class Lines:
+    """What is added to a file of lines, whole lines only, also when another file takes its place."""
+
+    def __init__(self, path: str, *, old: bool) -> None:
+        self._path = path
+        self._handle: IO[str] | None = None
+        self._old = old  # whether those of before count
+
+    def new(self) -> list[str]:
+        if self._handle is None and os.path.exists(self._path):
+            self._handle = open(self._path)  # noqa: SIM115
+            if not self._old:
+                self._handle.seek(0, os.SEEK_END)
+        self._old = True
+        if self._handle is None:
+            return []
+        place, found = self._handle.tell(), []
+        for line in iter(self._handle.readline, ""):
+            if not line.endswith("\n"):  # half a line: once more when it is whole
+                self._handle.seek(place)
+                break
+            place += len(line.encode())
+            found.append(line.rstrip())
+        if os.fstat(self._handle.fileno()).st_nlink == 0:
+            self._handle.close()
+            self._handle = None
+        return found
+
+
+def watch(faults: str = FAULTS, beats: str = BEATS, turns: str = TURNS, asked: str = f"{ASKED}/{FILE}") -> None:
+    """On the head, for the server, as long as it reads: {"fault": ...} or {"check": ...} a line, those of before
+    first; {"turns": [numbers of jobs that began or ended somewhere just now]}; and each second
+    {"power": true} when Slurm has asked for machines or to be rid of some;
+    {"alive": how many nodes, "silent": {node: seconds}}, or {"relay": seconds} when the agent here is away itself."""
+    due, spool, begun = 0.0, Lines(faults, old=True), Lines(turns, old=False)
+    wishes = Lines(asked, old=False)
+    for line in whole_lines(DEEDS):  # before the faults they belong to
+        print(f'{{"deed": {line.rstrip()}}}', flush=True)
+    while True:
+        for line in spool.new():
+            kind = "check" if '"check": ' in line else "fault"
+            print(f'{{"{kind}": {line}}}', flush=True)
+        turned = begun.new()
+        if turned:
+            jobs = {job for line in turned for job in json.loads(line)["jobs"]}
+            print(json.dumps({"turns": sorted(jobs)}), flush=True)
+        if wishes.new():
+            print('{"power": true}', flush=True)
+        if time.monotonic() >= due:
+            due = time.monotonic() + BEAT_S
+            print(json.dumps(heard(beats, time.time())), flush=True)
+            touch(WATCHED)
+        time.sleep(LOG_S)
+
+
+def heard(beats: str, now: float) -> dict[str, Any]:
+    try:
+        relay_s = now - os.stat(beats).st_mtime
+        with open(beats) as file:
+            ages = {node: round(now - at, 1) for node, at in json.load(file).items()}
+    except (OSError, ValueError):
+        return {"relay": -1}
+    if relay_s > SILENT_S:
+        return {"relay": round(relay_s, 1)}
+    silent = {node: age for node, age in ages.items() if age > SILENT_S}
+    return {"alive": len(ages) - len(silent), "silent": silent}

@@ -1,0 +1,174 @@
+"""Looks after the machine beside the agent's main loop, which never waits for it: reads GPUs and figures, runs checks,
+keeps the text for Prometheus ready."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from . import check_gpu, check_node, machine, metrics  # noqa: F401 (checks register themselves)
+from .checks import LEVELS, Process, Runner, Seen
+from .config import Config
+from .gpu import Gpu, Source
+from .held import jobs
+from .lease import end_jobs
+from .machine import Figure
+from .orphans import Orphans
+from .say import say
+
+READ_S = 5.0
+LOOK_S = 1.0
+PROCESSES_S = 15.0
+DISKS_S = 30.0
+TEXT_S = 5.0
+_MOST_LINES = 20
+
+
+class Reader(threading.Thread):
+    """The GPUs, in a thread of its own: a driver in trouble may not come back from a question."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(daemon=True)
+        self._source = source
+        self.first = threading.Event()  # they have answered, or refused to
+        self.gpus: list[Gpu] = []
+        self.at: float | None = None
+        self.error = ""
+
+    def run(self) -> None:
+        while True:
+            self.once()
+            time.sleep(READ_S)
+
+    def once(self) -> None:
+        try:
+            self.gpus, self.at, self.error = self._source.read(), time.monotonic(), ""
+        except OSError as error:
+            self.error = str(error)
+        self.first.set()
+
+
+class Disks(threading.Thread):
+    """Room on disks, in a thread of its own: a network file system may not come back either."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.figures: list[Figure] = []
+
+    def run(self) -> None:
+        while True:
+            self.figures = list(machine.disks())
+            time.sleep(DISKS_S)
+
+
+def processes(proc: str = "/proc") -> Iterator[tuple[int, str, str]]:
+    """(pid, name, state) of all there are."""
+    for name in os.listdir(proc):
+        if name.isdigit():
+            told = machine.text_of(f"{proc}/{name}/stat")
+            state = told[told.rfind(")") + 2 :][:1]
+            if state:
+                yield int(name), told[told.find("(") + 1 : told.rfind(")")], state
+
+
+def names_of_processes(proc: str = "/proc") -> set[str]:
+    return {name for _, name, _ in processes(proc)}
+
+
+def _errors(errors: dict[tuple[int, int], tuple[int, float]]) -> Iterator[Figure]:
+    rows = [({"gpu": str(gpu), "code": str(code)}, *told) for (gpu, code), told in sorted(errors.copy().items())]
+    yield from (("headway_xid_errors_total", labels, often) for labels, often, _ in rows)
+    yield from (("headway_xid_last_seconds", labels, last) for labels, _, last in rows)
+
+
+class Watcher(threading.Thread):
+    def __init__(
+        self, config: Config, source: Source | None, runner: Runner | None = None, proc: str = "/proc"
+    ) -> None:
+        super().__init__(daemon=True)
+        self._source = source
+        self._reader = Reader(source) if source else None
+        self._disks = Disks()
+        self._runner = runner or Runner()
+        self._proc = proc
+        self._orphans = Orphans(proc)
+        self._host = os.uname().nodename
+        self._states: dict[int, tuple[str, str, float]] = {}  # process -> (name, state, since)
+        self._due = self._text_due = 0.0
+        self.seen = Seen(config, started=time.monotonic(), proc=proc)
+        self.changed: deque[dict[str, Any]] = deque(maxlen=500)  # results, for the main loop to send
+        self.lost: deque[int] = deque()  # jobs without their slurmstepd, for the main loop to tell the head
+        self.kernel: deque[str] = deque(maxlen=_MOST_LINES)  # from the main loop, which follows the log
+        self.xids: dict[int, int] = {}
+        self.errors: dict[tuple[int, int], tuple[int, float]] = {}
+        self.sealed_at: float | None = None
+        self.skew_s: float | None = None
+        self.text = b""
+
+    def run(self) -> None:
+        for thread in (self._reader, self._disks):
+            if thread is not None:
+                thread.start()
+        while True:
+            try:
+                self.look(time.monotonic())
+            except OSError as error:
+                say(f"the machine can't be looked at: {error}")
+            time.sleep(LOOK_S)
+
+    def look(self, now: float) -> None:
+        seen = self._see(now)
+        changed = self._runner.run(seen, time.time())
+        self.changed.extend(changed)
+        if changed or now >= self._text_due:
+            self._text_due = now + TEXT_S
+            self._write(seen)
+
+    def _write(self, seen: Seen) -> None:
+        source = self._source
+        self.text = metrics.text(
+            self._host,
+            source.driver if source else "",
+            bool(source and source.simulated),
+            seen.gpus,
+            seen.jobs,
+            self.xids,
+            [*_errors(self.errors), *machine.own(), *machine.figures(self._proc), *self._disks.figures],
+            {name: LEVELS[state.result.state] for name, state in self._runner.states.items()},
+        )
+
+    def _see(self, now: float) -> Seen:
+        old, reader = self.seen, self._reader
+        self.seen = Seen(
+            config=old.config,
+            now=now,
+            gpus=reader.gpus if reader else [],
+            gpus_at=reader.at if reader else None,
+            gpu_error=reader.error if reader else "",
+            jobs=jobs(),
+            processes=self._processes(now) if now >= self._due else old.processes,
+            kernel=list(self.kernel),
+            sealed_at=self.sealed_at,
+            skew_s=self.skew_s,
+            started=old.started,
+            kept=old.kept,
+            proc=self._proc,
+        )
+        return self.seen
+
+    def _processes(self, now: float) -> list[Process]:
+        self._due = now + PROCESSES_S
+        found = {}
+        for pid, comm, state in processes(self._proc):
+            old = self._states.get(pid)
+            found[pid] = (comm, state, old[2] if old and old[:2] == (comm, state) else now)
+        self._states = found
+        for job in self._orphans.look(pid for pid, (name, _, _) in found.items() if name == "slurmstepd"):
+            if self.seen.config.acts:
+                end_jobs(self._proc, only=job)
+            self.lost.append(job)
+        return [Process(pid, *rest) for pid, rest in found.items()]

@@ -1,0 +1,279 @@
+"""Makes a fault on a machine, or heals it. Sent as the program text of `python3 -c` with one JSON argument; runs as root.
+Only the standard library.
+
+  {"do": "xid", "code": 79, "gpu": 3, "text": ""}   writes what the driver would write, then ends what works on that GPU
+                                                    (XID 79: and the GPU is gone)
+  {"do": "ecc" | "throttle", "gpu": 3}              the simulated GPU says so
+  {"do": "slow-disk" | "full-disk" | "mount-lost"}  the disk under /scratch; /tmp; /scratch itself
+  {"do": "hang-job"}                                the processes of all jobs stand still
+  {"do": "kill", "unit": "slurmd"}                  as a crash would
+
+Each with "heal": true to mend it. "real": true where the machine is not one of ours to break: its kernel's log is the
+real one, and what only a simulated GPU can do is refused.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+LOG = "/run/headway/kmsg"
+KERNEL = "/dev/kmsg"
+SETTINGS = "/etc/headway/gpus.json"
+MADE = "/run/headway/faults"  # one file a fault; the simulated GPU reads those of its GPUs
+REFUSED = 97
+FALLEN_OFF = 79
+SLOW_BYTES_PER_S = 1 << 20
+SAYS = {  # the driver's own words, where it has some
+    79: "GPU has fallen off the bus.",
+    48: "DBE (double bit error) ECC Error",
+    31: "MMU Fault: ENGINE GRAPHICS",
+    154: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+}
+SPARED = {"bash", "sh", "dash", "srun", "slurmstepd"}  # they start what works on a GPU, and hold none
+
+
+def refuse(sentence):
+    sys.stderr.write(sentence + "\n")
+    sys.exit(REFUSED)
+
+
+def bus(gpu):
+    """As the simulated nvidia-smi numbers them."""
+    return f"0000:{0x19 + 0x11 * gpu & 0xFF:02x}:00"
+
+
+def workers():
+    """(process, its environment) of everything that people's jobs run here."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            if os.stat(f"/proc/{name}").st_uid < 1000:
+                continue
+            with open(f"/proc/{name}/environ", "rb") as file:
+                pairs = (pair.split(b"=", 1) for pair in file.read().split(b"\0") if b"=" in pair)
+                env = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in pairs}
+            with open(f"/proc/{name}/comm") as file:
+                comm = file.read().strip()
+        except OSError:
+            continue
+        if comm not in SPARED and "SLURM_JOB_ID" in env:
+            yield int(name), env
+
+
+def holders(gpu):
+    """Processes of people's jobs that were given this GPU."""
+    return [
+        pid
+        for pid, env in workers()
+        if str(gpu) in (env.get("SLURM_STEP_GPUS") or env.get("SLURM_JOB_GPUS") or "").split(",")
+    ]
+
+
+def send(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def remember(name, text):
+    os.makedirs(MADE, mode=0o755, exist_ok=True)
+    with open(f"{MADE}/{name}", "w") as file:
+        file.write(text)
+
+
+def forget(name):
+    """What was remembered; "" for nothing."""
+    with contextlib.suppress(FileNotFoundError):
+        with open(f"{MADE}/{name}") as file:
+            text = file.read()
+        os.unlink(f"{MADE}/{name}")
+        return text
+    return ""
+
+
+# --- GPUs
+
+
+def xid(ask):
+    if ask["heal"]:
+        return heal_gpus(ask)
+    code, gpu = int(ask["code"]), int(ask["gpu"])
+    doomed = holders(gpu)
+    words = ask["text"] or SAYS.get(code, "made by headway fault")
+    pid = f"pid={doomed[0]}, " if doomed else "pid='<unknown>', "
+    said = f"NVRM: Xid (PCI:{bus(gpu)}): {code}, {pid}{words}"
+    if ask.get("real"):
+        with open(KERNEL, "w") as file:
+            file.write(f"<4>{said}\n")
+        return f"{said} (in the kernel's log; nothing else was done)"
+    number = sum(1 for _ in open(LOG)) if os.path.exists(LOG) else 0  # noqa: SIM115
+    with open(LOG, "a") as file:
+        file.write(f"4,{number},{int(time.monotonic() * 1e6)},-;{said}\n")
+    time.sleep(0.3)  # the kernel says so first
+    if code == FALLEN_OFF and os.path.exists(f"/dev/nvidia{gpu}"):
+        os.unlink(f"/dev/nvidia{gpu}")
+    send(doomed, signal.SIGKILL)
+    return f"{said} ({len(doomed)} processes on GPU {gpu} ended)"
+
+
+def heal_gpus(ask):
+    if os.path.exists(LOG) and not ask.get("real"):
+        os.unlink(LOG)
+    with open(SETTINGS) as file:
+        count = json.load(file)["count"]
+    for gpu in range(count):
+        if not os.path.exists(f"/dev/nvidia{gpu}"):
+            os.mknod(f"/dev/nvidia{gpu}", 0o666 | stat.S_IFCHR, os.makedev(195, gpu))
+            os.chmod(f"/dev/nvidia{gpu}", 0o666)
+    return "its GPUs work again; their incident is returned with headway incident return"
+
+
+def of_gpu(name, text, words):
+    def do(ask):
+        if ask["heal"]:
+            forget(f"gpu{ask['gpu']}-{name}")
+            return f"GPU {ask['gpu']} is well again"
+        remember(f"gpu{ask['gpu']}-{name}", text)
+        return f"GPU {ask['gpu']} {words}"
+
+    return do
+
+
+# --- disks
+
+
+def disk_of(path):
+    """ "MAJOR:MINOR" of the whole disk that a path is on."""
+    found = os.stat(path).st_dev
+    name = f"{os.major(found)}:{os.minor(found)}"
+    place = f"/sys/dev/block/{name}"
+    if not os.path.exists(place):
+        refuse(f"{path} is on no disk of its own that could be slowed down")
+    if os.path.exists(f"{place}/partition"):
+        with open(os.path.join(os.path.realpath(place), "..", "dev")) as file:
+            name = file.read().strip()
+    return name
+
+
+def slow_disk(ask):
+    """The kernel holds this machine's reads and writes back. With cgroup v2 the root of a namespace can't be limited from
+    inside: there its services, and with them all jobs, are."""
+    disk = disk_of("/scratch")
+    one = "/sys/fs/cgroup/blkio/blkio.throttle"
+    if os.path.exists(f"{one}.write_bps_device"):
+        rate = 0 if ask["heal"] else SLOW_BYTES_PER_S
+        lines = {f"{one}.{way}_bps_device": f"{disk} {rate}" for way in ("read", "write")}
+    else:
+        rate = "max" if ask["heal"] else SLOW_BYTES_PER_S
+        lines = {"/sys/fs/cgroup/system.slice/io.max": f"{disk} rbps={rate} wbps={rate}"}
+    for path, line in lines.items():
+        try:
+            with open(path, "w") as file:
+                file.write(line)
+        except OSError as error:
+            refuse(f"this kernel can't slow disk {disk} down: {error}")
+    return (
+        f"disk {disk} is as fast as ever" if ask["heal"] else f"disk {disk} takes {SLOW_BYTES_PER_S >> 20} MiB a second"
+    )
+
+
+def full_disk(ask):
+    """/tmp: the node's own disk in memory, made as small as what is in it, and filled."""
+    rest = "/tmp/.headway-fault"
+    if ask["heal"]:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(rest)
+        size = forget("full-disk")
+        if size:
+            run("mount", "-o", f"remount,size={size}", "/tmp")
+        return "/tmp has room again"
+    if not os.path.ismount("/tmp"):
+        refuse("/tmp is no file system of its own here: it is not filled")
+    now = os.statvfs("/tmp")
+    size = now.f_blocks * now.f_frsize
+    if not os.path.exists(f"{MADE}/full-disk"):
+        remember("full-disk", str(size))
+    run("mount", "-o", f"remount,size={size - now.f_bfree * now.f_frsize + (1 << 20)}", "/tmp")
+    with open(rest, "ab", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+    return "/tmp is full"
+
+
+def mount_lost(ask):
+    if ask["heal"]:
+        if not os.path.ismount("/scratch"):
+            run("systemctl", "restart", "scratch.mount")
+        return "/scratch is mounted"
+    if not os.path.ismount("/scratch"):
+        refuse("/scratch is not mounted")
+    run("umount", "--lazy", "/scratch")
+    return "/scratch is lost"
+
+
+# --- processes
+
+
+def hang_job(ask):
+    found = [pid for pid, _ in workers()]
+    send(found, signal.SIGCONT if ask["heal"] else signal.SIGSTOP)
+    if ask["heal"]:
+        return f"{len(found)} processes go on"
+    if not found:
+        refuse("no job runs here")
+    return f"{len(found)} processes of jobs stand still"
+
+
+def kill(ask):
+    unit = ask["unit"]
+    if ask["heal"]:
+        run("systemctl", "reset-failed", unit, check=False)
+        run("systemctl", "start", unit)
+        return f"{unit} runs"
+    run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", unit)  # slurmd's unit holds its jobs' daemons too
+    return f"{unit} is killed"
+
+
+def run(*argv, check=True):
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=50)
+    if check and ran.returncode:
+        refuse(f"{' '.join(argv)}: {ran.stderr.strip()}")
+
+
+DO = {
+    "xid": xid,
+    "ecc": of_gpu("ecc", "1", "has a double-bit memory error that it can't mend"),
+    "throttle": of_gpu("throttle", "thermal", "is slowed down by its heat"),
+    "slow-disk": slow_disk,
+    "full-disk": full_disk,
+    "mount-lost": mount_lost,
+    "hang-job": hang_job,
+    "kill": kill,
+}
+NEED_SIMULATED = ("ecc", "throttle")
+
+
+def main():
+    ask = json.loads(sys.argv[1])
+    kind = ask["do"]
+    simulated = os.path.exists(SETTINGS)
+    if kind in NEED_SIMULATED and not simulated:
+        refuse(f"its GPUs are real: {kind} can't be made on them")
+    if kind == "xid" and not simulated and not ask.get("real"):
+        refuse("it has no simulated GPUs: no fault is made on a real one")
+    print(json.dumps({"done": DO[kind](ask)}))
+
+
+if __name__ == "__main__":
+    main()

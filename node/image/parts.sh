@@ -1,0 +1,31 @@
+#!/bin/sh
+# Makes Headway's own parts on a machine that has the packages: usage: parts.sh ROOT (/, or a root folder entered by chroot).
+# Beside it lie spank/, pam/, container/ and torch-without-libuv.sh. Running it twice changes nothing.
+set -eu
+umask 022
+root=${1%/}
+here=$(dirname "$0")
+own=$root/usr/lib/headway
+
+# Users' files may come from /var/lib/extrausers.
+sed -i -E 's/^((passwd|group|shadow):.*)$/\1 extrausers/; s/( extrausers)+$/ extrausers/' "$root/etc/nsswitch.conf"
+mkdir -p "$root/var/lib/extrausers"
+sh "$here/torch-without-libuv.sh" "$root/"
+
+# Small plugins, against the headers of the Slurm that is there; two programs that run inside containers of any image. Each is
+# made beside its place: a daemon may have the old one open.
+mkdir -p "$own/spank" "$own/pam"
+for plugin in spank/private_tmp spank/container pam/job_tmp; do
+    gcc -O2 -Wall -Wextra -Werror -fPIC -shared -o "$own/$plugin.new" "$here/$plugin.c"
+    mv "$own/$plugin.new" "$own/$plugin.so"
+done
+gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/hold.new" "$here/spank/hold.c"
+mv "$own/spank/hold.new" "$own/spank/hold"
+gcc -O2 -Wall -Wextra -Werror -static -o "$own/spank/smi.new" "$here/spank/nvidia_smi.c"
+mv "$own/spank/smi.new" "$own/spank/nvidia-smi"
+if [ ! "$here/container" -ef "$own/container" ]; then
+    mkdir -p "$own/container"
+    cp "$here"/container/*.py "$own/container/"
+fi
+chmod 0755 "$own" "$own/container" # made with whatever umask the builder has
+python3 -m compileall -q "$own/container"

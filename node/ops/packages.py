@@ -1,0 +1,128 @@
+"""Software on a machine that somebody owns: packages from its own sources, and the parts of Headway that are made there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+import time
+from typing import Any
+
+from ops.places import StepFailed, read_text
+
+OWN = "/usr/lib/headway"
+STAMP = f"{OWN}/parts-stamp"
+_NAMES = "/etc/nsswitch.conf"
+_POLICY = "/usr/sbin/policy-rc.d"
+_POLICY_TEXT = "#!/bin/sh\n# Headway: nothing starts while its packages are installed.\nexit 101\n"
+_LOCK = "/var/lib/dpkg/lock-frontend"
+_LOCK_S = 900  # an upgrade by itself may hold the lock of apt
+
+
+def missing(names: Any) -> list[str]:
+    """Of these packages, those that are not installed."""
+    if not names:
+        return []
+    query = ["dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Provides}\\n"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=False)
+    except OSError:
+        return list(names)
+    there: set[str] = set()
+    for line in done.stdout.splitlines():
+        status, _, rest = line.partition(" ")
+        if status.startswith("ii"):
+            there.update(word.strip(",") for word in rest.split())
+    return [name for name in names if name not in there]
+
+
+def install(names: list[str], keep_off: list[str]) -> None:
+    """`keep_off`: daemons that must not start by themselves here, neither now nor at boot, unless they were there before."""
+    _let_start()
+    wanted = missing(names)
+    if not wanted:
+        return
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "NEEDRESTART_MODE": "l"}
+    apt = ["apt-get", "--quiet", "-o", f"DPkg::Lock::Timeout={_LOCK_S}", "-o", "Dpkg::Use-Pty=0"]
+    old = ["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"]
+    new = [unit for unit in keep_off if not os.path.exists(f"/usr/lib/systemd/system/{unit}")]
+    there = os.path.exists(_POLICY)
+    if not there:
+        with open(_POLICY, "w") as file:
+            file.write(_POLICY_TEXT)
+        os.chmod(_POLICY, 0o755)
+    _wait_for_dpkg()
+    try:
+        # What an earlier try was killed in the middle of is finished first.
+        _run(["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], env, 900)
+        _run([*apt, "update"], env, 300)
+        _run([*apt, *old, "install", "--yes", "--no-install-recommends", *wanted], env, 3000)
+    finally:
+        _let_start()
+    for unit in new:
+        subprocess.run(["systemctl", "disable", "--quiet", unit], capture_output=True, timeout=60, check=False)
+
+
+def _let_start() -> None:
+    """Ours ends, also one that a killed try left; another's stays."""
+    if read_text(_POLICY) == _POLICY_TEXT:
+        os.unlink(_POLICY)
+
+
+def _wait_for_dpkg() -> None:
+    """Until nobody else installs: an apply that was killed may have left an apt-get that goes on."""
+    ends = time.monotonic() + _LOCK_S
+    with open(_LOCK, "w") as lock:
+        while True:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                if time.monotonic() > ends:
+                    raise StepFailed(
+                        f"another program has held {_LOCK} for {_LOCK_S} s: is an upgrade stuck there?"
+                    ) from None
+            time.sleep(1)
+
+
+def build(archive: bytes, stamp: str) -> None:
+    """Unpacks node/image's own parts and makes them: plugins against the headers of the Slurm that is here."""
+    work = f"{OWN}/parts"
+    shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(work, mode=0o755)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+        packed.extractall(work)
+    _run(["sh", f"{work}/parts.sh", "/"], {**os.environ, "LC_ALL": "C.UTF-8"}, 300)
+    with open(STAMP + ".new", "w") as file:
+        file.write(stamp + "\n")
+    os.replace(STAMP + ".new", STAMP)
+
+
+def leave() -> None:
+    """Takes the parts away again, before anything that names them is gone."""
+    shutil.rmtree(OWN, ignore_errors=True)
+    _let_start()
+    with contextlib.suppress(OSError):
+        with open(_NAMES) as file:
+            text = file.read()
+        with open(_NAMES, "w") as file:
+            file.write(text.replace(" extrausers", ""))
+
+
+def _run(argv: list[str], env: dict[str, str], timeout_s: float) -> None:
+    began = time.monotonic()
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
+    except subprocess.TimeoutExpired:
+        raise StepFailed(f"{' '.join(argv[:2])} did not end within {timeout_s:g} s") from None
+    except OSError as error:
+        raise StepFailed(f"{argv[0]}: {error.strerror}: only Debian and its like can be set up") from None
+    if done.returncode != 0:
+        said = done.stderr + done.stdout
+        lines = [line for line in said.splitlines() if line.startswith(("E:", "dpkg: error", "Err"))]
+        told = "\n".join(lines[-6:]) or said.strip()[-600:]
+        raise StepFailed(f"{' '.join(argv[:1])} failed after {time.monotonic() - began:.0f} s: {told}")

@@ -1,0 +1,96 @@
+# What is on a machine that nobody has set up yet, for headway.machines.survey to read. Needs a shell and nothing else, reads
+# only, and passes over whatever is missing. $1: paths to look at, $2: user names; both separated by blanks.
+LC_ALL=C
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export LC_ALL PATH
+part() { printf '\n### %s\n' "$1"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+first() { for file in "$@"; do [ -r "$file" ] && cat "$file" && return; done 2>/dev/null; }
+
+part system
+cat /etc/os-release 2>/dev/null
+part kernel
+uname -r
+part hostname
+uname -n
+part boot
+# A container shares its host's: the file that its own init made is another one in each.
+echo "$(first /proc/sys/kernel/random/boot_id) $(stat -c '%i %Z' /etc/hostname 2>/dev/null) $(first /etc/machine-id)"
+part time
+date +%s.%N
+part memory
+cat /proc/meminfo
+part cpus
+for cpu in /sys/devices/system/cpu/cpu[0-9]*; do
+    [ -r "$cpu/topology/core_id" ] || continue
+    [ "$(first "$cpu/online")" = 0 ] && continue
+    echo "${cpu##*/cpu} $(cat "$cpu/topology/physical_package_id") $(cat "$cpu/topology/core_id")"
+done
+part allowed
+sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status
+part disk
+df -Pk /var | tail -n 1
+part pci
+for device in /sys/bus/pci/devices/*; do
+    class=$(first "$device/class")
+    case $class in 0x03* | 0x02* | 0x1200*) ;; *) continue ;; esac
+    echo "${device##*/} $class $(first "$device/vendor") $(first "$device/device") numa=$(first "$device/numa_node") cpus=$(first "$device/local_cpulist")"
+done
+part nvidia
+have nvidia-smi && timeout 30 nvidia-smi \
+    --query-gpu=index,name,memory.total,pci.bus_id,driver_version --format=csv,noheader,nounits 2>&1
+part minors
+for file in /proc/driver/nvidia/gpus/*/information; do
+    [ -r "$file" ] && echo "$(basename "$(dirname "$file")") $(sed -n 's/^Device Minor:[[:space:]]*//p' "$file")"
+done
+part fabric
+for port in /sys/class/infiniband/*/ports/*; do
+    [ -r "$port/rate" ] || continue
+    device=${port%/ports/*}
+    echo "${device##*/} ${port##*/} numa=$(first "$device/device/numa_node") layer=$(first "$port/link_layer") state=$(first "$port/state" | tr ' ' '_') rate=$(first "$port/rate" | tr ' ' '_')"
+done
+part listening
+for file in /proc/net/tcp /proc/net/tcp6; do
+    while read -r _ local _ state _; do [ "$state" = 0A ] && echo "${local##*:}"; done <"$file"
+done 2>/dev/null
+part mounts
+for path in $1; do
+    [ -d "$path" ] || continue
+    echo "$path $(stat -c '%i %Z %s' "$path") $(while read -r _ _ _ _ where _ rest; do
+        [ "$where" = "$path" ] && echo "${rest#*- }"
+    done </proc/self/mountinfo | tail -n 1)"
+done
+part users
+for name in $2; do getent passwd "$name"; done 2>/dev/null
+part filesystems
+cat /proc/filesystems
+part modules
+for module in nfsd nfs nfsv4 nf_tables; do
+    { grep -q "^$module " /proc/modules || { have modinfo && modinfo "$module" >/dev/null 2>&1; }; } 2>/dev/null && echo "$module"
+done
+grep -qs 'nf_tables\|nft_' /proc/kallsyms && echo nf_tables
+part packages
+# shellcheck disable=SC2016
+have dpkg-query && dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\n'
+part units
+for unit in slurmctld slurmd slurmdbd slurmrestd munge mariadb mysql prometheus; do
+    have systemctl && [ "$(systemctl is-active "$unit.service" 2>/dev/null)" = active ] && echo "$unit"
+done
+part slurmconf
+sed -n 's/^[[:space:]]*ClusterName[[:space:]]*=[[:space:]]*//Ip' /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf 2>/dev/null | head -n 1
+part amended
+for package in munge slurmctld slurmd slurm-wlm-basic-plugins slurmdbd; do
+    file=/usr/share/doc/$package/changelog.Debian.gz
+    [ -r "$file" ] && zcat "$file" 2>/dev/null | grep -o 'CVE-[0-9]*-[0-9]*'
+done | sort -u
+part held
+first /etc/headway/held-by
+part from
+# sudo takes SSH_CONNECTION away from us; whoever called us, up to the session, has it still.
+from=${SSH_CONNECTION:-} above=$PPID
+while [ -z "$from" ] && [ "${above:-0}" -gt 1 ]; do
+    from=$(tr '\0' '\n' <"/proc/$above/environ" 2>/dev/null | sed -n 's/^SSH_CONNECTION=//p' | head -n 1)
+    above=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$above/status" 2>/dev/null)
+done
+echo "${from%% *}"
+part end

@@ -1,0 +1,250 @@
+"""Notebooks: JupyterLab as a job of the person's. The server leads their browser to it, on an origin of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets as random
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from headway.api import jobs
+from headway.api.access import Anyone, Member, Principal, Right, State, audit, must_not_have_left, principal, workplace
+from headway.api.paging import ANY, Page, States, Words, fits
+from headway.api.runs import send
+from headway.api.state import AppState
+from headway.domain.cluster import Cluster
+from headway.domain.jobstate import RUNNING, WAITING
+from headway.domain.live import JobState
+from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
+from headway.jobs import notebook as jupyter
+from headway.jobs.words import waiting
+from headway.store import NotebookRow
+from headway.wire.schemas import NotebookIn, NotebookLinkOut, NotebookOut
+
+if TYPE_CHECKING:
+    from headway.jobs.tunnel import Tunnel
+
+router = APIRouter(prefix="/clusters/{name}/notebooks", tags=["notebooks"])
+PROBE_S = 2.0
+KEPT_S = 300.0  # an ended one is still listed, for its log says why
+
+
+@router.get("")
+async def notebooks(
+    name: str,
+    state: State,
+    who: Anyone,
+    page: Page,
+    person: Words = ANY,
+    status: States = ANY,
+) -> list[NotebookOut]:
+    """One's own; for admins everybody's. The latest first."""
+    found = [
+        one for one in await notebooks_of(name, state, who) if fits(one.person, person) and fits(one.state, status)
+    ]
+    return page.cut(found, lambda one: (one.created_at, one.id), newest=True)
+
+
+async def notebooks_of(name: str, state: AppState, who: Principal) -> list[NotebookOut]:
+    """Those that this person may see."""
+    _, cluster = await state.cluster(name)
+    rows = [row for row in await state.store.notebooks(name) if row.person == who.person or who.may(Right.ADMIN)]
+    if not rows:
+        return []
+    snapshot = await state.seen(cluster)
+    known = snapshot.by_id
+    if snapshot.as_of is None or snapshot.stale:
+        return [_out(row, cluster, who, known.get(row.job_id), now=state.clock()) for row in rows]
+    return [out for row in rows if (out := await _looked(state, cluster, who, row, known.get(row.job_id)))]
+
+
+@router.post("", status_code=201)
+async def start(name: str, ask: NotebookIn, state: State, who: Member) -> NotebookOut:
+    """Submits it as the person's user."""
+    if not state.settings.notebooks:
+        raise Refused("this server shows no notebooks", hint="headway server start gives them a port of their own")
+    cluster = await workplace(state, name, who)
+    notebook_id, secret = random.token_hex(8), random.token_urlsafe(32)
+    prepared, folder = jupyter.prepare(ask, cluster, who.user, notebook_id, secret)
+    with jobs.place(state, who):
+        done = await send(state, who, cluster, prepared, who.user, "notebook")
+    row = NotebookRow(
+        notebook_id, name, done.job_id, who.person, who.user, folder, secret, ask.idle_minutes * 60, state.clock()
+    )
+    await state.store.save_notebook(row)
+    return _out(row, cluster, who, None, now=state.clock())
+
+
+@router.get("/{notebook_id}")
+async def notebook(name: str, notebook_id: str, state: State, who: Member) -> NotebookOut:
+    row = await _row(state, who, name, notebook_id)
+    _, cluster = await state.cluster(name)
+    return await _looked(state, cluster, who, row, await _job(state, cluster, row)) or _out(
+        row, cluster, who, None, now=state.clock(), ended=True
+    )
+
+
+@router.post("/{notebook_id}/link", status_code=201)
+async def link(name: str, notebook_id: str, state: State, who: Member) -> NotebookLinkOut:
+    """An address that leads one browser in, once. Only for the notebook's own person."""
+    row = await _row(state, who, name, notebook_id)
+    if row.person != who.person:
+        raise NotAllowed(f"{who.person} may not open a notebook of {row.person}", hint="its owner may")
+    _, cluster = await state.cluster(name)
+    await must_not_have_left(state, cluster, who)
+    job = await _job(state, cluster, row)
+    if job is None or job.state not in RUNNING:
+        raise Conflict("the notebook does not run" + (f": {_why(job)}" if job else ""), hint=f"headway queue {name}")
+    await audit(state, who, "notebook.open", name, notebook=row.id, job=row.job_id)
+    code, expires = state.notebooks.code(row.id, who.person, state.clock())
+    return NotebookLinkOut(url=f"{state.settings.notebooks}/open?code={code}", expires_at=expires)
+
+
+@router.delete("/{notebook_id}", status_code=204)
+async def stop(name: str, notebook_id: str, state: State, who: Member) -> Response:
+    """Cancels its job. What it has saved stays."""
+    row = await _row(state, who, name, notebook_id)
+    try:
+        await jobs.cancel(name, row.job_id, state, who)
+    except (Conflict, NotFound):
+        pass  # it has ended by itself
+    await state.notebooks.forget(row.id)
+    await state.store.forget_notebook(row.id)
+    return Response(status_code=204)
+
+
+# --- for the door that browsers come in by
+
+
+async def still_may(state: AppState, row: NotebookRow) -> bool:
+    """Whether the notebook's person may still work on its cluster."""
+    person = await state.store.person(row.person)
+    if person is None:
+        return False
+    who = principal(person)
+    try:
+        _, cluster = await state.cluster(row.cluster)
+        await must_not_have_left(state, cluster, who)
+        return who.acting("") == row.user
+    except HeadwayError:
+        return False
+
+
+async def tunnel(state: AppState, row: NotebookRow) -> Tunnel:
+    """What leads to its Jupyter; made anew where its job went to another node. Raises Conflict while it does not run."""
+    async with state.notebooks.lock(row.id):
+        known = state.notebooks.tunnels.get(row.id)
+        if known is not None and known.alive:
+            return known
+        _, cluster = await state.cluster(row.cluster)
+        job = await _job(state, cluster, row)
+        if job is None or job.state not in RUNNING or not job.nodes:
+            raise Conflict(f"the notebook does not run{f': {_why(job)}' if job else ''}")
+        made = await state.work.tunnel(cluster, job.nodes[0], row.user, jupyter.socket(row.folder))
+        state.notebooks.tunnels[row.id] = made
+        return made
+
+
+async def _answers(state: AppState, row: NotebookRow) -> bool:
+    if row.id in state.notebooks.ready:
+        return True
+    try:
+        async with asyncio.timeout(PROBE_S):
+            wire = await (await tunnel(state, row)).connect()
+            await wire.close()
+    except (HeadwayError, TimeoutError, OSError):
+        return False
+    state.notebooks.ready.add(row.id)
+    return True
+
+
+async def _looked(
+    state: AppState, cluster: Cluster, who: Principal, row: NotebookRow, job: JobState | None
+) -> NotebookOut | None:
+    """As it stands now; None for one that ended a while ago, which is forgotten."""
+    now = state.clock()
+    if job is None and now - row.at < KEPT_S:  # the queue was read before it was there, or it ended at once
+        job = await _job(state, cluster, row)
+    if job is None or job.state not in RUNNING | WAITING:
+        await state.notebooks.forget(row.id)
+        if job is None or (job.end_time or now) < now - KEPT_S:
+            await state.store.forget_notebook(row.id)
+            return None
+        return _out(row, cluster, who, job, now=now)
+    ready = job.state == "RUNNING" and await _answers(state, row)
+    return _out(row, cluster, who, job, ready=ready, now=now)
+
+
+def _out(
+    row: NotebookRow,
+    cluster: Cluster,
+    who: Principal,
+    job: JobState | None,
+    *,
+    now: float,
+    ready: bool = False,
+    ended: bool = False,
+) -> NotebookOut:
+    found = NotebookOut(
+        id=row.id,
+        cluster=row.cluster,
+        job_id=row.job_id,
+        person=row.person,
+        user=row.user,
+        state="ended" if ended else "waiting",
+        idle_minutes=row.idle_s // 60,
+        created_at=row.at,
+        simulated_gpus=cluster.simulated_gpus,
+        log=f"{row.folder}/log",
+        mine=row.person == who.person,
+    )
+    if job is None:
+        return found
+    running = job.state in RUNNING
+    left = None
+    if running and job.start_time and job.time_limit_s:
+        left = max(0, int(job.start_time + job.time_limit_s - now))
+    return found.model_copy(
+        update={
+            "state": ("running" if ready else "starting")
+            if running
+            else "waiting"
+            if job.state in WAITING
+            else "ended",
+            "why": "" if running else _why(job),
+            "gpus": job.gpus,
+            "node": job.nodes[0] if job.nodes else "",
+            "partition": job.partition,
+            "started_at": job.start_time if running else None,
+            "time_left_s": left,
+        }
+    )
+
+
+def _why(job: JobState) -> str:
+    """Why it waits, or how it ended."""
+    if job.state in WAITING:
+        return waiting(job.reason) or "about to start"
+    words = {
+        "COMPLETED": "it ended by itself, or was idle",
+        "CANCELLED": "it was stopped",
+        "TIMEOUT": "its time was over",
+    }
+    return words.get(job.state, job.state.lower().replace("_", " "))
+
+
+async def _job(state: AppState, cluster: Cluster, row: NotebookRow) -> JobState | None:
+    try:
+        return await jobs.job_of(state, cluster, row.job_id)
+    except NotFound:
+        return None
+
+
+async def _row(state: AppState, who: Principal, name: str, notebook_id: str) -> NotebookRow:
+    """NotFound for somebody else's as for none: its id is nobody else's business."""
+    row = await state.store.notebook(notebook_id)
+    if row.cluster != name or (row.person != who.person and not who.may(Right.ADMIN)):
+        raise NotFound("there is no such notebook", hint=f"headway notebook {name} starts one")
+    return row

@@ -1,0 +1,156 @@
+"""`Idempotency-Key`: a POST that carries one is done once. Sent again within a day with the same key it gets the answer of
+the first time; with another body it is refused.
+
+A key belongs to the token or session that sent it. Answers may hold what is shown once (a new token), so they are kept
+encrypted under that very token and key, of which the server has only hashes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headway.api import errors
+from headway.api.access import principal_of, state_of
+from headway.errors import HeadwayError
+from headway.store import Store
+from headway.wire.schemas import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
+
+REPLAYED = "idempotency-replayed"
+_KEEP_HEADERS = ("content-type", "location")
+
+
+class Once:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope) if scope["type"] == "http" and scope["method"] == "POST" else Headers({})
+        key = headers.get(IDEMPOTENCY_KEY, "")
+        if not key or not scope["path"].startswith(API_PREFIX):
+            await self._app(scope, receive, send)
+            return
+        try:
+            known = await principal_of(Request(scope)) is not None
+        except HeadwayError:
+            known = False
+        if not known:  # the app says what is wrong with them
+            await self._app(scope, receive, send)
+            return
+        if not (key.isascii() and key.isprintable() and len(key) <= 255):
+            await _refuse(f"{IDEMPOTENCY_KEY} is at most 255 printable ASCII characters", "")(scope, receive, send)
+            return
+        secret = headers.get("authorization", "") or headers.get("cookie", "")
+        await self._once(state_of(Request(scope)).store, _Deed(secret, key), scope, receive, send)
+
+    async def _once(self, store: Store, deed: _Deed, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await _whole(receive)
+        except HTTPException as error:  # it is longer than we take
+            out = ErrorOut(kind="refused", message=str(error.detail))
+            await errors.answer(error.status_code, out, dict(error.headers or {}))(scope, receive, send)
+            return
+        said = b"\n".join((scope["path"].encode(), scope.get("query_string", b""), body))
+        request = hashlib.sha256(said).hexdigest()
+        before = await store.begin_answer(deed.name, request)
+        if before is not None:
+            await _again(deed, request, *before)(scope, receive, send)
+            return
+        given = _Given(send)
+        try:
+            await self._app(scope, _replay(body, receive), given)
+        except BaseException:
+            await store.drop_answer(deed.name)
+            raise
+        undone = given.status >= 500 and not scope.get("state", {}).get("unanswered")
+        if undone or not given.whole:
+            await store.drop_answer(deed.name)
+        else:
+            await store.end_answer(deed.name, given.status, deed.seal(given.headers, given.body))
+
+
+class _Deed:
+    """A key of somebody's: under which name it is kept, and the cipher for its answer."""
+
+    def __init__(self, secret: str, key: str) -> None:
+        self.name = hashlib.sha256(f"name\n{secret}\n{key}".encode()).hexdigest()
+        self._key = hashlib.sha256(f"answer\n{secret}\n{key}".encode()).digest()
+
+    def seal(self, headers: dict[str, str], body: bytes) -> str:
+        from cryptography.fernet import Fernet
+
+        text = json.dumps([headers, base64.b64encode(body).decode()]).encode()
+        return Fernet(base64.urlsafe_b64encode(self._key)).encrypt(text).decode()
+
+    def open(self, answer: str) -> tuple[dict[str, str], bytes]:
+        from cryptography.fernet import Fernet
+
+        headers, body = json.loads(Fernet(base64.urlsafe_b64encode(self._key)).decrypt(answer.encode()))
+        return headers, base64.b64decode(body)
+
+
+class _Given:
+    """Hands the answer on, and keeps it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 500
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.whole = True  # a stream has no answer to keep
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            found = Headers(raw=message["headers"])
+            kind = found.get("content-type", "application/json")
+            self.whole = kind in ("application/json", PROBLEM_JSON)
+            self.headers = {name: found[name] for name in _KEEP_HEADERS if name in found}
+        elif message["type"] == "http.response.body":
+            self.body += message.get("body", b"") if self.whole else b""
+        await self._send(message)
+
+
+def _again(deed: _Deed, request: str, before: str, status: int, answer: str) -> ASGIApp:
+    from starlette.responses import Response
+
+    if before != request:
+        return _refuse("this key was used for another request", "make a new key for each request")
+    if not status:
+        return _refuse(
+            "the request of this key is under way, or was cut off with the server",
+            "send it again in a moment; if this stays, look whether it was done before you send it under a new key",
+        )
+    headers, body = deed.open(answer)
+    return Response(body, status, {**headers, REPLAYED: "true"})
+
+
+def _refuse(message: str, hint: str) -> ASGIApp:
+    return errors.answer(409, ErrorOut(kind="conflict", message=message, hint=hint))
+
+
+async def _whole(receive: Receive) -> bytes:
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

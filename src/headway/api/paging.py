@@ -1,0 +1,82 @@
+"""Lists a page at a time: `limit` and `cursor`, and the next page's address in the `Link` header (RFC 8288). Lists that are
+objects (jobs, audit lines) take the same two words and have the cursor in `next`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlencode
+
+from fastapi import Depends, Query, Request, Response
+
+from headway.errors import Refused
+
+T = TypeVar("T")
+LIMIT = 100
+MOST = 1000
+DEEP = 10_000  # rows of a table that its list goes back
+
+ANY: frozenset[str] = frozenset()
+Words = Annotated[frozenset[str], Query(max_length=50, description="one of these")]
+States = Annotated[frozenset[str], Query(alias="state", max_length=50, description="one of these")]
+Text = Annotated[str, Query(max_length=200, description="in it somewhere, whatever its case")]
+
+
+class Paging:
+    """Which page is asked for. `cut` gives its rows and says in the answer where the next one is."""
+
+    def __init__(self, request: Request, response: Response, limit: int, cursor: str) -> None:
+        self._request = request
+        self._response = response
+        self._limit = limit
+        self._cursor = cursor
+
+    def cut(self, rows: Iterable[T], key: Callable[[T], tuple[Any, ...]], *, newest: bool = False) -> list[T]:
+        """Ordered by `key`, which no two rows share; `newest`: the largest first. A cursor is the key of the row before,
+        so a list that changes in between loses and repeats nothing that stayed."""
+        found = sorted(rows, key=key, reverse=newest)
+        if self._cursor:
+            found = self._behind(found, key, newest)
+        shown = found[: self._limit]
+        if len(shown) < len(found):
+            self._link(key(shown[-1]))
+        return shown
+
+    def _behind(self, rows: list[T], key: Callable[[T], tuple[Any, ...]], newest: bool) -> list[T]:
+        try:
+            text = base64.urlsafe_b64decode(self._cursor + "=" * (-len(self._cursor) % 4))
+            place = tuple(json.loads(text))
+            return [row for row in rows if (key(row) < place if newest else key(row) > place)]
+        except (ValueError, TypeError, binascii.Error, RecursionError):
+            raise Refused("the cursor is none of this list's", hint="leave it out to begin at the top") from None
+
+    def _link(self, place: tuple[Any, ...]) -> None:
+        cursor = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+        words = [(name, value) for name, value in self._request.query_params.multi_items() if name != "cursor"]
+        address = f"{self._request.url.path}?{urlencode([*words, ('cursor', cursor)])}"
+        self._response.headers["link"] = f'<{address}>; rel="next"'
+
+
+async def _paging(
+    request: Request,
+    response: Response,
+    limit: Annotated[int, Query(ge=1, le=MOST, description="rows of one page")] = LIMIT,
+    cursor: Annotated[str, Query(max_length=2000, description="from the `Link` header of the page before")] = "",
+) -> Paging:
+    return Paging(request, response, limit, cursor)
+
+
+Page = Annotated[Paging, Depends(_paging)]
+
+
+def fits(value: str, wanted: frozenset[str]) -> bool:
+    """Whether it is one of those asked for; nothing asked for is everything."""
+    return not wanted or value in wanted
+
+
+def says(text: str, *values: str) -> bool:
+    """Whether one of the values has the text in it."""
+    return not text or any(text.casefold() in value.casefold() for value in values)

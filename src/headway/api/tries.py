@@ -1,0 +1,58 @@
+"""How often sign-in has failed lately, by address and by account, so that nobody goes on guessing. In memory, and bounded:
+who is forgotten first is who tried longest ago."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+
+from headway.errors import TooManyTries
+
+MOST = 20  # failures
+WINDOW_S = 300.0
+KEPT = 10_000  # addresses and accounts
+
+
+class Tries:
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # key -> (count, when the first was)
+
+    def check(self, now: float, *keys: str) -> None:
+        """Raises TooManyTries where one of the keys has failed too often lately."""
+        for key in keys:
+            count, since = self._failures.get(key, (0, now))
+            if count >= MOST and now - since < WINDOW_S:
+                wait = int(WINDOW_S - (now - since)) + 1
+                raise TooManyTries("too many attempts to sign in have failed", hint=f"try again in {wait} s")
+
+    def failed(self, now: float, *keys: str) -> bool:
+        """Counts a failure; whether it is the first of a key for a while."""
+        first = False
+        for key in keys:
+            count, since = self._failures.pop(key, (0, now))
+            if now - since >= WINDOW_S:
+                count, since = 0, now
+            first = first or count == 0
+            self._failures[key] = (count + 1, since)
+        while len(self._failures) > KEPT:
+            self._failures.popitem(last=False)
+        return first
+
+    def worked(self, *keys: str) -> None:
+        for key in keys:
+            self._failures.pop(key, None)
+
+
+def address_key(address: str) -> str:
+    """One for each IPv4 address, and for each network of IPv6, where a single machine has billions of addresses."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return f"from {address[:64]}"
+    if found.version == 6:
+        return f"from {ipaddress.ip_network((found, 64), strict=False)}"
+    return f"from {found}"
+
+
+def account_key(person: str) -> str:
+    return f"as {person[:64]}"

@@ -1,0 +1,32 @@
+"""A cluster as why.py looks at it, made once a reading whoever asks."""
+
+from __future__ import annotations
+
+from headway.api.state import AppState
+from headway.domain.cluster import Cluster
+from headway.domain.live import JobState
+from headway.errors import HeadwayError
+from headway.jobs.room import World
+from headway.jobs.why import Why, waits
+
+
+def why_of(state: AppState, cluster: Cluster, job: JobState) -> Why | None:
+    """Why it waits, by the cluster's last reading; None for a job that does not."""
+    snapshot = state.live.snapshot(cluster.name)
+    known = state.worlds.get(cluster.name)
+    if known is None or known[0] is not snapshot:
+        at = snapshot.as_of or state.clock()
+        world = World.of(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
+        known = state.worlds[cluster.name] = (snapshot, world, {})
+    _, world, found = known
+    if job.id not in found:
+        found[job.id] = waits(job, world)
+    return found[job.id]
+
+
+async def history_of(state: AppState, cluster: Cluster) -> tuple[JobState, ...]:
+    """Jobs of the last days; none while accounting does not answer."""
+    try:
+        return await state.history(cluster)
+    except (HeadwayError, TimeoutError, OSError):
+        return ()

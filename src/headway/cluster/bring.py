@@ -1,0 +1,54 @@
+"""One machine for one slot of a cluster that works, without looking at the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from headway.changes.cluster import Goal
+from headway.cluster import ops, secrets
+from headway.cluster.apply import Run
+from headway.cluster.env import Env, Say
+from headway.cluster.goal import goal_of, site_of
+from headway.cluster.observe import machines_of
+from headway.domain.change import Change, ChangeSet
+from headway.domain.cluster import Cluster
+from headway.domain.observed import NOT_SEEN, Observed
+from headway.domain.slots import choose
+from headway.errors import Refused, Unreachable
+from headway.render.monitoring import TARGETS
+
+
+async def bring(cluster: Cluster, env: Env, name: str, say: Say) -> None:
+    """Makes the machine, sets it up and starts its slurmd last. Raises HeadwayError; what was made stays to be looked at or
+    given back."""
+    machines = await machines_of(env, cluster.name)
+    if cluster.head not in machines:
+        raise Unreachable(f"{cluster.head} is not there", hint=f"headway status {cluster.name}")
+    goal = await _goal(cluster, env, {*machines, name})
+    have = await secrets.ensure(env.store, cluster.name, (cluster.head, *cluster.slot_names))
+    place = await env.provider.find(cluster)
+    if place is None:
+        raise Refused(f"{cluster.name} has no network", hint="headway apply")
+    observed = Observed(machines, {cluster.head: NOT_SEEN})
+    run = Run(goal, env, say, place, have, observed, ChangeSet(cluster.name, ()))
+    run.machines.update(machines)
+    run.controller_up.set()
+    await run.bring(name, [Change("machine.create", name, name, "Slurm asked for it")])
+
+
+async def tell_prometheus(cluster: Cluster, env: Env) -> None:
+    """Its list of machines follows those that there are."""
+    machines = await machines_of(env, cluster.name)
+    head = machines.get(cluster.head)
+    if head is None:
+        return
+    goal = await _goal(cluster, env, machines)
+    await ops.perform(env.connections, head, [ops.file_step(TARGETS, goal.roles["head"].files[TARGETS])])
+
+
+async def _goal(cluster: Cluster, env: Env, machines: Collection[str]) -> Goal:
+    place = await env.provider.find(cluster)
+    if place is None:
+        raise Refused(f"{cluster.name} has no network", hint="headway apply")
+    site = await site_of(cluster, env, place, choose(cluster, machines), give_uids=False)
+    return await goal_of(cluster, site, await env.store.secrets(cluster.name))

@@ -1,0 +1,167 @@
+"""Takes machines out of a cluster that goes on: drained, empty, given back.
+
+What is under way is in Slurm's own reason of each node, so a run that was killed is finished by the next."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headway.cluster.env import Env, Say
+from headway.domain.cluster import Cluster
+from headway.domain.hostlist import compress
+from headway.domain.machine import Machine, MachineState
+from headway.domain.slots import LEAVES, NO_MACHINE
+from headway.errors import CommandFailed, HeadwayError, Refused
+from headway.slurm import control
+from headway.slurm.warning import warning_asked
+
+LOOK_S = 1.0
+LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about to end
+ENDING_S = 60.0  # for jobs that were requeued to be gone from the node
+
+
+class Beside(Protocol):
+    """Work that goes on while jobs on nodes that leave are waited for: deadlines may be days."""
+
+    async def look(self, names: Collection[str]) -> None:
+        """One look; hands off what belongs to these nodes."""
+        ...
+
+    async def rest(self) -> None:
+        """Until nothing of it is under way."""
+        ...
+
+    async def close(self) -> None:
+        """Ends at once what is under way."""
+        ...
+
+
+@dataclass
+class Leaving:
+    """`deadline`: unix seconds until which jobs may go on; None: nobody said that jobs may be sent away."""
+
+    cluster: Cluster
+    env: Env
+    say: Say
+    head: Machine | None
+    machines: Mapping[str, Machine]
+    deadline: float | None = None
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    before: Callable[[Machine], Awaitable[None]] | None = None  # what is done on a machine that is let go
+    beside: Beside | None = None
+    waited: bool = False  # `beside` had its turns: there may be other machines now than before
+    stays: bool = False  # the slot, which another machine gets: the provider keeps its place
+    warned: set[int] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+
+    async def leave(self, names: Sequence[str]) -> None:
+        """Until none of these has a machine. Raises Refused, with the nodes back in service, when jobs run there and
+        nobody said that they may be sent away."""
+        head = self.head
+        if head is None or head.state is not MachineState.RUNNING:
+            self._nobody_knows(names)
+            await self._give_back(names)
+            return
+        known = [name for name in names if name in await control.node_reasons(self.env.connections, head)]
+        await control.nodes_drain(self.env.connections, head, known, LEAVES)
+        ends = self.clock() + LATE_JOB_S if self.deadline is None else self.deadline
+        said: dict[str, tuple[int, ...]] = {}
+        while left := [name for name in names if name not in self.gone]:
+            busy = await control.busy_nodes(self.env.connections, head)
+            await self._give_back([name for name in left if name not in busy], known)
+            jobs = {name: busy[name] for name in left if name in busy}
+            if jobs and jobs != said and self.deadline is not None:
+                said = jobs
+                await self._say_waits(jobs, ends)
+            if jobs and self.clock() >= ends:
+                if self.deadline is None:
+                    await self._stay(head, jobs)
+                await self._send_away(head, jobs)
+            elif jobs and self.deadline is not None:
+                await self._warn(head, jobs, ends)
+            if jobs and self.beside is not None and self.deadline is not None:
+                self.waited = True
+                await self.beside.look(tuple(jobs))
+            if jobs:
+                await self.sleep(LOOK_S)
+
+    def _nobody_knows(self, names: Sequence[str]) -> None:
+        """Jobs outlive the controller: without it nobody can say that a machine which runs is idle."""
+        if self.head is None:
+            return  # Slurm's state went with it: there is nothing left that a job could come back to
+        running = [name for name in names if self.machines[name].state is not MachineState.STOPPED]
+        if running:
+            raise Refused(
+                f"{self.head.name} is down: whether jobs run on {compress(running)} can't be known",
+                hint="bring the head back with as many nodes as there were (headway apply), then take nodes away",
+            )
+
+    async def _say_waits(self, jobs: Mapping[str, tuple[int, ...]], ends: float) -> None:
+        left_s = max(0, round(ends - self.clock()))
+        for name, numbers in jobs.items():
+            await self.say(name, f"drained; waits for {_listed(numbers)}, {left_s} s at most")
+
+    async def _stay(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
+        for name in jobs:
+            await control.node_resume(self.env.connections, head, name)
+        what = "; ".join(f"{name} runs {_listed(numbers)}" for name, numbers in jobs.items())
+        raise Refused(
+            f"nodes with jobs would go: {what}",
+            hint="say how long jobs may go on before they are requeued: --deadline 10:00",
+        )
+
+    async def _warn(self, head: Machine, jobs: Mapping[str, tuple[int, ...]], ends: float) -> None:
+        """Jobs that asked for a signal before their end get it so long before the deadline."""
+        run = self.env.connections
+        for job in sorted({job for numbers in jobs.values() for job in numbers} - self.warned):
+            left_s = ends - self.clock()
+            with contextlib.suppress(HeadwayError):
+                asked = warning_asked(*await control.job_words(run, head, job))
+                if left_s > max(self.cluster.health.warning_s, asked.before_s if asked else 0):
+                    continue
+                self.warned.add(job)
+                await control.notify(run, head, job, f"headway: its node leaves in {max(0, round(left_s))} s")
+                if asked is not None:
+                    await control.signal(run, head, job, asked.signal, batch_only=asked.batch_only)
+
+    async def _send_away(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
+        """The deadline is over: requeued, and what forbids that ends with its machine."""
+        run = self.env.connections
+        for job in sorted({job for numbers in jobs.values() for job in numbers}):
+            try:
+                await control.requeue(run, head, job)
+                await self.say("jobs", f"job {job} is requeued: its node leaves", level="warning")
+            except CommandFailed:
+                await self.say("jobs", f"job {job} can't be requeued: it ends with its node", level="warning")
+                await control.cancel(run, head, job)
+        ends = self.clock() + ENDING_S
+        while self.clock() < ends and jobs.keys() & (await control.busy_nodes(run, head)).keys():
+            await self.sleep(LOOK_S)
+        await self._give_back(list(jobs), list(jobs))
+
+    async def _give_back(self, names: Sequence[str], known: Sequence[str] = ()) -> None:
+        """Nothing runs there: the machine goes, then Slurm hears that there is none."""
+        if not names:
+            return
+        if self.before is not None:
+            await asyncio.gather(*(self.before(self.machines[name]) for name in names))
+        if not self.stays:
+            await asyncio.gather(*(self.env.provider.delete(self.machines[name]) for name in names))
+        self.gone.update(names)
+        for name in names:
+            await self.env.connections.drop(name)
+        if self.head is not None and known:
+            await control.nodes_gone(
+                self.env.connections, self.head, [name for name in names if name in known], NO_MACHINE
+            )
+        await self.say(compress(names), "given back", done=True)
+
+
+def _listed(jobs: Sequence[int]) -> str:
+    return f"job{'s' * (len(jobs) != 1)} {', '.join(map(str, jobs))}"

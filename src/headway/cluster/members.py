@@ -1,0 +1,54 @@
+"""Which slots should have a machine, from what is there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from headway.cluster.env import Env
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine, MachineState
+from headway.domain.slots import Worth, choose
+from headway.errors import HeadwayError
+from headway.machines.base import Provider, Reclaims
+from headway.slurm import control
+
+
+async def members(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> tuple[str, ...]:
+    """Slurm is asked only where there are more machines than wanted: those with work stay. One that does not answer
+    leaves it to their places. Machines that the provider takes back are not counted, and not sent away either: their jobs
+    are being led elsewhere."""
+    if all(group.idle_s is None and group.most == group.nodes for group in cluster.groups):
+        return cluster.slot_names
+    going = await leaving(env.provider, cluster) if any(group.spot for group in cluster.groups) else {}
+    going = {name: at for name, at in going.items() if name in machines}
+    stay = {name: machine for name, machine in machines.items() if name not in going}
+    chosen = {*await _chosen(cluster, env, stay), *going}
+    return tuple(name for name in cluster.slot_names if name in chosen)
+
+
+async def leaving(provider: Provider, cluster: Cluster) -> dict[str, float]:
+    """Slot -> when the provider takes its machine back, in unix seconds."""
+    if not isinstance(provider, Reclaims):
+        return {}
+    return {one.machine: one.at for one in await provider.notices(cluster.name) if one.machine in cluster.group_of}
+
+
+async def _chosen(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> tuple[str, ...]:
+    wanted = choose(cluster, machines)
+    head = machines.get(cluster.head)
+    if machines.keys() - {cluster.head} <= set(wanted) or head is None or head.state is not MachineState.RUNNING:
+        return wanted
+    worth: dict[str, Worth] = {}
+    with contextlib.suppress(HeadwayError):
+        busy = await control.busy_nodes(env.connections, head)
+        states = await control.node_reasons(env.connections, head)
+        worth = {name: _worth(name, busy, states) for name in machines}
+    return choose(cluster, machines, worth)
+
+
+def _worth(name: str, busy: Mapping[str, object], states: Mapping[str, tuple[str, str]]) -> Worth:
+    if name in busy:
+        return Worth.BUSY
+    state, _ = states.get(name, ("", ""))
+    return Worth.BROKEN if state.startswith(("down", "drain", "fail", "unknown", "inval")) else Worth.IDLE

@@ -1,0 +1,122 @@
+"""One fault of one node, from its first signal to the node's return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+# Reasons that Headway writes in Slurm begin so: what begins otherwise is somebody else's and is left as it is.
+OWN_REASON = "headway: "
+INCIDENT_REASON = f"{OWN_REASON}incident "  # such a node is returned by the end of its incident, after tests
+ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script has died (node/agent/orphans.py)
+
+
+class XidClass(StrEnum):
+    """What a cluster does about an error; spec/xid.yaml says it of each GPU error code. The lightest first. The last two are
+    no errors of a node's: its machine is taken back by the provider, or can't be made."""
+
+    APP = "app"
+    CONSEQUENCE = "consequence"
+    LOG = "log"
+    WATCH = "watch"
+    RESTART_JOB = "restart_job"
+    RESET = "reset"
+    DRAIN = "drain"
+    REBOOT = "reboot"
+    RMA = "rma"
+    HANDS_ON = "hands_on"
+    VERDICT = "verdict"
+    RECLAIM = "reclaim"
+    MAKE = "make"
+
+
+# The lightest first.
+DRAINS = (XidClass.RESET, XidClass.DRAIN, XidClass.REBOOT, XidClass.RMA, XidClass.HANDS_ON, XidClass.RECLAIM)
+
+
+class IncidentState(StrEnum):
+    SEEN = "seen"
+    DRAINING = "draining"
+    JOBS_MOVED = "jobs moved"
+    REPAIRING = "repairing"
+    TESTING = "testing"
+    RETURNED = "returned"
+    OUT = "out of service"  # until a person returns it
+    FALSE_ALARM = "false alarm"
+
+    @property
+    def closed(self) -> bool:
+        return self in {IncidentState.RETURNED, IncidentState.FALSE_ALARM}
+
+
+class Repair(StrEnum):
+    """What can be tried, the lightest first."""
+
+    RESET = "reset"  # of the GPU
+    REBOOT = "reboot"  # of the machine
+    REPLACE = "replace"  # by the provider: another machine in the same slot
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One thing that a node's agent says. `id` is the same however often it is reported."""
+
+    id: str
+    at: float  # unix seconds, when it happened
+    node: str
+    code: int  # XID; 0 for what is none
+    gpu: int | None  # its number on the node; None where that isn't known
+    text: str  # the driver's words after the code, or the agent's own
+    job: int | None = None  # the job that held the GPU, or that it is about
+    kind: str = "xid"  # "xid": a line of the kernel's log; else what the agent calls it
+    action: XidClass | None = None  # what the agent suggests; of an XID the table says it
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentStep:
+    """A state that an incident reached, or more evidence in the state it is in."""
+
+    at: float
+    state: IncidentState
+    actor: str  # "headway", "relay" (the head's agent, while no server listened), or the person
+    text: str
+    evidence: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MovedJob:
+    """A job that an incident sent back to the queue. Times in unix seconds, None while it has not come to that."""
+
+    incident: int
+    job: int
+    requeued_at: float
+    running_at: float | None = None
+    step_at: float | None = None  # the first training step that it reported since
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    number: int
+    cluster: str
+    node: str
+    what: str  # "XID 79: GPU has fallen off the bus"
+    action: XidClass
+    state: IncidentState
+    opened_at: float
+    last_signal_at: float
+    drained: bool = False  # by Headway: a drain that was there before is somebody else's
+    fault_at: float = 0.0  # when it happened, as the node's kernel or the silence says
+    score: int = 0  # how much it speaks against the node
+    steps: tuple[IncidentStep, ...] = ()
+    jobs: tuple[MovedJob, ...] = ()
+
+    @property
+    def current(self) -> tuple[IncidentStep, ...]:
+        """What was done since the fault was last seen on a node in service."""
+        seen = [step.state is IncidentState.SEEN for step in self.steps]
+        return self.steps[max((i for i, now in enumerate(seen) if now and not (i and seen[i - 1])), default=0) :]
+
+    def found(self, key: str) -> object:
+        """The latest evidence of this name since then; None without any."""
+        return next((step.evidence[key] for step in reversed(self.current) if key in step.evidence), None)

@@ -1,0 +1,38 @@
+"""Which slots have a machine: pure, from what is there and what the file asks for. Nothing of it is kept anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+
+from headway.domain.cluster import Cluster, Group
+
+OWN = "headway: "
+NO_MACHINE = f"{OWN}no machine"  # Slurm's reason for a slot that has none
+LEAVES = f"{OWN}leaves"  # and for a node whose machine goes when its jobs have ended
+
+
+class Worth(IntEnum):
+    """What speaks for keeping a machine when there are too many."""
+
+    BROKEN = 0  # Slurm can't use it
+    IDLE = 1
+    BUSY = 2
+
+
+def choose(cluster: Cluster, machines: Collection[str], worth: Mapping[str, Worth] | None = None) -> tuple[str, ...]:
+    """The slots that should have a machine, in slot order. Those that have one keep it where possible; of too many the
+    worthless go first, then those in the last places. A group that scales by itself keeps what it has."""
+    found = {name for group in cluster.groups for name in _of_group(group, machines, worth or {})}
+    return tuple(name for name in cluster.slot_names if name in found)
+
+
+def _of_group(group: Group, machines: Collection[str], worth: Mapping[str, Worth]) -> list[str]:
+    there = [name for name in group.slots if name in machines]
+    count = group.wanted if group.idle_s is None else max(group.wanted, len(there))
+    if len(there) > count:
+        place = {name: number for number, name in enumerate(group.slots)}
+        there.sort(key=lambda name: (-worth.get(name, Worth.IDLE), place[name]))
+        return there[:count]
+    free = [name for name in group.slots if name not in there]
+    return [*there, *free[: count - len(there)]]

@@ -1,0 +1,87 @@
+"""seen -> draining: no new job starts on the node; a dead one is fenced first and down then."""
+
+from __future__ import annotations
+
+from headway.domain.incident import DRAINS, INCIDENT_REASON, Incident, IncidentState, Repair
+from headway.domain.machine import MachineState
+from headway.health.move import died, hold, numbers, requeue, victims
+from headway.health.prove import own
+from headway.health.tools import Tools
+from headway.slurm import control
+
+OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
+
+
+async def isolate(tools: Tools, incident: Incident) -> Incident:
+    if incident.action not in DRAINS:
+        return await _only_its_jobs(tools, incident)
+    if incident.found("dead"):
+        if not incident.found("fenced") and await _lives_again(tools, incident):
+            incident = await _drain(tools, incident)
+            words = "its machine was made or started again meanwhile: tests begin"
+            evidence = {"try": Repair.REBOOT.value, "tests": True}
+            return await tools.go(incident, IncidentState.TESTING, words, evidence=evidence)
+        return await _down(tools, await _fence(tools, incident))
+    return await _drain(tools, incident)
+
+
+async def _only_its_jobs(tools: Tools, incident: Incident) -> Incident:
+    """The error is over with the process that made it: the node stays in service."""
+    there = await tools.jobs_on(incident.node)
+    due = victims(incident) & there | await died(tools, incident, there)  # not one that runs again elsewhere
+    done = await requeue(tools, incident, due - numbers(incident, "requeued"))
+    words = f"jobs requeued: {', '.join(map(str, done)) or 'none'}; the node stays in service"
+    return await tools.go(incident, IncidentState.RETURNED, words, evidence={"requeued": done})
+
+
+async def _drain(tools: Tools, incident: Incident) -> Incident:
+    states, reason = await tools.node_now(incident.node)
+    if states & OUT and not own(reason):
+        words = f"was drained already ({reason}): that drain stays as it is"
+        return await tools.go(incident, IncidentState.DRAINING, words, drained=False)
+    await control.node_drain(tools.env.connections, await tools.head(), incident.node, reason_of(incident))
+    words = f"drained: incident {incident.number}"
+    return await tools.go(incident, IncidentState.DRAINING, words, drained=True)
+
+
+async def _lives_again(tools: Tools, incident: Incident) -> bool:
+    """The server that saw it dead may have been killed, and an apply been at work before the next one goes on: what runs
+    there now is another life of the machine, with jobs of its own. That jobs of the one before are lost is seen by itself."""
+    machine = (await tools.machines()).get(incident.node)
+    seen_at = incident.current[0].at
+    return machine is not None and machine.state is MachineState.RUNNING and machine.started_at > seen_at
+
+
+async def _fence(tools: Tools, incident: Incident) -> Incident:
+    """The machine does nothing any more before anybody is told that the node is down: two runs of one job never write
+    at once. Which jobs it had is noted before they are gone from it, and they are kept completing where their scripts run:
+    a script whose tasks are cut off fails before Slurm hears that the node is down."""
+    if incident.found("fenced"):
+        return incident
+    hosts = await control.batch_hosts(tools.env.connections, await tools.head(), incident.node)
+    held = await hold(tools, incident, hosts)
+    machine = (await tools.machines()).get(incident.node)
+    words = str(incident.found("fence") or "")
+    if not words and machine is not None and machine.state is MachineState.RUNNING:
+        await tools.env.provider.fence(machine)
+        words = "fenced, its machine is stopped"
+    words = words or "its machine does not run"
+    words = f"nothing writes there any more: {words}"
+    return await tools.go(
+        incident, IncidentState.SEEN, words, evidence={"fenced": True, "had": sorted(hosts), "held": held}
+    )
+
+
+async def _down(tools: Tools, incident: Incident) -> Incident:
+    """Slurm requeues the jobs of a node that is down, and starts them elsewhere."""
+    node, head, run = incident.node, await tools.head(), tools.env.connections
+    states, reason = await tools.node_now(node)
+    mine = not states & OUT or own(reason)
+    if mine or "DOWN" not in states:
+        await control.node_down(run, head, node, reason_of(incident) if mine else reason)
+    words = "down; its jobs are requeued" if mine else f"down; it was out of service already ({reason}), which stays"
+    return await tools.go(incident, IncidentState.DRAINING, words, drained=mine)
+
+
+def reason_of(incident: Incident) -> str:
+    return f"{INCIDENT_REASON}{incident.number}: {incident.what}"

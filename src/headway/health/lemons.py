@@ -1,0 +1,20 @@
+"""Nodes that fail too often, where they are for spare work only: held by a reservation that a job has to ask for."""
+
+from __future__ import annotations
+
+from headway.domain.live import LEMONS
+from headway.health import ladder
+from headway.health.tools import Tools
+from headway.slurm import control
+
+_MOST = 2000  # incidents that are looked at, the latest first
+
+
+async def hold(tools: Tools) -> tuple[str, ...]:
+    """Brings the reservation in line with the scores; the nodes in it. It goes away with the last of them."""
+    health, now, store = tools.cluster.health, tools.clock(), tools.env.store
+    found = await store.incidents(tools.cluster.name, limit=_MOST) if health.lemon_spare_work else ()
+    of = {node: [one for one in found if one.node == node] for node in {one.node for one in found}}
+    names = [n for n in tools.cluster.slot_names if n in of and ladder.spare_work(of[n], health, now)]
+    await control.reserve(tools.env.connections, await tools.head(), names, LEMONS)
+    return tuple(names)

@@ -1,0 +1,188 @@
+"""draining -> jobs moved: what ran on the node goes back to the queue, whole, and away from it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from headway.domain.incident import Incident, IncidentState, Signal, XidClass
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed, HeadwayError
+from headway.health.tools import Tools
+from headway.render.scripts import HOLD
+from headway.slurm import control
+from headway.slurm.warning import warning_asked
+
+ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
+# Errors with which a job on another GPU may still save itself; and a machine that its provider takes back.
+_GENTLE = frozenset({XidClass.RESET, XidClass.DRAIN, XidClass.RECLAIM})
+
+
+async def move_jobs(tools: Tools, incident: Incident) -> Incident:
+    """One look: warns, requeues what is due, and ends when no job is left on the node."""
+    if incident.found("dead"):
+        return await _moved_by_slurm(tools, incident)
+    there = await tools.jobs_on(incident.node)
+    dealt = numbers(incident, "requeued") | numbers(incident, "stay")
+    warned = _warned(incident)
+    due = (there | await died(tools, incident, there)) - dealt - warned.keys()
+    if due and incident.action in _GENTLE:
+        incident = await _warn(tools, incident, due & there - victims(incident))
+        due -= _warned(incident).keys()
+    now = tools.clock()
+    runs = await tools.jobs_on(incident.node, ending=False) if warned else set()
+    due |= {job for job, until in warned.items() if job not in dealt and (now >= until or job not in runs)}
+    if due:
+        incident = await _send_back(tools, incident, due)
+    if await tools.jobs_on(incident.node) or _warned(incident).keys() - dealt - due:
+        return incident
+    return await tools.go(incident, IncidentState.JOBS_MOVED, "no job is left on it")
+
+
+async def requeue(tools: Tools, incident: Incident, jobs: Iterable[int]) -> list[int]:
+    """Those that may be requeued, and are now. Whole: a job over several nodes leaves all of them."""
+    done = []
+    head = await tools.head()
+    for job in sorted(jobs):
+        with contextlib.suppress(CommandFailed):
+            await control.requeue(tools.env.connections, head, job)
+            done.append(job)
+    await tools.env.store.note_moved(incident.number, done, tools.clock())
+    return done
+
+
+async def once_more(tools: Tools, incident: Incident, signal: Signal) -> Incident:
+    """Another job, or another run of one, that an error has ended on a node whose incident has gone on already."""
+    job = signal.job
+    if job is None or await _went_back_since(tools, incident, job, signal.at):
+        return incident
+    there = job in await tools.jobs_on(incident.node)
+    word = await tools.job_word(job)
+    if word not in ENDED_BADLY and not there:
+        return incident
+    done = await requeue(tools, incident, [job])
+    return await tools.go(incident, incident.state, f"jobs requeued: {_list(done)}", evidence={"requeued": done})
+
+
+async def _went_back_since(tools: Tools, incident: Incident, job: int, at: float) -> bool:
+    """Whether the run that the error of `at` ended was sent back: lines come in bursts, and the next run is another."""
+    whole = await tools.env.store.incident(incident.number)
+    return job in numbers(replace(whole, steps=tuple(step for step in whole.steps if step.at >= at)), "requeued")
+
+
+async def _send_back(tools: Tools, incident: Incident, jobs: set[int]) -> Incident:
+    done = await requeue(tools, incident, jobs)
+    stay = sorted(jobs - set(done))
+    words = f"jobs requeued: {_list(done)}" + (f"; not to be requeued: {_list(stay)}" if stay else "")
+    await _let_go(tools, incident.node, jobs)
+    return await tools.go(incident, IncidentState.DRAINING, words, evidence={"requeued": done, "stay": stay})
+
+
+async def died(tools: Tools, incident: Incident, there: set[int]) -> set[int]:
+    """Jobs that the fault ended before anybody looked, and that no epilog held."""
+    head = await tools.head()
+    gone = victims(incident) - there
+    states = {job: await control.job_word(tools.env.connections, head, job) for job in gone}
+    return {job for job, state in states.items() if state in ENDED_BADLY}
+
+
+async def _moved_by_slurm(tools: Tools, incident: Incident) -> Incident:
+    """Slurm itself requeues the jobs of a node that is down; those that forbid it have failed."""
+    head = await tools.head()
+    had = numbers(incident, "had")
+    states = {job: await control.job_word(tools.env.connections, head, job) for job in sorted(had)}
+    ended = {job for job, state in states.items() if state in ENDED_BADLY}  # also those that its last breath reported
+    for job in (job for job, state in states.items() if state == "COMPLETING"):
+        if await control.ends_badly(tools.env.connections, head, job):  # for want of the node, and held in its epilog
+            ended.add(job)
+    done = await requeue(tools, incident, ended)
+    over = {*ENDED_BADLY, "COMPLETED", "CANCELLED"}
+    done += [job for job, state in states.items() if state and state not in over and job not in ended]
+    done.sort()
+    held = incident.found("held")
+    for host, jobs in held.items() if isinstance(held, dict) else ():
+        await _let_go(tools, host, jobs)
+    await tools.env.store.note_moved(incident.number, done, tools.clock())
+    lost = [job for job in states if job not in done]
+    words = f"jobs requeued: {_list(done)}" + (f"; ended: {_list(lost)}" if lost else "")
+    return await tools.go(incident, IncidentState.JOBS_MOVED, words, evidence={"requeued": done, "stay": lost})
+
+
+async def _warn(tools: Tools, incident: Incident, jobs: set[int]) -> Incident:
+    """Jobs that asked for a signal before their end get it now, and time; their nodes keep them completing after it,
+    so that one which saves itself and ends well is requeued all the same and no end of it is told to its children."""
+    run, head = tools.env.connections, await tools.head()
+    until: dict[str, float] = {}
+    for job in sorted(jobs):
+        asked = warning_asked(*await control.job_words(run, head, job))
+        time_s = min(asked.before_s, _most_s(tools, incident)) if asked else 0
+        if asked is None or time_s <= 0:
+            continue
+        with contextlib.suppress(HeadwayError):
+            await run.remote(await tools.machine(incident.node), ["touch", f"{HOLD}/{job}"], timeout_s=10)
+            await control.signal(run, head, job, asked.signal, batch_only=asked.batch_only)
+            until[str(job)] = tools.clock() + time_s
+    if not until:
+        return incident
+    words = f"warned, as they asked for: {', '.join(until)}"
+    return await tools.go(incident, IncidentState.DRAINING, words, evidence={"warned": until})
+
+
+def _most_s(tools: Tools, incident: Incident) -> float:
+    """What a job may have after its warning: where the machine goes at a known time, all but the last of it."""
+    ends = incident.found("ends")
+    return float(ends) - tools.clock() if isinstance(ends, int | float) else float(tools.cluster.health.warning_s)
+
+
+async def hold(tools: Tools, incident: Incident, hosts: Mapping[int, str]) -> dict[str, list[int]]:
+    """Jobs (job -> the node of its batch script) that end before they are requeued stay completing there. Returns those
+    by node; none on the incident's own, which is cut off."""
+    held: dict[str, list[int]] = {}
+    for job, host in sorted(hosts.items()):
+        if host != incident.node:
+            held.setdefault(host, []).append(job)
+    await asyncio.gather(*(_hold_there(tools, host, jobs) for host, jobs in held.items()))
+    return held
+
+
+async def _hold_there(tools: Tools, host: str, jobs: Iterable[int]) -> None:
+    """A host that can't be told must not keep a dead node from being fenced."""
+    with contextlib.suppress(HeadwayError):
+        argv = ["touch", *(f"{HOLD}/{job}" for job in jobs)]
+        await tools.env.connections.remote(await tools.machine(host), argv, timeout_s=2)
+
+
+async def _let_go(tools: Tools, node: str, jobs: Iterable[int]) -> None:
+    """The epilog need not hold these any longer."""
+    with contextlib.suppress(HeadwayError):
+        machine: Machine = await tools.machine(node)
+        argv = ["rm", "-f", *(f"{HOLD}/{job}" for job in sorted(jobs))]
+        await tools.env.connections.remote(machine, argv, timeout_s=5)
+
+
+def victims(incident: Incident) -> set[int]:
+    return {int(str(step.evidence["job"])) for step in incident.current if step.evidence.get("job") is not None}
+
+
+def _warned(incident: Incident) -> dict[int, float]:
+    """Job -> until when it may save itself."""
+    found: dict[int, float] = {}
+    for step in incident.current:
+        told = step.evidence.get("warned")
+        if isinstance(told, dict):
+            found |= {int(job): float(at) for job, at in told.items()}
+    return found
+
+
+def numbers(incident: Incident, key: str) -> set[int]:
+    found: set[int] = set()
+    for step in incident.current:
+        told = step.evidence.get(key)
+        found |= {int(job) for job in told} if isinstance(told, list) else set()
+    return found
+
+
+def _list(jobs: Iterable[int]) -> str:
+    return ", ".join(map(str, jobs)) or "none"

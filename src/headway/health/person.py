@@ -1,0 +1,65 @@
+"""What a person does with a node: drain it, return it, reboot it, test it. A drain of theirs stays theirs: no incident ends
+it, and the watch leaves a node alone that somebody else has taken out and on which nothing runs."""
+
+from __future__ import annotations
+
+from headway.domain.incident import OWN_REASON
+from headway.errors import Conflict, HeadwayError
+from headway.health import prove, repair
+from headway.health.isolate import OUT
+from headway.health.tools import Tools
+from headway.slurm import control
+
+ALREADY = "Slurm has it as"
+
+
+async def drain(tools: Tools, node: str, reason: str, person: str) -> str:
+    """No new job starts there; running ones go on. What was done, in words."""
+    words = f"{person}: {reason}"
+    if words.startswith(OWN_REASON):  # somebody of that very name: the drain is a person's all the same
+        words = f"by {words}"
+    await control.node_drain(tools.env.connections, await tools.head(), node, words)
+    jobs = await tools.jobs_on(node)
+    return f"drained by {words}" + (f"; jobs {', '.join(map(str, sorted(jobs)))} end first" if jobs else "")
+
+
+async def bring_back(tools: Tools, node: str, person: str) -> str:
+    """A node without an open incident: its machine answers, and Slurm may use it again. Conflict otherwise."""
+    states, reason = await tools.node_now(node)
+    if not states & OUT:
+        raise Conflict(f"{node} is in service: {ALREADY} {'+'.join(sorted(states))}")
+    machine = await tools.machine(node)
+    await tools.env.connections.remote(machine, ["true"], timeout_s=10)
+    await control.node_resume(tools.env.connections, await tools.head(), node)
+    return f"returned to service by {person}" + (f"; it was out: {reason}" if reason else "")
+
+
+async def may_reboot(tools: Tools, node: str, *, busy: bool) -> None:
+    """Raises Conflict while jobs run there, unless it was said that they may end."""
+    jobs = sorted(await tools.jobs_on(node))
+    if jobs and not busy:
+        raise Conflict(
+            f"jobs {', '.join(map(str, jobs))} run on {node}: a reboot would end them",
+            hint="drain it and wait, or say that they may be ended",
+        )
+
+
+async def reboot(tools: Tools, node: str, person: str) -> str:
+    """What went wrong, "" once the node has registered again. One in service is drained first, and returns when its tests
+    have passed; one that was out stays out."""
+    began = tools.clock()
+    states, _ = await tools.node_now(node)
+    served = not states & OUT
+    connections, head = tools.env.connections, await tools.head()
+    if served:
+        await control.node_drain(connections, head, node, f"{person}: reboot")
+    try:
+        await repair.restart(tools, node, began)
+        fault = await repair.registered(tools, node, repair.BOOT_S)
+    except HeadwayError as error:
+        fault = error.message.splitlines()[0]
+    if not fault and served:
+        fault = (await prove.prove(tools, node)).fault
+        if not fault:
+            await control.node_resume(connections, head, node)
+    return fault

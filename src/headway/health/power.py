@@ -1,0 +1,190 @@
+"""Groups that scale by themselves, and those whose machines may be taken back: states and machines -> deeds. Pure.
+
+Slurm says by its nodes' states which machines it wants; the provider says which there are. Both are looked at anew each time,
+so whatever was killed or lost on the way is found again. Of a spot group there are to be as many as its file says, also while
+some are about to be taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from headway.domain.cluster import Cluster, Group
+from headway.domain.machine import Machine
+from headway.domain.slots import NO_MACHINE, OWN
+
+CLOSED = f"{OWN}closed until"  # Slurm's reason for slots that it is not to ask for: "... until UNIX-SECONDS: why"
+FIRST_WAIT_S = 60.0
+LONGEST_WAIT_S = 1800.0
+STUCK_S = 300.0  # a machine at which nobody is at work any more, and of which Slurm has not heard
+STUCK = "it did not come up"
+_CLOSED = re.compile(rf"{CLOSED} (\d+): (.*)")
+State = tuple[str, str]  # sinfo's %T and reason
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Slurm takes nodes of other groups meanwhile."""
+
+    group: str
+    nodes: tuple[str, ...]
+    until: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """These may be asked for again."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Slurm had given the node up: back among those it may ask for."""
+
+    node: str
+
+
+Deed = Make | GiveBack | Close | Open | Reset
+
+
+def scales(group: Group) -> bool:
+    """Whether its machines come and go without a person's word."""
+    return group.idle_s is not None or group.spot
+
+
+def decide(
+    cluster: Cluster,
+    states: Mapping[str, State],
+    machines: Mapping[str, Machine],
+    making: Collection[str],
+    now: float,
+    *,
+    leaving: Collection[str] = (),
+    waiting: Collection[str] = (),
+    closed_s: Mapping[str, float] | None = None,
+) -> Iterator[Deed]:
+    """What to do now. `making`: nodes at whose machines somebody is at work; `leaving`: those whose machines are taken back;
+    `waiting`: groups of which none is to be made yet; `closed_s`: for how long a group is closed that would cost too much."""
+    spent = _cost(cluster, machines, making)
+    for group in cluster.groups:
+        short = _short(group, states, machines, making, leaving) if group.spot and group.name not in waiting else ()
+        for name in short:
+            spent += group.price_usd_per_node_hour
+            if cluster.most_usd_per_hour is None or spent <= cluster.most_usd_per_hour:
+                yield Make(name)
+        ghosts = tuple(_ghosts(group, states, machines, {*making, *leaving}, now)) if group.spot else ()
+        yield from (GiveBack(name, STUCK) for name in ghosts)
+        if group.idle_s is None:
+            continue
+        over: list[str] = []
+        for name in group.slots:
+            if name in making or name in short or name in ghosts or name not in states:
+                continue
+            deed = _of_node(name, states[name], machines.get(name), now)
+            if isinstance(deed, Make):
+                if group.name in waiting:
+                    continue
+                spent += group.price_usd_per_node_hour
+                if cluster.most_usd_per_hour is not None and spent > cluster.most_usd_per_hour:
+                    over.append(name)
+                    continue
+            if deed is not None:
+                yield deed
+        if over:
+            until = now + (closed_s or {}).get(group.name, FIRST_WAIT_S)
+            yield close(group, states, over, until, f"over the limit of {cluster.most_usd_per_hour} USD an hour")
+        opened = tuple(name for name in group.slots if name in states and _over(states[name][1], now))
+        if opened and not over:
+            yield Open(opened)
+
+
+def _ghosts(
+    group: Group, states: Mapping[str, State], machines: Mapping[str, Machine], busy: Collection[str], now: float
+) -> Iterator[str]:
+    """Slots with a machine for so long that Slurm should know of it, and has them as having none."""
+    for name in group.slots:
+        machine = machines.get(name)
+        if machine is None or name in busy or states.get(name, ("", ""))[1] != NO_MACHINE:
+            continue
+        if 0 < machine.started_at < now - STUCK_S:
+            yield name
+
+
+def _short(
+    group: Group,
+    states: Mapping[str, State],
+    machines: Collection[str],
+    making: Collection[str],
+    leaving: Collection[str],
+) -> tuple[str, ...]:
+    """Free slots for machines that the group is short of."""
+    there = [name for name in group.slots if (name in machines or name in making) and name not in leaving]
+    free = [
+        name
+        for name in group.slots
+        if name not in machines and name not in making and _free(states.get(name, ("", "")))
+    ]
+    return tuple(free[: max(0, group.wanted - len(there))])
+
+
+def _free(state: State) -> bool:
+    word, reason = state
+    return reason == NO_MACHINE or (word.endswith("~") and not reason.startswith(OWN))
+
+
+def _of_node(name: str, state: State, machine: Machine | None, now: float) -> Deed | None:
+    word, reason = state
+    there = machine is not None
+    asleep, wakes, leaves = word.endswith("~"), word.endswith("#"), word.endswith("%") or word == "powering_down"
+    if reason.startswith(CLOSED):
+        return GiveBack(name, "its slot is closed") if there else None
+    if wakes and not there:
+        return Make(name)
+    if wakes and machine is not None and 0 < machine.started_at < now - STUCK_S:
+        return GiveBack(name, STUCK)
+    if (asleep or leaves) and there and not word.startswith("drain"):
+        return GiveBack(name, "nothing to do for it" if leaves else "Slurm has no use for it")
+    if word.startswith("down") and reason.startswith("ResumeTimeout"):
+        return Reset(name)
+    return None
+
+
+def close(group: Group, states: Mapping[str, State], nodes: Collection[str], until: float, why: str) -> Close:
+    """All slots of the group that Slurm might ask for next, and these."""
+    asleep = {name for name in group.slots if states.get(name, ("", ""))[0].endswith("~")}
+    return Close(group.name, tuple(name for name in group.slots if name in asleep | set(nodes)), until, why)
+
+
+def reason(deed: Close) -> str:
+    return f"{CLOSED} {deed.until:.0f}: {deed.why}"
+
+
+def wait_s(failures: int) -> float:
+    """After so many failures in a row: 1 min, 2 min, 4 min, ..."""
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** max(0, failures - 1))
+
+
+def _over(text: str, now: float) -> bool:
+    found = _CLOSED.match(text)
+    return found is not None and now >= float(found[1])
+
+
+def _cost(cluster: Cluster, machines: Collection[str], making: Collection[str]) -> Decimal:
+    there = {*machines, *making}
+    prices = (group.price_usd_per_node_hour for name, group in cluster.group_of.items() if name in there)
+    return sum(prices, Decimal(0))

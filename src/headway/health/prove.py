@@ -1,0 +1,160 @@
+"""A node's tests, and the only way back to service: through a report of tests that passed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from headway.domain.incident import OWN_REASON, Incident, IncidentState, XidClass
+from headway.domain.machine import Machine, MachineState
+from headway.errors import HeadwayError
+from headway.health import lemons
+from headway.health.decide import SLURM_DRAINS, SLURM_REASONS
+from headway.health.tools import Tools
+from headway.render.agent import PROGRAM
+from headway.slurm import control
+
+_TESTS_S = 300.0
+_MEASURE_S = 2  # for each figure
+_PARTNERS = 2  # for a test between two nodes, one after the other
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One test."""
+
+    name: str
+    ok: bool
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    node: str
+    results: tuple[Result, ...]
+
+    @property
+    def fault(self) -> str:
+        """What is wrong; "" when all tests passed, which needs at least one."""
+        if not self.results:
+            return "no test was run"
+        return next((one.text or f"{one.name} failed" for one in self.results if not one.ok), "")
+
+
+def own(reason: str) -> bool:
+    """Whether the reason of a node that is out is Headway's or slurmctld's: any other is a person's. "Prolog error": the
+    prolog turns jobs away from a node that the agent has found unfit."""
+    return reason.startswith((OWN_REASON, *SLURM_REASONS, *SLURM_DRAINS, "Prolog error"))
+
+
+async def prove(tools: Tools, node: str, *, hard: bool = False) -> Report:
+    """Runs the node's tests; changes nothing. `hard`: after errors that a light test may not find."""
+    results: list[Result] = []
+    try:
+        machine = await tools.machine(node)
+        results += [await _daemons(tools, machine), await _gpus(tools, machine)]
+        if all(one.ok for one in results):
+            results += await _agent(tools, machine, hard=hard)
+        if hard and all(one.ok for one in results):
+            results += await _between_two(tools, machine)
+    except HeadwayError as error:
+        results.append(Result("ssh", False, error.message.splitlines()[0]))
+    return Report(node, tuple(results))
+
+
+async def _daemons(tools: Tools, machine: Machine) -> Result:
+    argv = ["systemctl", "is-active", "slurmd", "munge"]
+    ran = await tools.env.connections.remote(machine, argv, timeout_s=10, check=False)
+    return Result("daemons", ran.code == 0, "" if ran.code == 0 else "slurmd or munge does not run")
+
+
+async def _gpus(tools: Tools, machine: Machine) -> Result:
+    gpus = tools.cluster.group_of[machine.name].plan.gpus
+    if not gpus:
+        return Result("gpus", True)
+    ran = await tools.env.connections.remote(machine, ["nvidia-smi", "-L"], timeout_s=30, check=False)
+    seen = sum(line.startswith("GPU ") for line in ran.stdout.splitlines())
+    ok = ran.code == 0 and seen == gpus
+    return Result("gpus", ok, "" if ok else f"nvidia-smi lists {seen} GPUs, not {gpus}")
+
+
+async def _agent(tools: Tools, machine: Machine, *, hard: bool) -> list[Result]:
+    """The agent's own: all its checks, anew; hard: memory, burn and copy too (node/agent/active.py)."""
+    argv = ["python3", "-I", "-S", PROGRAM, "test", "all" if hard else "checks", "--json", "--seconds", str(_MEASURE_S)]
+    ran = await tools.env.connections.remote(machine, argv, timeout_s=_TESTS_S, check=False)
+    try:
+        rows = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+        found = [Result(str(row["test"]), row["ok"] is True, _words(row)) for row in rows]
+    except (ValueError, KeyError, TypeError):
+        found = []
+    if (not found or ran.code != 0) and all(one.ok for one in found):
+        found.append(Result("agent", False, f"its agent's tests ended with {ran.code}: {ran.stderr.strip()[-200:]}"))
+    return found
+
+
+async def _between_two(tools: Tools, machine: Machine) -> list[Result]:
+    """An all-reduce with another node that has nothing to do; [] where there is none. One that fails says nothing about which
+    of the two is bad: with another partner it does."""
+    partners = [name for name in await tools.idle_nodes() if name != machine.name][-_PARTNERS:]
+    found: list[Result] = []
+    for name in reversed(partners):
+        result = await _allreduce(tools, machine, name)
+        found = [result] if result else found
+        if result and result.ok:
+            break
+    return found
+
+
+async def _allreduce(tools: Tools, machine: Machine, name: str) -> Result | None:
+    """None for a partner that was not to be had."""
+    run, head = tools.env.connections, await tools.head()
+    other = (await tools.machines()).get(name)
+    if other is None or other.state is not MachineState.RUNNING:
+        return None
+    peers = f"{machine.address},{other.address}"
+    argv = ["python3", "-I", "-S", PROGRAM, "test", "allreduce", "--json", "--seconds", "1", "--peers", peers, "--rank"]
+    try:
+        await control.hold_for_test(run, head, name)
+        if await tools.jobs_on(name):
+            return None
+        both = [
+            run.remote(at, [*argv, str(n)], timeout_s=_TESTS_S, check=False) for n, at in ((0, machine), (1, other))
+        ]
+        first, second = await asyncio.gather(*both)
+    except HeadwayError:
+        return None
+    finally:
+        with contextlib.suppress(HeadwayError):
+            await control.end_hold(run, head, name)
+    ok = first.code == second.code == 0
+    rows = [line for line in (*first.stdout.splitlines(), *second.stdout.splitlines()) if '"ok": false' in line]
+    why = json.loads(rows[0]).get("reason", "") if rows else (first.stderr or second.stderr).strip()[-200:]
+    return Result("allreduce", ok, "" if ok else f"allreduce with {name}: {why or 'below what the plan expects'}")
+
+
+def _words(row: dict[str, Any]) -> str:
+    return "" if row["ok"] is True else f"{row['test']}: {row.get('reason') or 'below what the plan expects'}"
+
+
+def needs_hard_tests(incident: Incident) -> bool:
+    return incident.action in {XidClass.DRAIN, XidClass.RMA, XidClass.HANDS_ON}
+
+
+async def give_back(tools: Tools, incident: Incident, report: Report, state: IncidentState, actor: str) -> Incident:
+    """Ends the incident, and the node's drain where it is Headway's. Nothing else returns a node of an incident to
+    service. ValueError for a report that does not say so."""
+    if report.fault or report.node != incident.node:
+        raise ValueError(f"incident {incident.number}: {report.fault or f'tests of {report.node}'}")
+    words = "tests passed; its drain is somebody else's and stays"
+    if incident.drained:
+        _, reason = await tools.node_now(incident.node)
+        if own(reason):
+            spare_work = tools.cluster.health.lemon_spare_work and incident.node in await lemons.hold(tools)
+            await control.node_resume(tools.env.connections, await tools.head(), incident.node)
+            words = "tests passed; back in service"
+            words += " for spare work only: it fails too often" if spare_work else ""
+    passed = {"passed": [one.name for one in report.results]}
+    return await tools.go(incident, state, words, actor=actor, evidence=passed)

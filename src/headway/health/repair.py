@@ -1,0 +1,185 @@
+"""jobs moved -> repairing -> testing, or out of service: the ladder of repairs, each tried once."""
+
+from __future__ import annotations
+
+from headway.domain.incident import Incident, IncidentState, Repair
+from headway.domain.machine import MachineState
+from headway.errors import HeadwayError, Unreachable
+from headway.health import ladder
+from headway.health.tools import Tools
+
+AWAY_S = 20.0  # what a requeued job is given to start on the spare, before its old node is repaired
+BOOT_S = 180.0  # from the start of a machine until it has registered
+MAKE_S = 600.0  # the same for one that has to be made
+LOOK_S = 1.0
+_RESET_S = 120.0
+_WORDS = {
+    Repair.RESET: "its GPU is reset",
+    Repair.REBOOT: "its machine is started again",
+    Repair.REPLACE: "its machine is replaced by the provider",
+}
+
+
+async def begin(tools: Tools, incident: Incident) -> Incident:
+    """The next repair is begun; out of service when none is left, or when the node has failed too often. Unchanged while
+    its jobs are about to start elsewhere: a machine that is back in seconds would get them again, bad or not."""
+    number = incident.number
+    if not incident.drained:
+        words = f"its drain is somebody else's, and so is its repair: headway incident return {number}"
+        return await tools.go(incident, IncidentState.OUT, words)
+    history = await tools.env.store.incidents(tools.cluster.name, node=incident.node)
+    why = ladder.lemon(history, tools.cluster.health, tools.clock())
+    repair = ladder.next_repair(incident, tools.cluster.health, makes_machines=tools.env.provider.makes)
+    if repair is not None and not why and await _jobs_are_on_their_way(tools, incident):
+        return incident
+    if repair is Repair.REBOOT and incident.found("runs_again"):
+        evidence = {"try": repair.value, "tests": True}
+        return await tools.go(incident, IncidentState.TESTING, "its machine runs again: tests begin", evidence=evidence)
+    if why or repair is None:
+        done = ladder.tried(incident)
+        why = why or (
+            f"{' and '.join(done)} did not help" if done else f"{incident.action.value}: a person has to look"
+        )
+        return await tools.go(incident, IncidentState.OUT, f"{why}; once it works: headway incident return {number}")
+    if repair is Repair.REPLACE and not await _has_another(tools, incident):
+        return await _ask_for_another(tools, incident)
+    if repair is Repair.REPLACE:
+        repair = Repair.REBOOT  # an apply, say, has made one: that one has to register and is tested
+    return await tools.go(incident, IncidentState.REPAIRING, _WORDS[repair], evidence={"try": repair.value})
+
+
+async def _jobs_are_on_their_way(tools: Tools, incident: Incident) -> bool:
+    """To a spare, which is free for them. Only for a moment: a job may have reasons of its own to wait."""
+    if not tools.cluster.spares:
+        return False
+    moved = (await tools.env.store.incident(incident.number)).jobs
+    return any(job.running_at is None and tools.clock() - job.requeued_at < AWAY_S for job in moved)
+
+
+async def carry_out(tools: Tools, incident: Incident) -> str:
+    """What went wrong, "" when the node is there again to be tested. Writes nothing; may be begun anew by another server
+    and takes no step twice that is done."""
+    try:
+        match ladder.tried(incident)[-1]:
+            case Repair.RESET:
+                return await _reset(tools, incident)
+            case Repair.REBOOT:
+                await restart(tools, incident.node, _began(incident))
+                return await registered(tools, incident.node, BOOT_S)
+            case Repair.REPLACE:
+                return await _made(tools, incident) or await registered(tools, incident.node, BOOT_S)
+    except HeadwayError as error:
+        return error.message.splitlines()[0]
+
+
+async def finish(tools: Tools, incident: Incident, fault: str) -> Incident:
+    """After `carry_out`."""
+    if not fault:
+        return await tools.go(incident, IncidentState.TESTING, "tests begin", evidence={"tests": True})
+    words = f"{ladder.tried(incident)[-1].value} did not help: {fault}"
+    return await tools.go(incident, IncidentState.JOBS_MOVED, words)
+
+
+async def _reset(tools: Tools, incident: Incident) -> str:
+    machine = await tools.machine(incident.node)
+    argv = ["nvidia-smi", "--gpu-reset", "-i", str(incident.found("gpu"))]
+    ran = await tools.env.connections.remote(machine, argv, timeout_s=_RESET_S, check=False)
+    return "" if ran.code == 0 else f"nvidia-smi ended with {ran.code}: {(ran.stdout + ran.stderr).strip()[-200:]}"
+
+
+async def restart(tools: Tools, node: str, began: float) -> None:
+    """Once: a machine that was started after `began` has been restarted."""
+    provider = tools.env.provider
+    machine = (await tools.machines()).get(node)
+    if machine is None:
+        raise Unreachable(f"{node} has no machine")
+    if machine.state is MachineState.RUNNING and machine.started_at >= began > 0:
+        return
+    if provider.fences:
+        if machine.state is MachineState.RUNNING:
+            await provider.stop(machine)
+        await provider.start(machine)
+    else:  # one that Headway can't switch off and on restarts itself
+        await tools.env.connections.remote(machine, ["systemctl", "reboot"], timeout_s=30, check=False)
+        await tools.sleep(LOOK_S)
+    await tools.env.connections.drop(machine.name)
+
+
+async def switch_on(tools: Tools, node: str) -> None:
+    """Starts a machine that does not run, where the provider can: fencing may have stopped it. Returns when it serves, or
+    has had its time to."""
+    machine = (await tools.machines()).get(node)
+    if machine is None or machine.state is MachineState.RUNNING or not tools.env.provider.fences:
+        return
+    await tools.env.provider.start(machine)
+    await tools.env.connections.drop(machine.name)
+    await registered(tools, node, BOOT_S)
+
+
+async def _has_another(tools: Tools, incident: Incident) -> bool:
+    """Whether somebody else has made or started a machine in its place since the last repair of a dead node."""
+    machine = (await tools.machines()).get(incident.node)
+    if machine is None or machine.state is not MachineState.RUNNING:
+        return False
+    return bool(incident.found("dead")) and machine.started_at > incident.current[-1].at
+
+
+async def _ask_for_another(tools: Tools, incident: Incident) -> Incident:
+    """The machine is deleted, and an apply of the cluster as it stands makes the one that is missing."""
+    store, name = tools.env.store, tools.cluster.name
+    row = await store.cluster(name)
+    if row is None:
+        return await tools.go(incident, IncidentState.OUT, f"{name} is not in the store")
+    machine = (await tools.machines()).get(incident.node)
+    if machine is not None:
+        await tools.env.provider.delete(machine)
+        await tools.env.connections.drop(machine.name)
+    operation = await store.enqueue_operation(
+        name, "apply", "headway", document=row.document, params={"confirmed": False, "look_again": False, "scale": {}}
+    )
+    evidence = {"try": Repair.REPLACE.value, "operation": operation.id}
+    await store.forgive(name, incident.node)
+    return await tools.go(incident, IncidentState.REPAIRING, _WORDS[Repair.REPLACE], evidence=evidence)
+
+
+async def _made(tools: Tools, incident: Incident) -> str:
+    number = str(incident.found("operation"))
+    for _ in range(int(MAKE_S / LOOK_S)):
+        operation = await tools.env.store.operation(number)
+        if operation.state not in {"queued", "running"}:
+            if operation.error is None:
+                return ""
+            return f"the apply that was to make it failed: {str(operation.error.get('message', '')).splitlines()[0]}"
+        await tools.sleep(LOOK_S)
+    return f"the apply that was to make it ({number}) has not ended within {MAKE_S:.0f} s"
+
+
+async def registered(tools: Tools, node: str, within_s: float) -> str:
+    """Until slurmd has spoken to the controller and the machine answers. A container's slurmd may be heard of before
+    its boot has ended: SSH is asked too."""
+    ends = tools.clock() + within_s
+    fault = "it has not registered with Slurm"
+    while True:
+        try:
+            states, _ = await tools.node_now(node)
+            if "NOT_RESPONDING" not in states:
+                argv = ["systemctl", "is-active", "slurmd", "munge"]
+                ran = await tools.env.connections.remote(await tools.machine(node), argv, timeout_s=10, check=False)
+                if ran.code == 0:
+                    return ""
+                fault = "slurmd or munge does not run"
+        except HeadwayError as error:
+            fault = error.message.splitlines()[0]
+        if tools.clock() >= ends:
+            return fault
+        await tools.sleep(LOOK_S)
+
+
+def _began(incident: Incident) -> float:
+    """From when on a start of its machine counts as this repair. One that was found dead may have been started or made by
+    somebody else meanwhile, such as an apply: it must not be stopped under them."""
+    steps = incident.current
+    begun = max(i for i, step in enumerate(steps) if step.evidence.get("try"))
+    if not incident.found("dead"):
+        return steps[begun].at
+    return steps[begun - 1 if len(ladder.tried(incident)) > 1 else 0].at

@@ -1,0 +1,445 @@
+"""Acts on what nodes say: a signal becomes an incident, and an incident goes from state to state.
+
+    seen ──────► draining ──────► jobs moved ──────► repairing ──────► testing ──────► returned
+     │ isolate      │ move           │ repair.begin      │ repair          │ prove
+     │              └ a look each    ├──► out of service │ .carry_out      └──► jobs moved (the next repair)
+     └► returned      two seconds    └──► testing        └──► jobs moved        or out of service
+       (the job alone is requeued)
+
+What a provider takes back goes its own way through the same states (`reclaim`); what can't be made is led by `wake`.
+
+Each step is stored before the next and can be done twice, so that a server that was killed goes on where it was. Repairs
+and tests take long: they run beside, write nothing, and are begun anew by the next server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from headway.cluster.env import Env
+from headway.cluster.members import leaving
+from headway.domain.cluster import Cluster
+from headway.domain.incident import DRAINS, ORPHAN, Incident, IncidentState, IncidentStep, Signal, XidClass
+from headway.domain.live import JobState
+from headway.domain.machine import MachineState
+from headway.domain.slots import LEAVES, NO_MACHINE
+from headway.errors import Conflict, HeadwayError, NotFound
+from headway.health import ladder, prove, reclaim, repair
+from headway.health.ask import ages, answers
+from headway.health.isolate import OUT, isolate
+from headway.health.listen import DEED, Beats, Deed
+from headway.health.move import ENDED_BADLY, move_jobs, once_more
+from headway.health.policy import DAY_S, Verdict, fold, heavier, judge
+from headway.health.silence import ASK_AGAIN_S, LEASE_OVER_S, LOOK_AGAIN_S, QUIET_S, SILENT_S, suspects
+from headway.health.tools import Tools
+from headway.render.scripts import XID_MARK
+
+_QUIET = {
+    XidClass.APP: "the job's own fault: nothing is drained",
+    XidClass.CONSEQUENCE: "follows from another error",
+    XidClass.LOG: "noted",
+    XidClass.WATCH: "noted, to be watched",
+}
+Said = list[tuple[str, str]]  # (node or job, words) for people to read
+Step = Callable[[Tools, Incident], Awaitable[Incident]]
+_STEPS: Mapping[IncidentState, Step] = MappingProxyType(
+    {IncidentState.SEEN: isolate, IncidentState.DRAINING: move_jobs, IncidentState.JOBS_MOVED: repair.begin}
+)
+_RECLAIM: Mapping[IncidentState, Step] = MappingProxyType(
+    {
+        IncidentState.SEEN: isolate,
+        IncidentState.DRAINING: reclaim.move,
+        IncidentState.JOBS_MOVED: reclaim.give_back,
+        IncidentState.REPAIRING: reclaim.replaced,
+    }
+)
+
+
+@dataclass
+class Responder:
+    """One cluster's, as long as the server runs. Its methods are called one at a time, but for `done`."""
+
+    cluster: Cluster
+    env: Env
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    asked: dict[str, float] = field(default_factory=dict)  # when silent nodes were last asked
+    looked: dict[str, float] = field(default_factory=dict)  # when their machines were last looked at
+    silent: Mapping[str, float] = field(default_factory=dict)  # node -> seconds, as last heard
+    absent: frozenset[str] = frozenset()  # slots without a machine; the head remembers them as silent nodes
+    beside: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # incident -> its repair or tests
+
+    @property
+    def tools(self) -> Tools:
+        return Tools(self.cluster, self.env, self.clock, self.sleep)
+
+    # --- what comes in
+
+    async def take(self, signal: Signal, jobs: Iterable[JobState]) -> Said:
+        """`jobs`: as last read. [] for a signal that was seen before."""
+        store, name = self.env.store, self.cluster.name
+        if signal.node not in self.cluster.slot_names or await store.has_signal(name, signal.id):
+            return []
+        if signal.job is None:
+            signal = replace(signal, job=_holder(signal, jobs))
+        history = await store.incidents(name, node=signal.node)
+        dealt = (one.last_signal_at for one in history if one.state.closed and one.action in DRAINS)
+        since = max((signal.at - DAY_S, *(at + 0.001 for at in dealt)))
+        verdict = judge(signal, await store.signals(name, signal.node, since), self.cluster.health.xid_classes)
+        if signal.kind == ORPHAN and (signal.job is None or await self.tools.job_word(signal.job) != "RUNNING"):
+            verdict = Verdict(XidClass.LOG, f"job {signal.job} has ended, and its slurmstepd with it")
+        incident = await self._over_when(signal, history) or fold(signal, history, verdict)
+        if incident is not None:
+            incident = await self._again(incident, signal, verdict, await self._serves(signal.node))
+            if verdict.action is XidClass.RESTART_JOB and incident.state is not IncidentState.SEEN:
+                incident = await once_more(self.tools, incident, signal)
+        elif verdict.acts:
+            verdict = ladder.escalate(verdict, history, self.clock())
+            incident = await self._open(signal.node, verdict.why, verdict.action, signal.at, evidence_of(signal))
+        await store.add_signal(name, signal)
+        if incident is not None and not incident.state.closed:
+            incident = await self._done_by_relay(incident, signal)
+        words = verdict.why if verdict.acts else f"{verdict.why}; {_QUIET.get(verdict.action, 'noted')}"
+        said = [(signal.node, words)]
+        if incident is not None and not incident.state.closed:
+            said += await self.advance(incident)
+        await self._release(signal.node)
+        return said
+
+    async def take_deed(self, deed: Deed) -> Said:
+        """What the head's agent did about a signal while no server listened. It is read before the signal itself, becomes
+        part of that one's incident, and so nothing is done twice."""
+        store, name = self.env.store, self.cluster.name
+        if await store.has_signal(name, deed.id):
+            return []
+        jobs = f"jobs requeued: {', '.join(map(str, deed.requeued)) or 'none'}"
+        silent = deed.silent_since is not None and deed.node in self.cluster.slot_names
+        incident = await self._after_silence(deed, jobs) if silent else None
+        text = json.dumps({"requeued": deed.requeued, "stay": deed.stay})
+        await store.add_signal(name, Signal(deed.id, deed.at, deed.node, 0, None, text, kind=DEED))
+        said = [(deed.node, f"the head's agent had {'set it down' if silent else 'drained it'}; {jobs}")]
+        return said + (await self.advance(incident) if incident else [])
+
+    async def _after_silence(self, deed: Deed, jobs: str) -> Incident:
+        """A silence that the head's agent has dealt with: no signal of it follows, so the incident begins here."""
+        store, name, at = self.env.store, self.cluster.name, deed.silent_since or deed.at
+        found = await store.incidents(name, node=deed.node, unfinished=True)
+        evidence = {"dead": True, "at": at, "had": list(deed.requeued)}
+        what = "no heartbeat, and its lease was over"
+        incident = found[0] if found else await self._open(deed.node, what, XidClass.REBOOT, at, evidence)
+        back = [job for job in deed.requeued if await self.tools.job_word(job) not in ENDED_BADLY]
+        await store.note_moved(incident.number, back, deed.at)
+        return await self.tools.go(
+            incident, incident.state, f"down; {jobs}", actor="relay", evidence={"done_at": deed.at}
+        )
+
+    async def _over_when(self, signal: Signal, history: Iterable[Incident]) -> Incident | None:
+        """The incident whose end came after the signal: what is heard late is no new fault."""
+        for incident in history:
+            if incident.state.closed and (incident.drained or incident.action is XidClass.RECLAIM):
+                ended = (await self.env.store.incident(incident.number)).steps[-1].at
+                return incident if incident.fault_at <= signal.at <= ended else None
+        return None
+
+    async def _done_by_relay(self, incident: Incident, signal: Signal) -> Incident:
+        found = await self.env.store.signals(self.cluster.name, signal.node, signal.at)
+        deed = next((one for one in found if one.kind == DEED and one.id == f"{DEED} {signal.id}"), None)
+        if deed is None:
+            return incident
+        told: dict[str, list[int]] = json.loads(deed.text)
+        await self.env.store.note_moved(incident.number, told["requeued"], deed.at)
+        words = f"drained, and jobs requeued: {', '.join(map(str, told['requeued'])) or 'none'}"
+        return await self.tools.go(incident, incident.state, words, actor="relay", evidence=told | {"done_at": deed.at})
+
+    async def dead(self, node: str, what: str, **evidence: object) -> Said:
+        """A node whose machine does not run, or that Slurm has lost. `at`: since when, as far as known."""
+        if await self._busy(node) or await self._given_back(node):
+            return []
+        given = evidence.get("at")
+        at = float(given) if isinstance(given, int | float) and given else self.clock() - self.silent.get(node, 0.0)
+        incident = await self._open(node, what, XidClass.REBOOT, at, {**evidence, "dead": True, "at": at})
+        return [(node, what), *await self.advance(incident)]
+
+    async def hear_beats(self, beats: Beats, now: float) -> Said:
+        """Nodes that neither beat nor answer are dead: fenced first, so that no write of theirs follows the first of the
+        run that takes their work over. Where the provider can't fence, their agent has ended their jobs by then."""
+        beats = replace(beats, silent={node: age for node, age in beats.silent.items() if node not in self.absent})
+        return await self._without_machine(beats, now) + await self._without_answer(beats, now)
+
+    async def _without_machine(self, beats: Beats, now: float) -> Said:
+        """Where the provider knows that the machine does not run nobody has to be asked, however short the silence."""
+        new = [
+            n for n in beats.silent if n in self.cluster.slot_names and now - self.looked.get(n, 0.0) >= LOOK_AGAIN_S
+        ]
+        if not new or beats.relay_s is not None:
+            return []
+        self.looked.update(dict.fromkeys(new, now))
+        machines = await self.tools.machines()
+        said: Said = []
+        for node in new:
+            machine = machines.get(node)
+            if (machine and machine.state is MachineState.RUNNING) or await self._somebody_elses(node):
+                continue
+            what = f"its machine is {'stopped' if machine else 'gone'}"
+            said += await self.dead(node, what, at=now - beats.silent[node], fence=what)
+        return said
+
+    async def _without_answer(self, beats: Beats, now: float) -> Said:
+        late_s = SILENT_S if self.env.provider.fences else LEASE_OVER_S
+        due = [n for n, s in beats.silent.items() if s >= late_s and now - self.asked.get(n, 0.0) >= ASK_AGAIN_S]
+        if not due:
+            return []
+        machines = await self.tools.machines()
+        ours = {name: machines[name] for name in self.cluster.slot_names if name in machines}
+        started = {name: one.started_at for name, one in ours.items() if one.state is MachineState.RUNNING}
+        found = suspects(beats, started, now, late_s=late_s, share=self.cluster.health.silent_share)
+        self.asked.update({node: now for node in due if node not in started or found.hold})
+        if found.hold:
+            return [("nodes", found.hold)]
+        said: Said = []
+        for node in found.nodes:
+            if now - self.asked.get(node, 0.0) < ASK_AGAIN_S or await self._busy(node):
+                continue
+            self.asked[node] = now
+            if await answers(self.tools, node) or await self._somebody_elses(node):
+                continue
+            hold = await self._others_too(started, late_s)  # asking took its time
+            if hold:
+                return [*said, ("nodes", hold)]
+            silent_s = beats.silent[node]
+            fence = "" if self.env.provider.fences else "its agent has ended its jobs for want of contact"
+            said += await self.dead(
+                node, "no heartbeat, and SSH does not answer", at=now - silent_s, silent_s=silent_s, fence=fence
+            )
+        return said
+
+    async def _others_too(self, started: Mapping[str, float], late_s: float) -> str:
+        """Why nothing is done: meanwhile many others are silent, or nobody can tell."""
+        try:
+            silent = {node: age for node, age in (await ages(self.tools)).items() if age >= QUIET_S}
+            known = len(self.cluster.slot_names)
+        except HeadwayError as error:
+            return f"the head can't say who is heard: {error.message.splitlines()[0]}; nothing is done"
+        share = self.cluster.health.silent_share
+        fresh = Beats(max(0, known - len(silent)), silent)
+        return suspects(fresh, started, self.clock(), late_s=late_s, share=share, quiet_s=QUIET_S).hold
+
+    async def hear_notices(self) -> Said:
+        """Machines that the provider is about to take back."""
+        said: Said = []
+        for node, at in (await leaving(self.env.provider, self.cluster)).items():
+            said += await self._taken_back(node, at)
+        return said
+
+    async def _taken_back(self, node: str, at: float) -> Said:
+        """Whatever was under way with the node ends: its machine goes for sure."""
+        store, name, now = self.env.store, self.cluster.name, self.clock()
+        words = f"the provider takes its machine back in {at - now:.0f} s"
+        notice = Signal(f"{XidClass.RECLAIM} {node} {at:.0f}", now, node, 0, None, words, kind=XidClass.RECLAIM)
+        machine = (await self.tools.machines()).get(node)
+        if machine is None or await store.has_signal(name, notice.id):
+            return []
+        evidence = {"until": at, "ends": at - reclaim.ENDS_S, "started_at": machine.started_at}
+        found = [
+            one for one in await store.incidents(name, node=node, unfinished=True) if one.action is not XidClass.MAKE
+        ]
+        if found:
+            await self._let_be(found[0])
+            out = found[0].drained and found[0].state is not IncidentState.SEEN
+            state = IncidentState.DRAINING if out else IncidentState.SEEN
+            incident = await self.tools.go(found[0], state, words, evidence=evidence, action=XidClass.RECLAIM)
+        else:
+            incident = await self._open(node, words, XidClass.RECLAIM, now, evidence)
+        await store.add_signal(name, notice)
+        return [(node, words), *await self.advance(incident)]
+
+    async def _let_be(self, incident: Incident) -> None:
+        task = self.beside.pop(incident.number, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # --- from state to state
+
+    async def go_on(self, only: XidClass | None = None) -> Said:
+        """Takes every incident that is not over (`only`: those of this kind) as far as it goes now."""
+        said: Said = []
+        for incident in await self.env.store.incidents(self.cluster.name, unfinished=True):
+            if incident.state is not IncidentState.OUT and only in (None, incident.action):
+                said += await self.advance(incident)
+        return said
+
+    async def advance(self, incident: Incident) -> Said:
+        """From state to state until something has to be waited for. Returns what was done."""
+        if not (self.cluster.health.act or incident.state is IncidentState.TESTING):  # a person may ask for tests
+            return []
+        if incident.action is XidClass.MAKE:  # whoever makes machines leads it
+            return []
+        incident = await self.env.store.incident(incident.number)
+        seen = len(incident.steps)
+        steps = _RECLAIM if incident.action is XidClass.RECLAIM else _STEPS
+        while True:
+            before = incident.state
+            if before in steps:
+                incident = await steps[before](self.tools, incident)
+            elif before in {IncidentState.REPAIRING, IncidentState.TESTING}:
+                incident = await self._beside(incident)
+            if incident.state is before:
+                return [(incident.node, step.text) for step in incident.steps[seen:]]
+
+    async def _beside(self, incident: Incident) -> Incident:
+        """Begins the repair or the tests, or takes their result."""
+        task = self.beside.get(incident.number)
+        repairs = incident.state is IncidentState.REPAIRING
+        if task is None:
+            work: Any = repair.carry_out(self.tools, incident) if repairs else self._tests(incident)
+            self.beside[incident.number] = asyncio.create_task(work, name=f"incident {incident.number}")
+            return incident
+        if not task.done():
+            return incident
+        del self.beside[incident.number]
+        if repairs:
+            return await repair.finish(self.tools, incident, task.result())
+        return await self._tested(incident, task.result())
+
+    async def _tests(self, incident: Incident) -> prove.Report:
+        """A person who says that the node works need not switch its machine on as well."""
+        if _tests_begun(incident)[0].evidence.get("asked"):
+            with contextlib.suppress(HeadwayError):  # the tests say what is wrong
+                await repair.switch_on(self.tools, incident.node)
+        return await prove.prove(self.tools, incident.node, hard=prove.needs_hard_tests(incident))
+
+    async def _tested(self, incident: Incident, report: prove.Report) -> Incident:
+        """Returned; or the next repair; or out of service at once where a person had asked for the tests."""
+        begun, since = _tests_begun(incident)
+        person = str(begun.evidence.get("asked", ""))
+        if not report.fault and not any(step.evidence.get("drains") for step in since):
+            state = IncidentState.FALSE_ALARM if begun.evidence.get("false_alarm") else IncidentState.RETURNED
+            if person:
+                await self.env.store.forgive(self.cluster.name, incident.node)
+            return await prove.give_back(self.tools, incident, report, state, person or "headway")
+        words = f"a test failed: {report.fault or 'the error came again'}"
+        state = IncidentState.OUT if person else IncidentState.JOBS_MOVED
+        return await self.tools.go(incident, state, words)
+
+    @property
+    def done(self) -> bool:
+        """Whether a repair or test has ended whose result nobody has taken."""
+        return any(task.done() for task in self.beside.values())
+
+    async def close(self) -> None:
+        """What is under way ends, and has let go of the store when this returns."""
+        tasks = list(self.beside.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- a person
+
+    async def ask_back(self, number: int, person: str, *, false_alarm: bool) -> asyncio.Task[Any] | None:
+        """A person says that the node works: its tests begin. Wait for what this returns, then take `go_on`. Raises
+        Conflict for an incident that is over, or under repair."""
+        incident = await self.env.store.incident(number)
+        if incident.cluster != self.cluster.name:
+            raise NotFound(f"{self.cluster.name} has no incident {number}", hint="headway incidents lists them")
+        if incident.state.closed:
+            raise Conflict(f"incident {number} is over: {incident.state.value}", hint=f"headway incident show {number}")
+        if incident.action in (XidClass.RECLAIM, XidClass.MAKE):
+            if not self.cluster.health.act:  # nobody else ends it
+                state = IncidentState.FALSE_ALARM if false_alarm else IncidentState.RETURNED
+                await self.tools.go(incident, state, "seen to", actor=person)
+                return None
+            raise Conflict(
+                f"incident {number} is of a machine that is not there: there is nothing to be tested",
+                hint="it ends when another machine has come",
+            )
+        if incident.number in self.beside:
+            raise Conflict(
+                f"incident {number} is {incident.state.value}: {incident.steps[-1].text}",
+                hint=f"headway incident show {number}",
+            )
+        evidence = {"tests": True, "asked": person, "false_alarm": false_alarm}
+        incident = await self.tools.go(incident, IncidentState.TESTING, "tests begin", actor=person, evidence=evidence)
+        await self._beside(incident)
+        return self.beside.get(number)
+
+    # --- what else has to be known
+
+    async def _open(
+        self, node: str, what: str, action: XidClass, at: float, evidence: Mapping[str, object]
+    ) -> Incident:
+        score = ladder.score_of(action)
+        return await self.env.store.open_incident(self.cluster.name, node, what, action, at, evidence, score=score)
+
+    async def _again(self, incident: Incident, signal: Signal, verdict: Verdict, serves: bool) -> Incident:
+        """`serves`: the node takes jobs, so somebody returned it past us and what drains has to be done once more."""
+        action = heavier(incident.action, verdict.action) if verdict.acts else incident.action
+        state = incident.state
+        if verdict.drains and (incident.action not in DRAINS or (serves and state is IncidentState.OUT)):
+            state = IncidentState.SEEN
+        return await self.env.store.move_incident(
+            incident,
+            state,
+            verdict.why,
+            evidence=evidence_of(signal) | {"drains": verdict.drains},
+            action=action,
+            score=max(incident.score, ladder.score_of(action)),
+            last_signal_at=max(signal.at, incident.last_signal_at),
+        )
+
+    async def _release(self, node: str) -> None:
+        """It was said what the error means: the epilog need not hold jobs any longer. It ends by itself, too."""
+        with contextlib.suppress(HeadwayError):
+            machine = await self.tools.machine(node)
+            await self.env.connections.remote(machine, ["rm", "-f", XID_MARK], timeout_s=5)
+
+    async def _busy(self, node: str) -> bool:
+        return bool(await self.env.store.incidents(self.cluster.name, node=node, unfinished=True))
+
+    async def _somebody_elses(self, node: str) -> bool:
+        """A person has taken it out of service and nothing runs on it: what they do with it is theirs."""
+        states, reason = await self.tools.node_now(node)
+        return bool(states & OUT) and not prove.own(reason) and not await self.tools.jobs_on(node)
+
+    async def _given_back(self, node: str) -> bool:
+        """Its machine was given back, or is about to be: nobody misses it."""
+        states, reason = await self.tools.node_now(node)
+        asleep = states & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
+        return bool(asleep) or reason.startswith((NO_MACHINE, LEAVES))
+
+    async def _serves(self, node: str) -> bool:
+        states, _ = await self.tools.node_now(node)
+        return not states & OUT
+
+
+def evidence_of(signal: Signal) -> dict[str, object]:
+    return {
+        "signal": signal.id,
+        "at": signal.at,
+        "xid": signal.code or None,
+        "gpu": signal.gpu,
+        "job": signal.job,
+        "text": signal.text,
+    }
+
+
+def _tests_begun(incident: Incident) -> tuple[IncidentStep, tuple[IncidentStep, ...]]:
+    """The step that began the tests, and what came since."""
+    steps = incident.current
+    begun = max(i for i, step in enumerate(steps) if "tests" in step.evidence)
+    return steps[begun], steps[begun + 1 :]
+
+
+def _holder(signal: Signal, jobs: Iterable[JobState]) -> int | None:
+    """The job that holds the GPU; the only one on the node where it isn't known who holds what."""
+    there = [job for job in jobs if signal.node in job.nodes and job.state in {"RUNNING", "COMPLETING"}]
+    holds = [job.id for job in there if signal.gpu in job.gpu_indexes.get(signal.node, ())]
+    if holds:
+        return holds[0]
+    return there[0].id if len(there) == 1 and not there[0].gpu_indexes else None

@@ -1,0 +1,135 @@
+"""Looks after jobs that get nowhere: their owners are told, and by policy hung ones are requeued and idle ones cancelled."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headway.cluster.env import Env
+from headway.domain.cluster import Cluster
+from headway.domain.live import JobState
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed
+from headway.health.stall import GpuUse, Stall, StallKind, forgotten, hangs, own_rules
+from headway.slurm import control
+
+EVERY_S = 15.0
+MOST_REQUEUES = 3  # of a job that hangs each time
+REPORTS = "/var/lib/headway/reports"
+PROMETHEUS = "http://127.0.0.1:9090/api/v1/query"
+_QUERIES = {
+    "most": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
+    "least": "min by (hpc_job) (min_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
+    "traffic": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_MEM_COPY_UTIL{{hpc_job!=''}}[{window}s]))",
+}
+
+
+@dataclass
+class Tender:
+    """One cluster's. What was said of a run of a job is not said again."""
+
+    cluster: Cluster
+    env: Env
+    clock: Callable[[], float] = time.time
+    said: set[tuple[int, int, StallKind]] = field(default_factory=set)
+    requeued: dict[int, int] = field(default_factory=dict)  # hung job -> how often
+    looked: float = 0.0
+
+    async def step(self, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
+        """What was done as (job, words), for people to read; [] when it is too early to look again."""
+        now = self.clock()
+        if now - self.looked < EVERY_S:
+            return []
+        self.looked = now
+        jobs = tuple(jobs)
+        running = [job for job in jobs if job.state == "RUNNING" and job.gpus and job.start_time]
+        self.requeued = {job.id: self.requeued[job.id] for job in jobs if job.id in self.requeued}
+        self.said &= {(job.id, job.restarts, kind) for job in running for kind in StallKind}
+        found = await self._stalls(head, running, now)
+        return [(f"job {job.id}", await self._act(head, job, stall)) for job, stall in found]
+
+    async def _stalls(self, head: Machine, jobs: Sequence[JobState], now: float) -> list[tuple[JobState, Stall]]:
+        rules = {job.id: own_rules(job.comment, self.cluster.health.hang, self.cluster.health.idle) for job in jobs}
+        # Only those that run long enough to be looked at: none is the usual case.
+        old = [j for j in jobs if any(rule.after_s and now - j.start_time >= rule.after_s for rule in rules[j.id])]
+        if not old:
+            return []
+        windows = {rule.after_s for job in old for rule in rules[job.id] if rule.after_s}
+        use = {window: await self._use(head, window) for window in sorted(windows)}
+        words = await self._last_words(head, old)
+        found = []
+        for job in old:
+            hang, idle = rules[job.id]
+            quiet_s = now - max(job.start_time, words.get(job.id, 0.0))
+            stall = hangs(hang, quiet_s, use.get(hang.after_s, {}).get(job.id)) or forgotten(
+                idle, now - job.start_time, use.get(idle.after_s, {}).get(job.id)
+            )
+            if stall and (job.id, job.restarts, stall.kind) not in self.said:
+                found.append((job, stall))
+        return found
+
+    async def _act(self, head: Machine, job: JobState, stall: Stall) -> str:
+        self.said.add((job.id, job.restarts, stall.kind))
+        run = self.env.connections
+        rule = self.cluster.health.hang if stall.kind is StallKind.HANG else self.cluster.health.idle
+        acts = rule.acts and self.cluster.health.act
+        words, done = stall.why, "its owner is told"
+        if acts and stall.kind is StallKind.HANG and self.requeued.get(job.id, 0) >= MOST_REQUEUES:
+            acts, done = False, f"it was requeued {MOST_REQUEUES} times for that, and is left as it is"
+        elif acts and stall.kind is StallKind.HANG:
+            done = "requeued"
+            self.requeued[job.id] = self.requeued.get(job.id, 0) + 1
+        elif acts:
+            done = "cancelled"
+        await control.notify(run, head, job.id, f"headway: {words}; {done}" if rule.acts else f"headway: {words}")
+        if acts:
+            try:
+                await (control.requeue if stall.kind is StallKind.HANG else control.cancel)(run, head, job.id)
+            except CommandFailed as error:
+                done = f"not {done}: {error.message.splitlines()[0]}"
+        return f"{words}; {done}"
+
+    async def _use(self, head: Machine, window_s: int) -> dict[int, GpuUse]:
+        """Of each job with GPUs over the last `window_s`; {} where Prometheus does not answer."""
+        told: dict[str, Mapping[int, float]] = {}
+        for name, query in _QUERIES.items():
+            argv = [
+                "curl",
+                "-sfG",
+                "--max-time",
+                "10",
+                PROMETHEUS,
+                "--data-urlencode",
+                f"query={query.format(window=window_s)}",
+            ]
+            ran = await self.env.connections.remote(head, argv, timeout_s=20, check=False)
+            told[name] = _values(ran.stdout) if ran.code == 0 else {}
+        jobs = set(told["most"]) & set(told["least"]) & set(told["traffic"])
+        return {job: GpuUse(told["most"][job], told["least"][job], told["traffic"][job]) for job in jobs}
+
+    async def _last_words(self, head: Machine, jobs: Iterable[JobState]) -> dict[int, float]:
+        """When each last reported or wrote, in unix seconds; nothing of one that never did."""
+        of: dict[str, int] = {}
+        for job in jobs:
+            of[f"{REPORTS}/{job.id}.jsonl"] = job.id
+            of.update({path: job.id for path in (job.stdout, job.stderr) if path.startswith("/") and "\n" not in path})
+        ran = await self.env.connections.remote(
+            head, ["stat", "-L", "-c", "%Y %n", "--", *of], timeout_s=20, check=False
+        )
+        found: dict[int, float] = {}
+        for line in ran.stdout.splitlines():
+            when, _, path = line.partition(" ")
+            if path in of and when.isdigit():
+                found[of[path]] = max(found.get(of[path], 0.0), float(when))
+        return found
+
+
+def _values(text: str) -> dict[int, float]:
+    """Prometheus's answer by job."""
+    try:
+        rows = json.loads(text)["data"]["result"]
+        return {int(row["metric"]["hpc_job"]): float(row["value"][1]) for row in rows}
+    except (ValueError, KeyError, TypeError, IndexError):
+        return {}

@@ -1,0 +1,58 @@
+"""What the steps of an incident work with: one cluster, its machines, its controller, its store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headway.cluster.env import Env
+from headway.domain.cluster import Cluster
+from headway.domain.incident import Incident, IncidentState
+from headway.domain.machine import Machine, MachineState
+from headway.errors import Unreachable
+from headway.slurm import control
+
+
+@dataclass
+class Tools:
+    cluster: Cluster
+    env: Env
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def machines(self) -> dict[str, Machine]:
+        """All that exist, running or not."""
+        return {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
+
+    async def machine(self, name: str) -> Machine:
+        """One that runs. Raises Unreachable."""
+        found = (await self.machines()).get(name)
+        if found is None or found.state is not MachineState.RUNNING:
+            raise Unreachable(f"{name} does not run", hint=f"headway status {self.cluster.name}")
+        return found
+
+    async def head(self) -> Machine:
+        return await self.machine(self.cluster.head)
+
+    async def node_now(self, node: str) -> tuple[frozenset[str], str]:
+        """(states, reason) as the controller has them this moment."""
+        return await control.node_now(self.env.connections, await self.head(), node)
+
+    async def jobs_on(self, node: str, *, ending: bool = True) -> set[int]:
+        """`ending`: also those that are completing."""
+        return set(await control.jobs_on(self.env.connections, await self.head(), node, ending=ending))
+
+    async def idle_nodes(self) -> tuple[str, ...]:
+        """Nodes in service that run nothing."""
+        return await control.idle_nodes(self.env.connections, await self.head())
+
+    async def job_word(self, job: int) -> str:
+        """Its state as the controller has it this moment; "" when it has forgotten the job."""
+        return await control.job_word(self.env.connections, await self.head(), job)
+
+    async def go(self, incident: Incident, state: IncidentState, text: str, **more: Any) -> Incident:
+        """The incident after a step; see Store.move_incident."""
+        return await self.env.store.move_incident(incident, state, text, **more)

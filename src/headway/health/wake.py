@@ -1,0 +1,204 @@
+"""Carries out what `power` says, beside the server's other work. What can't be made has an incident (`unmade`)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from headway.cluster.bring import bring, tell_prometheus
+from headway.cluster.env import Env
+from headway.cluster.members import leaving
+from headway.domain.cluster import Cluster
+from headway.domain.hostlist import compress
+from headway.domain.machine import Machine, MachineState
+from headway.errors import HeadwayError, Unreachable
+from headway.health import power, unmade
+from headway.render.power import MAKE_S
+from headway.slurm import control
+
+Said = list[tuple[str, str]]
+LOOK_S = 3.0
+AT_ONCE = 8  # machines that are made for one cluster
+
+
+@dataclass
+class Waker:
+    """One cluster's. What it remembers is only how often in a row machines of a group could not be made."""
+
+    cluster: Cluster
+    env: Env
+    clock: Callable[[], float] = time.time
+    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # slot -> who makes its machine
+    failures: dict[str, int] = field(default_factory=dict)  # group -> in a row
+    not_before: dict[str, float] = field(default_factory=dict)  # group -> when the next try may be, in unix seconds
+    said: Said = field(default_factory=list)
+    untold: bool = False  # Prometheus does not know of a machine yet
+    told: frozenset[str] | None = None  # machines at the last look: others than the waker make some and give some back
+    looked: float = 0.0
+    resting: bool = False
+    barred: frozenset[str] = (
+        frozenset()
+    )  # nodes that somebody else is at work on; their groups get no machine meanwhile
+
+    async def step(self, *, at_once: bool = False) -> Said:
+        """One look; what was done, for people to read."""
+        if not any(power.scales(group) for group in self.cluster.groups) or self.resting:
+            return []
+        if at_once or self.clock() - self.looked >= LOOK_S:
+            self.looked = self.clock()
+            await self._look()
+        said, self.said = self.said, []
+        return said
+
+    async def rest(self) -> None:
+        """Until nothing of its own is under way: an apply works on the same machines."""
+        self.resting = True
+        try:
+            if self.tasks:
+                await asyncio.wait(list(self.tasks.values()))
+        except asyncio.CancelledError:
+            self.resting = False
+            raise
+
+    async def close(self) -> None:
+        for task in self.tasks.values():
+            task.cancel()
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+
+    async def _look(self) -> None:
+        machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
+        head = machines.get(self.cluster.head)
+        if head is None or head.state is not MachineState.RUNNING:
+            return
+        states = await control.node_reasons(self.env.connections, head)
+        now, gone = self.clock(), False
+        groups = self.cluster.group_of
+        waiting = {name for name, at in self.not_before.items() if now < at}
+        waiting |= {groups[name].name for name in self.barred if name in groups}
+        going = {*await leaving(self.env.provider, self.cluster), *self.barred}
+        making = set(self.tasks)
+        closed_s = {group.name: power.wait_s(self.failures.get(group.name, 0) + 1) for group in self.cluster.groups}
+        deeds = list(
+            power.decide(self.cluster, states, machines, making, now, leaving=going, waiting=waiting, closed_s=closed_s)
+        )
+        free = await self._free(head, [deed.node for deed in deeds if isinstance(deed, power.GiveBack)])
+        for deed in deeds:
+            if isinstance(deed, power.GiveBack) and deed.node not in free:
+                continue
+            if isinstance(deed, power.GiveBack | power.Reset) and deed.node in self.barred:
+                continue
+            gone |= isinstance(deed, power.GiveBack)
+            await self._do(deed, head, machines)
+            await self._blame(deed)
+        there = frozenset(machines) - making
+        if gone or self.untold or there != (self.told or there):
+            await tell_prometheus(self.cluster, self.env)
+            self.untold = False
+        self.told = there
+        self.said += await unmade.look(self.cluster, self.env.store, states, machines, making, now)
+
+    async def _free(self, head: Machine, names: Collection[str]) -> set[str]:
+        """Those of these nodes on which no job runs. One that waits for its machine has it among its jobs already: Slurm's
+        word for the node tells that nothing runs there yet, and is asked for last."""
+        if not names:
+            return set()
+        busy = await control.busy_nodes(self.env.connections, head)
+        states = await control.node_reasons(self.env.connections, head)
+        return {name for name in names if name not in busy or states.get(name, ("", ""))[0].endswith("#")}
+
+    async def _blame(self, deed: power.Deed) -> None:
+        """Machines that came too late for Slurm, or never got to it, and those that would cost too much."""
+        if isinstance(deed, power.Close):
+            self.failures[deed.group] = self.failures.get(deed.group, 0) + 1
+            group = next(group for group in self.cluster.groups if group.name == deed.group)
+            store, now = self.env.store, self.clock()
+            await unmade.note(self.cluster, store, group, deed.nodes[0], deed.why, now, deed.until)
+            return
+        if isinstance(deed, power.Reset):
+            why = f"it was not ready within {MAKE_S} s, and Slurm gave it up"
+        elif isinstance(deed, power.GiveBack) and deed.why == power.STUCK:
+            why = deed.why
+        else:
+            return
+        group = self.cluster.group_of[deed.node]
+        await unmade.note(self.cluster, self.env.store, group, deed.node, why, self.clock(), self.clock())
+
+    async def _do(self, deed: power.Deed, head: Machine, machines: dict[str, Machine]) -> None:
+        run = self.env.connections
+        match deed:
+            case power.Make(node):
+                if len(self.tasks) < AT_ONCE:
+                    self.tasks[node] = asyncio.create_task(self._make(node, head), name=f"machine {node}")
+                    asks = self.cluster.group_of[node].idle_s is not None
+                    self.said.append(
+                        (node, f"{'Slurm wants it' if asks else 'one is missing'}: a machine is being made")
+                    )
+            case power.GiveBack(node, why):
+                await self.env.provider.delete(machines[node])
+                await run.drop(node)
+                self.said.append((node, f"given back: {why}"))
+            case power.Close(group, nodes, until, why):
+                await control.nodes_close(run, head, nodes, power.reason(deed))
+                self.said.append((group, f"no machine is asked for in the next {until - self.clock():.0f} s: {why}"))
+            case power.Open(nodes):
+                await control.nodes_open(run, head, nodes)
+                self.said.append((compress(nodes), "may be asked for again"))
+            case power.Reset(node):
+                await control.nodes_open(run, head, [node])
+                self.said.append((node, "Slurm had given it up; it may be asked for again"))
+
+    async def _make(self, node: str, head: Machine) -> None:
+        """A machine that did not get there is given back at once: nobody pays for it, and Slurm asks elsewhere."""
+        group = self.cluster.group_of[node]
+        began = time.monotonic()
+
+        async def say(*_: object, **__: object) -> None: ...
+
+        try:
+            async with asyncio.timeout(MAKE_S):
+                await bring(self.cluster, self.env, node, say)
+            self.untold = True  # at the next look: a node that works is not given back for that
+            self.failures.pop(group.name, None)
+            self.not_before.pop(group.name, None)
+            self.said.append((node, f"is ready after {time.monotonic() - began:.0f} s"))
+        except HeadwayError as error:
+            await self._fail(node, head, error.message.splitlines()[0][:200])
+        except TimeoutError:
+            await self._fail(node, head, f"it was not there after {MAKE_S} s")
+        except (
+            Exception
+        ) as error:  # whatever it is: without a word to Slurm the next try would follow at once, and the next
+            await self._fail(node, head, f"{type(error).__name__}: {error}".splitlines()[0][:200])
+        finally:
+            self.tasks.pop(node, None)
+
+    async def _fail(self, node: str, head: Machine, why: str) -> None:
+        group = self.cluster.group_of[node]
+        states: dict[str, power.State] = {}
+        unasked = ""
+        try:
+            machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
+            free = node in await self._free(head, [node])
+            states = await control.node_reasons(self.env.connections, head)
+            if node in machines and (not free or control.serves(states.get(node, ("", ""))[0])):
+                self.untold = True
+                self.said.append((node, f"works, although: {why}"))
+                return
+        except HeadwayError as error:  # a machine of which nobody knows what runs there is given back later
+            unasked = error.message.splitlines()[0]
+        count = self.failures[group.name] = self.failures.get(group.name, 0) + 1
+        wait_s, now = power.wait_s(count), self.clock()
+        until = self.not_before[group.name] = now + wait_s
+        self.said.append((node, f"could not be made (try {count} in a row): {why}"))
+        try:
+            await unmade.note(self.cluster, self.env.store, group, node, f"try {count} in a row: {why}", now, until)
+            if unasked:
+                raise Unreachable(unasked)
+            if node in machines:
+                await self.env.provider.delete(machines[node])
+            if group.idle_s is not None:
+                await self._do(power.close(group, states, [node], until, why), head, machines)
+        except HeadwayError as error:
+            self.said.append((node, f"and could not be taken back yet: {error.message.splitlines()[0]}"))

@@ -1,0 +1,68 @@
+"""How much of a training's time counted, from what it reported: steps, and when. Pure.
+
+ETTR, the effective training time ratio, is the share of the time since a job's first report that made steps which are
+still part of it: time between two runs, and steps done again from a checkpoint, count for nothing (the measured side of
+"Revisiting Reliability in Large-Scale Machine Learning Research Clusters", Meta, 2024)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+MOST_MARKS = 2000
+
+
+@dataclass
+class Course:
+    """Times in unix seconds. `restarts` counts those that went back to an earlier step."""
+
+    began: float = 0.0
+    last: float = 0.0
+    lost_s: float = 0.0  # work that was done again
+    down_s: float = 0.0  # from the last report before a restart until the training was where it went on
+    restarts: int = 0
+    _steps: list[int] = field(default_factory=list)  # of the run as it stands, rising
+    _times: list[float] = field(default_factory=list)  # of a clock that stands still while nothing counts
+
+    def mark(self, step: int, at: float) -> None:
+        """A report. One that is older than the last is passed over."""
+        if at <= 0 or at < self.last:
+            return
+        if not self._steps:
+            self.began = at
+        elif step < self._steps[-1]:
+            self._went_back(step, at)
+        if not self._steps or step > self._steps[-1]:
+            self._steps.append(step)
+            self._times.append(at - self._wasted_s)
+            if len(self._steps) > MOST_MARKS:  # every other one, the last kept
+                self._steps, self._times = self._steps[1::2], self._times[1::2]
+        self.last = at
+
+    @property
+    def ettr(self) -> float | None:
+        """0 to 1; None before there is a time to speak of."""
+        spent_s = self.last - self.began
+        return max(0.0, 1.0 - self._wasted_s / spent_s) if spent_s > 0 else None
+
+    @property
+    def _wasted_s(self) -> float:
+        return self.lost_s + self.down_s
+
+    def _went_back(self, step: int, at: float) -> None:
+        """The run did this step before: all since then came to nothing."""
+        lost_s = self.last - self._wasted_s - self._when(step)
+        self.restarts += 1
+        self.lost_s += lost_s
+        self.down_s += at - self.last
+        keep = bisect_left(self._steps, step)
+        del self._steps[keep:], self._times[keep:]
+
+    def _when(self, step: int) -> float:
+        """When the run as it stands reached this step, on the clock of `_times`; between two reports in proportion."""
+        place = bisect_left(self._steps, step)
+        if place == 0 or self._steps[place] == step:
+            return self._times[place]
+        low, high = self._steps[place - 1], self._steps[place]
+        share = (step - low) / (high - low)
+        return self._times[place - 1] + share * (self._times[place] - self._times[place - 1])

@@ -1,0 +1,258 @@
+"""Where a waiting job would fit, and which jobs must end before it does. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headway.domain.cluster import Cluster
+from headway.domain.hostlist import compress
+from headway.domain.jobstate import RUNNING
+from headway.domain.live import SPARES, JobState, NodeState, Reservation
+from headway.jobs.columns import label
+from headway.jobs.saying import At, Words, ends, some, words_of
+
+WAITS_FOR_ROOM = frozenset({"Resources", "Priority", "Prolog", "NodeDown", "None", ""})
+
+
+def reason_word(reason: str) -> str:
+    """ "ReqNodeNotAvail, UnavailableNodes:lab-1-3" -> "ReqNodeNotAvail"; "(Resources)" -> "Resources"."""
+    return reason.strip().strip("()").partition(",")[0].strip()
+
+
+@dataclass(frozen=True)
+class World:
+    """A cluster as last read."""
+
+    cluster: Cluster
+    nodes: tuple[NodeState, ...]
+    jobs: tuple[JobState, ...]
+    reservations: tuple[Reservation, ...] = ()
+    now: float = 0.0
+    leaf_of: Mapping[str, str] = field(default_factory=dict)
+    running: tuple[JobState, ...] = ()  # those that end first, first
+    turns: Mapping[str, tuple[JobState, ...]] = field(
+        default_factory=dict
+    )  # of each partition, those whose turn comes first
+    rooms: dict[tuple[object, ...], Words] = field(default_factory=dict)  # what was found, by what jobs ask for
+
+    @staticmethod
+    def of(
+        cluster: Cluster,
+        nodes: Iterable[NodeState],
+        jobs: Iterable[JobState],
+        reservations: Iterable[Reservation] = (),
+        now: float = 0.0,
+    ) -> World:
+        every = tuple(jobs)
+        running = sorted((job for job in every if job.state in RUNNING and job.nodes), key=_end)
+        leaves = {slot.name: slot.leaf for slot in cluster.slots}
+        turns: dict[str, list[JobState]] = defaultdict(list)
+        for job in sorted((job for job in every if _has_turn(job)), key=lambda job: (-job.priority, job.id)):
+            for partition in job.partition.split(","):
+                turns[partition].append(job)
+        ordered = {partition: tuple(jobs) for partition, jobs in turns.items()}
+        return World(cluster, tuple(nodes), every, tuple(reservations), now, leaves, tuple(running), ordered)
+
+    def ahead(self, job: JobState) -> list[JobState]:
+        """The jobs whose turn comes before this one's, the first first."""
+        found: dict[int, JobState] = {}
+        for partition in job.partition.split(","):
+            turns = self.turns.get(partition, ())
+            end = bisect_left(turns, (-job.priority, job.id), key=lambda other: (-other.priority, other.id))
+            found |= {other.id: other for other in turns[:end]}
+        return sorted(found.values(), key=lambda other: (-other.priority, other.id))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a job takes, or asks for, on each of its nodes."""
+
+    gpus: int
+    cpus: int
+    memory_mib: int
+
+    def fits(self, other: Part) -> bool:
+        return self.gpus <= other.gpus and self.cpus <= other.cpus and self.memory_mib <= other.memory_mib
+
+    def plus(self, other: Part) -> Part:
+        return Part(self.gpus + other.gpus, self.cpus + other.cpus, self.memory_mib + other.memory_mib)
+
+    def __str__(self) -> str:
+        if self.gpus:
+            return some(self.gpus, "GPU")
+        return some(self.cpus, "CPU") + (f" and {-(-self.memory_mib // 1024)} GiB" if self.memory_mib > 1024 else "")
+
+
+def asks(job: JobState) -> Part:
+    """Of each node. CPUs and memory that come with a GPU are counted, which Slurm does only when it starts the job."""
+    nodes = max(1, job.node_count)
+    gpus = -(-job.gpus // nodes)
+    cpus = max(-(-job.cpus // nodes), gpus * _per_gpu(job, "cpus-per-tres"))
+    return Part(gpus, cpus, max(job.memory_mib // nodes, gpus * _per_gpu(job, "mem-per-tres")))
+
+
+def holds(job: JobState, node: str) -> Part:
+    """Of one of its nodes, where it runs."""
+    nodes = max(1, len(job.nodes))
+    gpus = len(job.gpu_indexes.get(node, ())) or job.gpus // nodes
+    return Part(gpus, job.cpus // nodes, job.memory_mib // nodes)
+
+
+def free(node: NodeState) -> Part:
+    return Part(node.gpus - node.gpus_used, node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib)
+
+
+def whole(job: JobState) -> bool:
+    """Whether it shares its nodes with nobody (--exclusive)."""
+    return job.more.get("oversubscribe") == "none"
+
+
+def room(job: JobState, world: World) -> Words:
+    """What it needs, how much of that is there, and what brings the rest; () when nothing seems to lack. Jobs that ask
+    for the same are answered the same, and looked at once."""
+    key = (
+        asks(job), whole(job), job.node_count, job.partition, job.switches, job.reservation, job.required_nodes,
+        job.excluded_nodes,
+    )  # fmt: skip
+    if key not in world.rooms:
+        world.rooms[key] = _room(job, world)
+    return world.rooms[key]
+
+
+def _room(job: JobState, world: World) -> Words:
+    need, count = asks(job), max(1, job.node_count)
+    could = [node for node in _candidates(job, world) if need.fits(_all(node))]
+    if len(could) < count:
+        only = f"only {len(could)} of its nodes {'has' if len(could) == 1 else 'have'} that"
+        has = f"{only if could else 'none of its nodes has that'} ({job.partition})"
+        return words_of(f"needs {_wanted(job, need)}; {has}", _kept(job, need, world))
+    lack = _Lack(job, world, [node for node in could if node.usable])
+    if lack.enough():
+        return ()
+    return words_of(f"needs {_wanted(job, need)}; {lack.said()}", _brings(world, lack), _out(could))
+
+
+class _Lack:
+    """Free parts of nodes, growing as jobs are thought to end. Under one leaf the best leaf counts."""
+
+    def __init__(self, job: JobState, world: World, nodes: Sequence[NodeState]) -> None:
+        self._need, self._count, self._leaf = asks(job), max(1, job.node_count), world.leaf_of
+        self._one_leaf = job.switches == 1 and self._count > 1
+        self._free = {node.name: free(node) for node in nodes if "COMPLETING" not in node.states}
+        self._on = Counter(name for other in world.running for name in other.nodes) if whole(job) else Counter()
+        self._fits = {name for name in self._free if self._may(name)}
+
+    def _may(self, name: str) -> bool:
+        return self._need.fits(self._free[name]) and not self._on[name]
+
+    def best(self) -> tuple[int, str]:
+        """(nodes that fit, under which leaf)"""
+        if not self._one_leaf:
+            return len(self._fits), ""
+        leaves: dict[str, int] = defaultdict(int)
+        for name in self._fits:
+            leaves[self._leaf.get(name, "")] += 1
+        return max(((n, leaf) for leaf, n in leaves.items()), default=(0, ""))
+
+    def enough(self) -> bool:
+        return self.best()[0] >= self._count
+
+    def said(self) -> str:
+        number, leaf = self.best()
+        if not number:
+            return "none is free"
+        return f"{number} {'is' if number == 1 else 'are'} free{f' under {leaf}' if leaf else ''}"
+
+    def end(self, job: JobState) -> bool:
+        """Whether its end would bring something; what it held is free from here on."""
+        before = len(self._fits)
+        for name in job.nodes:
+            if name in self._free:
+                self._free[name] = self._free[name].plus(holds(job, name))
+                self._on[name] -= 1 if self._on[name] else 0
+                if self._may(name):
+                    self._fits.add(name)
+        return len(self._fits) > before
+
+
+def _brings(world: World, lack: _Lack) -> Words:
+    """The job with whose end there is room; before it, how many others."""
+    helpful = 0
+    for other in world.running:
+        helpful += lack.end(other)
+        if lack.enough():
+            before = f"; {some(helpful, 'job')} must end, the last: " if helpful > 1 else "; "
+            return words_of(before, ends(other, label(other)))
+    return ()
+
+
+def _kept(job: JobState, need: Part, world: World) -> Words:
+    """Nodes that would do and are reserved for others: by one reservation, and until when."""
+    fit = [node for node in world.nodes if _of_partition(job, node) and need.fits(_all(node))]
+    names = sorted({node.reservation for node in fit if node.reservation not in ("", job.reservation)})
+    if not names:
+        return ()
+    kept = [node.name for node in fit if node.reservation == names[0]]
+    said = f"; {compress(kept)} {'is' if len(kept) == 1 else 'are'} "
+    if names[0] == SPARES:
+        return (f"{said}kept as {'a spare' if len(kept) == 1 else 'spares'}",)
+    until = next((one.end_time for one in world.reservations if one.name == names[0]), 0)
+    return words_of(f"{said}reserved by {names[0]}", (", which ends ", At(until)) if until else ())
+
+
+def _all(node: NodeState) -> Part:
+    return Part(node.gpus, node.cpus, node.memory_mib)
+
+
+def _of_partition(job: JobState, node: NodeState) -> bool:
+    return not set(job.partition.split(",")).isdisjoint(node.partitions)
+
+
+def _out(could: Sequence[NodeState]) -> str:
+    """Nodes that would do and are out of service."""
+    out = [node for node in could if not node.usable]
+    if not out:
+        return ""
+    why = f": {out[0].reason}" if len(out) == 1 and out[0].reason else ""
+    return f"; {compress([node.name for node in out])} {'is' if len(out) == 1 else 'are'} out of service{why}"
+
+
+def _wanted(job: JobState, need: Part) -> str:
+    count = max(1, job.node_count)
+    leaf = " under one leaf" if job.switches == 1 and count > 1 else ""
+    on = f" ({compress(job.required_nodes)} among them)" if job.required_nodes else ""
+    if 0 < count <= len(job.required_nodes):
+        return f"{compress(job.required_nodes)} with {'nothing else on it' if whole(job) else f'{need} free'}"
+    each = " each" if count > 1 else ""
+    if whole(job):
+        return f"{some(count, 'whole node')}{leaf}{on} free"
+    return f"{some(count, 'node')}{leaf}{on} with {need}{each} free"
+
+
+def _candidates(job: JobState, world: World) -> Iterator[NodeState]:
+    """Nodes of its partitions that it may use: not excluded, not somebody else's reservation."""
+    for node in world.nodes:
+        if not _of_partition(job, node) or node.name in job.excluded_nodes:
+            continue
+        if job.required_nodes and job.node_count <= len(job.required_nodes) and node.name not in job.required_nodes:
+            continue
+        if node.reservation == job.reservation:
+            yield node
+
+
+def _per_gpu(job: JobState, key: str) -> int:
+    """`gpu:8` -> 8"""
+    tres, _, number = str(job.more.get(key, "")).removeprefix("gres/").rpartition(":")
+    return int(number) if tres.startswith("gpu") and number.isdigit() else 0
+
+
+def _has_turn(job: JobState) -> bool:
+    """Whether it waits for room alone; held ones and those that follow others are in nobody's way."""
+    return job.state == "PENDING" and reason_word(job.reason) in WAITS_FOR_ROOM
+
+
+def _end(job: JobState) -> float:
+    return float("inf") if job.time_limit_s is None else job.start_time + job.time_limit_s

@@ -1,0 +1,81 @@
+"""The agent of every machine: its unit, and what it has to know of the cluster. The program itself comes with the code
+that runs on machines, see node/agent."""
+
+from __future__ import annotations
+
+import json
+
+from headway.domain.cluster import Cluster, Group, Site
+from headway.domain.files import File
+from headway.render import exports
+from headway.render.hardware import hardware_of, pretended
+from headway.render.systemd import TRIES, UNITS, volumes
+from headway.render.text import MARK, path, word
+from headway.spec.xid import draining
+
+AGENT = "headway-agent.service"
+PROGRAM = "/usr/lib/headway/agent.pyz"
+CONFIG = "/etc/headway/agent.json"
+METRICS_PORT = 6822
+SIMULATED_LOG = "/run/headway/kmsg"
+UNFIT = "/run/headway/unfit"  # there while the agent thinks that no job should begin
+
+
+def files(cluster: Cluster, site: Site, group: Group | None = None) -> dict[str, File]:
+    """Of the nodes of a group; None: the head's."""
+    unit = _unit("head" if group is None else "node")
+    return {
+        f"{UNITS}/{AGENT}": File(unit),
+        CONFIG: File(config(cluster, site, group or cluster.groups[0], head=group is None)),
+    }
+
+
+def _unit(role: str) -> str:
+    return f"""\
+# {MARK}
+[Unit]
+Description=Headway agent
+After=munge.service
+{TRIES}
+[Service]
+ExecStart=/usr/bin/python3 -I -S {PROGRAM} {role}
+# It must never take from a training: last in line for the processors, first to go.
+Nice=10
+OOMScoreAdjust=300
+NoNewPrivileges=yes
+Restart=always
+RestartSec=2
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def config(cluster: Cluster, site: Site, group: Group, *, head: bool = False) -> str:
+    """JSON, so it carries no comment. Checks and tests hold the machine against it."""
+    plan = group.plan
+    from_head = () if head else exports.exported(site)
+    mounts = [
+        {"path": path(where, "storage"), "source": f"/srv/headway/{word(what, 'storage')}", "read_only": read_only}
+        for what, where, read_only in volumes(cluster, site)
+    ]
+    mounts += [{"path": path(where, "storage"), "source": "/", "read_only": False} for where in from_head]
+    found = [site.found[name] for name in group.slots if name in site.found]
+    nodes = [hardware_of(cluster, site, name) for name in group.slots if name in site.found]
+    least = min(nodes, key=lambda node: node.gpus, default=None)
+    least_mib = min((one.memory_mib for one in found), default=plan.memory_mib)
+    told = {
+        "head": word(site.head_address, "address"),
+        "kernel_log": SIMULATED_LOG if cluster.provider == "local" else "/dev/kmsg",
+        "simulated": site.simulated_gpus,
+        "pretended": pretended(cluster, site),
+        "gpus": least.gpus if least else plan.gpus,
+        "gpu_type": least.gpu_type if least else plan.gpu_type,
+        "product": plan.gpu_product,
+        "gpu_memory_mib": plan.gpu_memory_mib,
+        "memory_mib": least_mib,
+        "expects": dict(sorted(plan.expects.items())),
+        "mounts": mounts,
+        "acts": cluster.health.act,
+        "drains": sorted(draining(cluster.health.xid_classes)),
+    }
+    return json.dumps(told, indent=1) + "\n"

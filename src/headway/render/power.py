@@ -1,0 +1,92 @@
+"""Groups that scale by themselves: Slurm's power saving, and the programs that tell Headway's server of its wishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headway.domain.cluster import Cluster, Group
+from headway.domain.files import File
+from headway.domain.hostlist import compress
+from headway.render.text import MARK
+from headway.render.version import version
+
+ASKED = "/var/lib/headway-power"  # Slurm's user alone writes there
+_FOLDER = "/etc/headway/power"
+UP, DOWN, FAILED = f"{_FOLDER}/up", f"{_FOLDER}/down", f"{_FOLDER}/failed"
+MAKE_S = 900  # for a machine to be made, set up and heard of
+GO_S = 30  # for one to go
+
+
+def by_itself(cluster: Cluster) -> tuple[Group, ...]:
+    return tuple(group for group in cluster.groups if group.idle_s is not None)
+
+
+def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
+    """(key, value, why) of slurm.conf; () where no group scales by itself."""
+    groups = by_itself(cluster)
+    if not groups:
+        return ()
+    return (
+        ("ResumeProgram", UP, "Says that these nodes are wanted; the server makes their machines."),
+        ("SuspendProgram", DOWN, ""),
+        ("ResumeFailProgram", FAILED, ""),
+        ("SuspendTime", str(min(group.idle_s or 0 for group in groups)), "Seconds without a job until a node goes."),
+        ("SuspendExcNodes", ",".join(_kept(cluster)) or "NONE", "Nodes that people scale, and those that always run."),
+        *_states(cluster),
+        ("ResumeTimeout", str(MAKE_S), ""),
+        ("SuspendTimeout", str(GO_S), ""),
+        ("ResumeRate", "0", ""),
+        ("SuspendRate", "0", ""),
+        ("ReconfigFlags", "KeepPowerSaveSettings", "Who is asleep stays asleep when these files are read anew."),
+    )
+
+
+def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
+    """A machine at which somebody looks, or at whose fault Headway is at work, does not go for want of jobs."""
+    if not version(cluster.slurm_version).keeps_states_awake:
+        return ()
+    return (
+        ("SuspendExcStates", "DOWN,DRAIN", "Who is out of service is being looked at; closed slots are told to go."),
+    )
+
+
+def _kept(cluster: Cluster) -> list[str]:
+    fixed = [name for group in cluster.groups if group.idle_s is None for name in group.slots]
+    found = [compress(fixed)] if fixed else []
+    return found + [item for group in by_itself(cluster) for item in _least(group)]
+
+
+def _least(group: Group) -> Iterator[str]:
+    """How many of each leaf always run: the count stands for its own item of the list alone, and an item has one bracket.
+    The first places are filled first, as where machines are made."""
+    leaves: dict[str, list[str]] = {}
+    for name in group.slots:
+        leaves.setdefault(name.rpartition("-")[0], []).append(name)
+    left = group.nodes
+    for names in leaves.values():
+        count = min(left, len(names))
+        left -= count
+        if count:
+            yield f"{compress(names)}:{count}"
+
+
+def tmpfiles(cluster: Cluster) -> tuple[str, ...]:
+    return (f"d {ASKED} 0700 slurm slurm -",) if by_itself(cluster) else ()
+
+
+def files(cluster: Cluster) -> dict[str, File]:
+    """Of the head."""
+    if not by_itself(cluster):
+        return {}
+    return {path: File(_program(word), mode=0o755) for path, word in ((UP, "up"), (DOWN, "down"), (FAILED, "failed"))}
+
+
+def _program(word: str) -> str:
+    from headway.render.agent import PROGRAM  # which itself needs to know of slurm.conf, and that of this
+
+    return f"""\
+#!/bin/sh
+# {MARK}
+# Run by slurmctld as its user with a list of nodes; what it says is a hint to look, the rest is in the nodes' states.
+exec /usr/bin/python3 -I -S {PROGRAM} power {ASKED} {word} "$1"
+"""

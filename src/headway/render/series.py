@@ -1,0 +1,110 @@
+"""What can be asked of a cluster's Prometheus: a fixed set of named series, each with what it asks. Pure; nobody's words
+become part of a query except names that were checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+SCRAPE_S = 10  # monitoring.py
+MOST_LINES = 64  # of one chart; beyond that lowest, mean and highest are drawn
+Over = Literal["node", "job", "cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """`metric`: {} stands for the labels. `within`: how the values of one step become one."""
+
+    key: str
+    title: str
+    unit: str
+    metric: str
+    over: tuple[Over, ...]
+    within: str = "avg_over_time"
+    of_gpu: bool = True  # a line a GPU; else one a node, or one for all
+
+
+_GPU: tuple[Over, ...] = ("node", "job")
+SERIES: dict[str, Series] = {
+    one.key: one
+    for one in (
+        Series("gpu_utilisation", "GPU utilisation", "%", "DCGM_FI_DEV_GPU_UTIL{}", _GPU),
+        Series("gpu_memory", "GPU memory in use", "MiB", "DCGM_FI_DEV_FB_USED{}", _GPU),
+        Series("gpu_power", "GPU power", "W", "DCGM_FI_DEV_POWER_USAGE{}", _GPU),
+        Series("gpu_temperature", "GPU temperature", "°C", "DCGM_FI_DEV_GPU_TEMP{}", _GPU, "max_over_time"),
+        Series(
+            "gpu_ecc_corrected",
+            "ECC errors, corrected",
+            "errors",
+            "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL{}",
+            _GPU,
+            "max_over_time",
+        ),
+        Series(
+            "gpu_ecc_uncorrected",
+            "ECC errors, uncorrected",
+            "errors",
+            "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{}",
+            _GPU,
+            "max_over_time",
+        ),
+        Series("gpu_nvlinks", "NVLinks that are up", "links", "headway_gpu_nvlinks_active{}", _GPU, "min_over_time"),
+        Series(
+            "gpu_nvlink_errors",
+            "NVLink errors",
+            "errors",
+            "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL{}",
+            _GPU,
+            "max_over_time",
+        ),
+        Series("load", "Load of the machine", "processes", "node_load1{}", ("node",), of_gpu=False),
+        Series("utilisation", "GPU utilisation, mean", "%", "avg(DCGM_FI_DEV_GPU_UTIL{})", ("cluster",), of_gpu=False),
+        Series("power", "GPU power, all", "W", "sum(DCGM_FI_DEV_POWER_USAGE{})", ("cluster",), of_gpu=False),
+        Series("temperature", "Hottest GPU", "°C", "max(DCGM_FI_DEV_GPU_TEMP{})", ("cluster",), of_gpu=False),
+        Series(
+            "machines_up", "Machines that answer", "machines", 'sum(up{job="machines"})', ("cluster",), of_gpu=False
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One question to Prometheus; each answered row becomes a line of this series, named by its labels or by `line`."""
+
+    key: str
+    text: str
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of an answer: its labels, and (unix seconds, value) each."""
+
+    key: str
+    line: str
+    labels: Mapping[str, str]
+    values: tuple[tuple[float, float], ...]
+
+
+def queries(keys: Iterable[str], over: Over, name: str, step_s: int, gpus: int = 0) -> list[Query]:
+    """`name`: a node's or a job's number; "" for the cluster. `gpus`: how many the job has: of too many to draw a line
+    each, three questions are asked."""
+    return [query for key in keys for query in _queries(SERIES[key], over, name, step_s, gpus)]
+
+
+def _queries(one: Series, over: Over, name: str, step_s: int, gpus: int) -> list[Query]:
+    if over == "cluster":
+        return [Query(one.key, one.metric.replace("{}", ""), one.title)]
+    label = "node" if over == "node" else "hpc_job"
+    chosen = one.metric.replace("{}", f'{{{label}="{name}"}}')
+    values = f"{one.within}({chosen}[{max(step_s, 2 * SCRAPE_S)}s])"
+    if not one.of_gpu:
+        return [Query(one.key, f"max({values})", one.title)]
+    if gpus > MOST_LINES:
+        return [
+            Query(one.key, f"{how}({values})", word)
+            for how, word in (("min", "lowest"), ("avg", "mean"), ("max", "highest"))
+        ]
+    return [Query(one.key, f"max by (node, gpu) ({values})")]

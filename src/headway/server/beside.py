@@ -1,0 +1,48 @@
+"""Machines that Slurm asks for while an apply waits for jobs to end: it may wait for days."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headway.errors import HeadwayError
+from headway.server.held import Open
+
+if TYPE_CHECKING:
+    from headway.cluster.env import Say
+    from headway.health.wake import Waker
+
+
+@dataclass
+class Beside:
+    """headway.cluster.leave.Beside. The cluster is, until the wait is over, as its file was before."""
+
+    held: Open
+    say: Say
+    waker: Waker | None = None
+
+    async def look(self, names: Collection[str]) -> None:
+        from headway.health.wake import Waker
+
+        if self.held.cluster is None:
+            return
+        if self.waker is None:
+            self.waker = Waker(self.held.cluster, self.held.env)
+        self.waker.barred = frozenset(names)
+        try:
+            said = await self.waker.step()
+        except HeadwayError as error:
+            said = [("machines", error.message)]
+        for where, text in said:
+            await self.say(where, text)
+
+    async def rest(self) -> None:
+        if self.waker is not None:
+            await self.waker.rest()
+            self.waker = None
+
+    async def close(self) -> None:
+        if self.waker is not None:
+            await self.waker.close()
+            self.waker = None

@@ -1,0 +1,59 @@
+"""What a cluster's poller tells the server: frames on a pipe, each a kind and two texts with their lengths before them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from headway.domain.live import JobState, NodeState, Reservation
+
+HEAD = struct.Struct(">cII")
+BEGIN = b"B"  # a poller that has just started: what was known before is not what it tells changes of
+JOB = b"J"  # a job that is new or has changed; and its JSON for lists
+GONE = b"G"  # numbers of jobs that Slurm has forgotten
+NODES = b"N"  # all nodes, where one has changed
+RESERVATIONS = b"R"  # all of them, where one has changed
+END = b"E"  # of one reading; says what went wrong, if anything did
+LOOK = b"look\n"  # what the server says for another reading
+
+T = TypeVar("T", JobState, NodeState, Reservation)
+_KINDS = (JobState, NodeState, Reservation)
+_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _KINDS}
+_LISTS = {
+    kind: tuple(index for index, field in enumerate(fields(kind)) if str(field.type).startswith("tuple["))
+    for kind in _KINDS
+}
+_GPUS = _FIELDS[JobState].index("gpu_indexes")
+
+
+def frame(kind: bytes, first: bytes = b"", second: bytes = b"") -> bytes:
+    return HEAD.pack(kind, len(first), len(second)) + first + second
+
+
+def packed(value: JobState | NodeState | Reservation) -> list[Any]:
+    """The values of its fields, in their order."""
+    return [dict(v) if isinstance(v, Mapping) else v for v in (getattr(value, name) for name in _FIELDS[type(value)])]
+
+
+def unpacked(kind: type[T], values: list[Any]) -> T:
+    """What `packed` was given."""
+    for index in _LISTS[kind]:
+        values[index] = tuple(values[index])
+    if kind is JobState:
+        values[_GPUS] = {node: tuple(numbers) for node, numbers in values[_GPUS].items()}
+    return kind(*values)
+
+
+def job_of(text: bytes) -> JobState:
+    return unpacked(JobState, json.loads(text))
+
+
+def nodes_of(text: bytes) -> tuple[NodeState, ...]:
+    return tuple(unpacked(NodeState, values) for values in json.loads(text))
+
+
+def reservations_of(text: bytes) -> tuple[Reservation, ...]:
+    return tuple(unpacked(Reservation, values) for values in json.loads(text))

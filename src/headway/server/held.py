@@ -1,0 +1,146 @@
+"""What is held open for each cluster between requests: an Env, what speaks to its head, its watch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.api.work import Reading
+from headway.domain.cluster import Cluster
+from headway.domain.live import JobState
+from headway.domain.machine import Machine
+from headway.errors import Unreachable
+from headway.server.polled import PollProcess
+from headway.store import Store
+
+if TYPE_CHECKING:
+    from headway.cluster.env import Env
+    from headway.health.respond import Responder
+    from headway.health.wake import Waker
+    from headway.health.watch import Watch
+    from headway.jobs.progress import ProgressReader
+    from headway.jobs.warm import Warm
+    from headway.slurm.reader import SlurmReader
+
+LOOK_S = 2.0  # asking the provider takes longer than most of what is asked of the head: not before each question
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What speaks to one head."""
+
+    links: Warm
+    head: Machine
+    version: str
+    reader: SlurmReader
+    progress: ProgressReader
+    poll: PollProcess
+
+    async def close(self) -> None:
+        await self.poll.close()
+        await self.links.close()
+        await self.reader.close()
+
+
+@dataclass
+class Open:
+    """What is held open for one cluster."""
+
+    env: Env
+    key: object
+    slurm: Slurm | None = None
+    looked_at: float = 0.0  # when the provider last said where the head is
+    cluster: Cluster | None = None  # by its newest file, for what began under an earlier one and goes on
+    watch: Watch | None = None
+    jobs: tuple[JobState, ...] = ()  # as last read
+    responder: Responder | None = None
+    waker: Waker | None = None
+    making: asyncio.Lock = field(default_factory=asyncio.Lock)  # an apply, or machines that Slurm asks for
+    acting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one who acts on faults at a time
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    listing: asyncio.Task[tuple[Machine, ...]] | None = None
+
+    async def machines(self, cluster: str) -> tuple[Machine, ...]:
+        """The provider's machines; who asks while it is being asked gets the same answer. On a host that is short of
+        processor time podman needs seconds, and a reading that asked twice would never be done in time."""
+        if self.listing is None or self.listing.done():
+            self.listing = asyncio.create_task(self.env.provider.list(cluster))
+        return await asyncio.shield(self.listing)
+
+
+class Holding:
+    """Opened at first use; `forget` what is gone, `close` at the end. Heavy libraries are imported at first use."""
+
+    def __init__(self, store: Store, state_dir: Path) -> None:
+        self._store = store
+        self._state_dir = state_dir
+        self._open: dict[str, Open] = {}
+        self._opening = asyncio.Lock()
+
+    async def forget(self, cluster: str) -> None:
+        held = self._open.pop(cluster, None)
+        if held is not None:
+            if held.responder is not None:
+                await held.responder.close()
+            if held.waker is not None:
+                await held.waker.close()
+            if held.slurm is not None:
+                await held.slurm.close()
+            await held.env.close()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self.forget(name) for name in list(self._open)), return_exceptions=True)
+
+    async def read(self, cluster: Cluster) -> Reading:
+        return await (await self._slurm(cluster)).poll.read()
+
+    async def _env(self, cluster: Cluster) -> Env:
+        return (await self._held(cluster)).env
+
+    async def _held(self, cluster: Cluster) -> Open:
+        key = (cluster.provider, cluster.hosts)
+        async with self._opening:
+            held = self._open.get(cluster.name)
+            if held is not None and held.key != key:
+                await self.forget(cluster.name)
+                held = None
+            if held is None:
+                from headway.cluster.env import open_env
+
+                env = await open_env(cluster, self._store, self._state_dir)
+                held = self._open[cluster.name] = Open(env, key)
+        return held
+
+    async def _slurm(self, cluster: Cluster) -> Slurm:
+        """What speaks to the head as it is now: one that was made again has another address or host key."""
+        from headway.cluster.secrets import content
+        from headway.jobs.progress import ProgressReader
+        from headway.jobs.warm import Warm
+        from headway.slurm.reader import SlurmReader
+
+        held = await self._held(cluster)
+        async with held.lock:
+            if held.slurm is not None and time.monotonic() - held.looked_at < LOOK_S:
+                return held.slurm
+            machines = await held.machines(cluster.name)
+            head = next((machine for machine in machines if machine.name == cluster.head), None)
+            if head is None:
+                raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")
+            held.looked_at = time.monotonic()
+            known = held.slurm
+            if known is not None and (known.head, known.version) == (head, cluster.slurm_version):
+                return known
+            secrets = await self._store.secrets(cluster.name)
+            if "jwt_key" not in secrets:
+                raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
+            if known is not None:
+                await known.close()
+            connections, jwt_key = held.env.connections, content(secrets, "jwt_key")
+            links = Warm(connections)
+            reader = SlurmReader(connections, head, jwt_key, cluster.slurm_version)
+            poll = PollProcess(head, secrets.get("bootstrap_key", ""), jwt_key, cluster.slurm_version)
+            held.slurm = Slurm(links, head, cluster.slurm_version, reader, ProgressReader(links, head), poll)
+            return held.slurm

@@ -1,0 +1,89 @@
+"""The poller of one cluster: a process of its own (`python -m headway.server.poller`), so that whoever answers people never
+stops to read ten thousand jobs. It reads Slurm when it is told to, keeps what it read, and says what has changed.
+
+Its first line of standard input says which head and with which keys; each further line asks for a reading. It ends with
+its standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+
+from headway.api.shapes import job_row
+from headway.domain.live import JobState, NodeState, Reservation
+from headway.domain.machine import Jump, Machine, MachineState
+from headway.errors import HeadwayError
+from headway.machines.ssh import Connections
+from headway.server.frames import BEGIN, END, GONE, JOB, NODES, RESERVATIONS, frame, packed
+from headway.slurm.reader import SlurmReader
+
+
+class Changes:
+    """What the server knows, and the frames that bring it up to date."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, JobState] = {}
+        self._nodes: tuple[NodeState, ...] = ()
+        self._reservations: tuple[Reservation, ...] = ()
+
+    def of(
+        self, nodes: tuple[NodeState, ...], jobs: tuple[JobState, ...], reservations: tuple[Reservation, ...] = ()
+    ) -> Iterator[bytes]:
+        if nodes != self._nodes:
+            self._nodes = nodes
+            yield frame(NODES, json.dumps([packed(node) for node in nodes]).encode())
+        if reservations != self._reservations:
+            self._reservations = reservations
+            yield frame(RESERVATIONS, json.dumps([packed(one) for one in reservations]).encode())
+        now = {job.id: job for job in jobs}
+        for number, job in now.items():
+            before = self._jobs.get(number)
+            if before is not job and before != job:
+                yield frame(JOB, json.dumps(packed(job)).encode(), job_row(job))
+        gone = sorted(self._jobs.keys() - now.keys())
+        if gone:
+            yield frame(GONE, json.dumps(gone).encode())
+        self._jobs = now
+
+
+async def reading(reader: SlurmReader, changes: Changes) -> list[bytes]:
+    """The frames of one reading."""
+    try:
+        nodes, jobs, reservations = await asyncio.gather(reader.nodes(), reader.jobs(), reader.reservations())
+    except HeadwayError as error:
+        said = {"kind": error.kind, "message": error.message, "hint": error.hint}
+        return [frame(END, json.dumps(said).encode())]
+    return [*changes.of(nodes, jobs, reservations), frame(END)]
+
+
+async def main() -> None:
+    told = asyncio.StreamReader(limit=1024 * 1024)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(told), sys.stdin.buffer)
+    settings = json.loads(await told.readline())
+    told_head = settings["head"]
+    jump = told_head["jump"] and Jump(**told_head["jump"])
+    head = Machine(**{**told_head, "state": MachineState(told_head["state"]), "jump": jump})
+    changes = Changes()
+    async with Connections(settings["bootstrap_key"]) as connections:
+        reader = SlurmReader(connections, head, bytes.fromhex(settings["jwt_key"]), settings["version"])
+        _write([frame(BEGIN)])
+        while await told.readline():
+            _write(await reading(reader, changes))
+        await reader.close()
+
+
+def _write(frames: list[bytes]) -> None:
+    """All of it, however slowly it is read."""
+    out = sys.stdout.buffer
+    for one in frames:
+        out.write(one)
+    out.flush()
+
+
+if __name__ == "__main__":
+    os.nice(2)  # people who wait for an answer come first
+    asyncio.run(main())

@@ -1,0 +1,245 @@
+"""The part of a cluster file that a form can show, and back: what the form does not show is kept as it is.
+
+A form's fields are texts, as browsers send them. `read` makes them of a file's mapping, `write` puts them into one."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+MOST_ROWS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRow:
+    name: str = ""
+    path: str = ""
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TeamRow:
+    name: str = ""
+    users: str = ""  # names with blanks between them
+    share: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`kept` names what the file says beyond the form."""
+
+    name: str = ""
+    provider: str = "local"
+    hosts: str = ""  # one address a line, the head first
+    image: str = "debian13"
+    plan: str = "h100-8"
+    nodes: str = "4"
+    spares: str = ""
+    leaf_size: str = ""
+    ssh_keys: str = ""  # one public key a line
+    datasets: tuple[DatasetRow, ...] = ()
+    teams: tuple[TeamRow, ...] = ()
+    user_keys: str = ""  # one a line: the user's name, then a public key
+    kept: tuple[str, ...] = field(default=(), compare=False)
+
+
+_SHOWN = {
+    "name", "provider", "image", "plan", "nodes", "spares", "fabric", "ssh_keys", "storage", "teams", "users", "hosts",
+}  # fmt: skip
+
+
+PLAIN = (
+    "name", "provider", "hosts", "image", "plan", "nodes", "spares", "leaf_size", "ssh_keys", "user_keys",
+)  # fmt: skip
+
+
+def start(name: str = "lab") -> Form:
+    """What a new cluster's form begins with."""
+    return Form(name=name, nodes="4", spares="1", leaf_size="4")
+
+
+def read(spec: Mapping[str, Any]) -> Form:
+    """The form of a file, as far as it goes: what has another shape than the form's is named in `kept`."""
+    kept = [key for key in spec if key not in _SHOWN and spec[key] not in (None, {}, [])]
+    fabric, storage = _mapping(spec.get("fabric")), _mapping(spec.get("storage"))
+    kept += [f"fabric.{key}" for key in fabric if key != "leaf_size"]
+    teams, users = _mapping(spec.get("teams")), _mapping(spec.get("users"))
+    kept += [f"teams.{name}.limits" for name, team in teams.items() if _mapping(team).get("limits")]
+    hosts = spec.get("hosts") or []
+    plain = isinstance(hosts, list) and all(isinstance(host, str) for host in hosts)
+    if not plain:
+        kept.append("hosts")
+    return Form(
+        name=_text(spec.get("name")),
+        provider=_text(spec.get("provider")) or "local",
+        hosts="\n".join(hosts) if plain else "",
+        image=_text(spec.get("image")) or "debian13",
+        plan=_text(spec.get("plan")),
+        nodes=_text(spec.get("nodes")),
+        spares=_text(spec.get("spares")),
+        leaf_size=_text(fabric.get("leaf_size")),
+        ssh_keys="\n".join(_texts(spec.get("ssh_keys"))),
+        datasets=tuple(_datasets(storage.get("datasets"))),
+        teams=tuple(
+            TeamRow(str(name), " ".join(_texts(_mapping(team).get("users"))), _text(_mapping(team).get("share")))
+            for name, team in teams.items()
+        ),
+        user_keys="\n".join(
+            f"{name} {key}" for name, user in users.items() for key in _texts(_mapping(user).get("ssh_keys"))
+        ),
+        kept=tuple(kept),
+    )
+
+
+def write(form: Form, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """`spec` with the form's fields put in, in a file's usual order. A field that says what the file says already is
+    left alone; an empty one is taken out."""
+    made = copy.deepcopy(dict(spec))
+    old = read(made)
+    for item in fields(Form):
+        if item.name != "kept" and getattr(form, item.name) != getattr(old, item.name):
+            _WRITE[item.name](made, form)
+    return {key: made[key] for key in sorted(made, key=_rank)}
+
+
+def _rank(key: str) -> int:
+    return _ORDER.index(key) if key in _ORDER else len(_ORDER)
+
+
+_ORDER = (
+    "name", "provider", "image", "plan", "nodes", "spares", "fabric", "ssh_keys", "storage", "partitions", "teams", "users",
+    "hosts",
+)  # fmt: skip
+
+
+def _put(made: dict[str, Any], key: str, value: Any) -> None:
+    if value in ("", [], {}, None):
+        made.pop(key, None)
+    else:
+        made[key] = value
+
+
+def _put_fabric(made: dict[str, Any], form: Form) -> None:
+    fabric = dict(_mapping(made.get("fabric")))
+    _put(fabric, "leaf_size", _number(form.leaf_size))
+    _put(made, "fabric", fabric)
+
+
+def _put_datasets(made: dict[str, Any], form: Form) -> None:
+    storage = dict(_mapping(made.get("storage")))
+    old = {
+        one.get("name"): one
+        for one in storage.get("datasets") or ()
+        if isinstance(one, dict) and isinstance(one.get("name"), str)
+    }
+    rows = []
+    for row in form.datasets:
+        if not (row.name or row.path):
+            continue
+        one = dict(old.get(row.name, {"name": row.name}))
+        _put(one, "path", row.path)
+        one.pop("read_only", None)
+        if row.writable:
+            one["read_only"] = False
+        rows.append(one)
+    _put(storage, "datasets", rows)
+    _put(made, "storage", storage)
+
+
+def _put_teams(made: dict[str, Any], form: Form) -> None:
+    old = _mapping(made.get("teams"))
+    teams: dict[str, Any] = {}
+    for row in form.teams:
+        if not (row.name or row.users):
+            continue
+        team = dict(_mapping(old.get(row.name)))
+        _put(team, "users", row.users.replace(",", " ").split())
+        _put(team, "share", _number(row.share))
+        teams[row.name] = team
+    _put(made, "teams", teams)
+
+
+def _put_user_keys(made: dict[str, Any], form: Form) -> None:
+    keys: dict[str, list[str]] = {}
+    for line in form.user_keys.splitlines():
+        name, _, key = line.strip().partition(" ")
+        if name:
+            keys.setdefault(name, []).append(key.strip())
+    users = {name: dict(_mapping(user)) for name, user in _mapping(made.get("users")).items()}
+    for name in [name for name in users if users[name].get("ssh_keys") and name not in keys]:
+        users.pop(name)
+    for name, some in keys.items():
+        users.setdefault(name, {})["ssh_keys"] = some
+    _put(made, "users", users)
+
+
+_WRITE = {
+    "name": lambda made, form: _put(made, "name", form.name),
+    "provider": lambda made, form: _put(made, "provider", form.provider),
+    "hosts": lambda made, form: _put(made, "hosts", _lines(form.hosts)),
+    "image": lambda made, form: _put(made, "image", form.image),
+    "plan": lambda made, form: _put(made, "plan", form.plan),
+    "nodes": lambda made, form: _put(made, "nodes", _number(form.nodes)),
+    "spares": lambda made, form: _put(made, "spares", _number(form.spares)),
+    "leaf_size": _put_fabric,
+    "ssh_keys": lambda made, form: _put(made, "ssh_keys", _lines(form.ssh_keys)),
+    "datasets": _put_datasets,
+    "teams": _put_teams,
+    "user_keys": _put_user_keys,
+}
+
+
+def from_fields(sent: Mapping[str, Sequence[str]]) -> Form:
+    """A posted form. Rows are told apart by their number: team-0-name, dataset-2-path."""
+
+    def one(name: str) -> str:
+        return (sent.get(name) or [""])[0].replace("\r\n", "\n").strip()
+
+    return Form(
+        **{name: one(name) for name in PLAIN},  # type: ignore[arg-type]
+        datasets=tuple(
+            DatasetRow(one(f"dataset-{n}-name"), one(f"dataset-{n}-path"), bool(one(f"dataset-{n}-writable")))
+            for n in _rows(sent, "dataset")
+            if one(f"dataset-{n}-name") or one(f"dataset-{n}-path")
+        ),
+        teams=tuple(
+            TeamRow(one(f"team-{n}-name"), " ".join(one(f"team-{n}-users").replace(",", " ").split()), one(f"team-{n}-share"))
+            for n in _rows(sent, "team")
+            if one(f"team-{n}-name") or one(f"team-{n}-users")
+        ),
+    )  # fmt: skip
+
+
+def _rows(sent: Mapping[str, Sequence[str]], kind: str) -> list[int]:
+    numbers = {int(found[1]) for name in sent if (found := re.fullmatch(rf"{kind}-(\d{{1,2}})-\w+", name))}
+    return sorted(numbers)[:MOST_ROWS]
+
+
+def _number(text: str) -> int | str:
+    """A whole number where the text is one; the rest is for the file's own rules to refuse."""
+    return int(text) if re.fullmatch(r"\d{1,9}", text) else text
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or isinstance(value, dict | list) else str(value)
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
+def _datasets(value: Any) -> Iterator[DatasetRow]:
+    for one in value if isinstance(value, list) else ():
+        if isinstance(one, dict):
+            yield DatasetRow(_text(one.get("name")), _text(one.get("path")), one.get("read_only") is False)

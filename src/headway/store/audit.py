@@ -1,0 +1,89 @@
+"""The audit trail. It is only ever added to: there is no method that changes or removes a line, and the database refuses
+whoever tries (migration 0005)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Insert, insert, select
+
+from headway.store import schema as t
+from headway.store.base import Base
+from headway.store.records import AuditRow
+
+
+@dataclass(frozen=True, slots=True)
+class AuditAsk:
+    """Which lines are wanted; "" and 0 narrow nothing."""
+
+    person: str = ""
+    action: str = ""  # its beginning
+    target: str = ""  # its beginning: a cluster's name finds all that was done there
+    result: str = ""
+    since: float = 0.0
+    until: float = 0.0
+
+
+def audit_line(
+    at: float,
+    person: str,
+    action: str,
+    target: str,
+    detail: Mapping[str, Any],
+    *,
+    address: str = "",
+    result: str = "ok",
+) -> Insert:
+    return insert(t.audit).values(
+        at=at,
+        person=person[:64],
+        action=action[:64],
+        target=target[:200],
+        detail=dict(detail),
+        address=address[:64],
+        result=result,
+    )
+
+
+class AuditStore(Base):
+    async def note(
+        self,
+        person: str,
+        action: str,
+        target: str,
+        detail: Mapping[str, Any] | None = None,
+        *,
+        address: str = "",
+        result: str = "ok",
+    ) -> None:
+        """One line. `result`: ok | refused | failed. Never pass a secret."""
+        line = audit_line(self._now(), person, action, target, detail or {}, address=address, result=result)
+        async with self._write() as db:
+            await db.execute(line)
+
+    async def audit_trail(
+        self, ask: AuditAsk | None = None, *, limit: int = 100, before: int = 0, after: int = -1
+    ) -> tuple[AuditRow, ...]:
+        """The latest first, those with a number below `before`; or with `after`, the oldest first, those above it."""
+        a, ask = t.audit.c, ask or AuditAsk()
+        query = select(t.audit).limit(limit)
+        for column, value in ((a.person, ask.person), (a.result, ask.result)):
+            if value:
+                query = query.where(column == value)
+        for column, value in ((a.action, ask.action), (a.target, ask.target)):
+            if value:
+                query = query.where(column.startswith(value, autoescape=True))
+        if ask.since:
+            query = query.where(a.at >= ask.since)
+        if ask.until:
+            query = query.where(a.at < ask.until)
+        if before:
+            query = query.where(a.number < before)
+        if after >= 0:
+            query = query.where(a.number > after)
+        order = a.number.desc() if after < 0 else a.number
+        async with self._read() as db:
+            rows = await db.execute(query.order_by(order))
+            return tuple(AuditRow(**row._mapping) for row in rows)

@@ -1,0 +1,125 @@
+"""Faults of nodes: of one cluster, of all, and one with all it went through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Form
+from starlette.responses import Response
+
+from headway.api import incidents as api
+from headway.api.access import Anyone, Everywhere, Number, Operator, Right, State
+from headway.api.shapes import incident_out
+from headway.api.state import AppState
+from headway.domain.incident import IncidentState
+from headway.web.html import render
+from headway.web.place import see_other
+from headway.web.route import page_router
+from headway.web.words import incident_kind
+from headway.wire.schemas import IncidentOut, IncidentStepOut, ReturnIn
+
+router = page_router()
+MOST = 500
+TIMED = 60  # of a list, those shown with their times
+SHOWN = ("open", "all")
+_OVER = ("returned", "false alarm")
+_HIDDEN = frozenset({"tests", "try", "signal", "at", "drains", "asked", "done_at", "stay"})
+_WORDS = {
+    "text": "the driver says", "xid": "XID", "gpu": "GPU", "job": "job", "requeued": "jobs requeued",
+    "passed": "tests passed", "silent_s": "silent for, s", "dead": "dead", "fence": "fenced", "had": "its jobs",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A step as the page shows it."""
+
+    step: IncidentStepOut
+    after_s: float
+    kind: str
+    evidence: tuple[tuple[str, str], ...]
+
+
+@router.get("/incidents")
+async def everywhere(state: State, who: Everywhere, show: str = "all") -> Response:
+    """Of all clusters, the open ones first."""
+    found: list[IncidentOut] = []
+    for row in await state.store.clusters():
+        if who.reaches(row.name):
+            found += [incident_out(one) for one in await state.store.incidents(row.name)]
+    return render("incidents.html", viewer=who, here="incidents", **await _listed(state, found, show))
+
+
+@router.get("/clusters/{name}/incidents")
+async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") -> Response:
+    await state.row(name)
+    found = [incident_out(one) for one in await state.store.incidents(name)]
+    return render("cluster_incidents.html", viewer=who, name=name, tab="incidents", **await _listed(state, found, show))
+
+
+@router.get("/clusters/{name}/incidents/{number}")
+async def one(name: str, number: Number, state: State, who: Anyone) -> Response:
+    found = await api.incident(name, number, state, who)
+    cluster = (await state.cluster(name))[1]
+    return render(
+        "incident.html",
+        viewer=who,
+        name=name,
+        tab="incidents",
+        one=found,
+        kind=incident_kind(found.state),
+        over=found.state in _OVER,
+        steps=steps_of(found),
+        may=who.may(Right.NODES),
+        testing=found.state == IncidentState.TESTING.value,
+        simulated=cluster.simulated_gpus,
+    )
+
+
+@router.post("/clusters/{name}/incidents/{number}/return")
+async def bring_back(
+    name: str, number: Number, state: State, who: Operator, false_alarm: bool = Form(False)
+) -> Response:
+    done = await api.bring_back(name, number, ReturnIn(false_alarm=false_alarm), state, who)
+    return see_other(f"/clusters/{name}/incidents/{number}", f"{done.node}: {done.steps[-1].text}")
+
+
+async def _listed(state: AppState, found: list[IncidentOut], show: str) -> dict[str, Any]:
+    found = sorted(found, key=lambda one: (one.state in _OVER, -one.opened_at))
+    still = [one for one in found if one.state not in _OVER]
+    rows = still if show == "open" else found
+    return {
+        "rows": await api.whole(state, rows[:TIMED]) + rows[TIMED:MOST],
+        "all": len(found),
+        "open": len(still),
+        "show": "open" if show == "open" else "all",
+    }
+
+
+def steps_of(found: IncidentOut) -> list[Shown]:
+    """The newest is last; what it is in now is marked."""
+    began = found.fault_at or found.opened_at
+    shown = []
+    for i, step in enumerate(found.steps):
+        last = i == len(found.steps) - 1
+        kind = (
+            incident_kind(step.state) if last and step.state in (*_OVER, "out of service") else "now" if last else "ok"
+        )
+        shown.append(Shown(step, max(0.0, step.at - began), kind, tuple(_evidence(step.evidence.items()))))
+    return shown
+
+
+def _evidence(pairs: Iterable[tuple[str, object]]) -> Iterable[tuple[str, str]]:
+    for key, value in pairs:
+        if key in _HIDDEN or value is None or value == [] or value is False:
+            continue
+        yield _WORDS.get(key, key.replace("_", " ")), _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,146 @@
+"""One job: how it stands, its course, its log, what it was made of, and what can be done with it."""
+
+from __future__ import annotations
+
+import contextlib
+
+from fastapi import Request
+from starlette.responses import Response
+
+from headway.api import jobacts, jobs
+from headway.api.access import Anyone, Member, Number, Principal, State, may_touch, note_failure
+from headway.api.state import AppState
+from headway.api.world import why_of
+from headway.domain.cluster import Cluster
+from headway.domain.hostlist import compress
+from headway.domain.live import JobState
+from headway.errors import HeadwayError, NotAllowed, NotFound
+from headway.jobs.array import array_out
+from headway.web import job_view as view
+from headway.web.html import render
+from headway.web.place import see_other
+from headway.web.route import page_router
+from headway.web.stream import Parts, pulse_of, stream
+from headway.wire.schemas import API_PREFIX, ArrayOut, JobRunOut, JobRunsOut, LineageOut, ScriptOut
+
+router = page_router()
+GPU_SERIES = ("gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature")
+_SAID = {"cancel": "Job {} is cancelled", "requeue": "Job {} goes back to the queue", "hold": "Job {} is held",
+         "release": "Job {} is released"}  # fmt: skip
+
+
+@router.get("/clusters/{name}/jobs/{job_id}", response_model=None)
+async def job(name: str, job_id: Number, state: State, who: Anyone) -> Response:
+    _, cluster = await state.cluster(name)
+    found = await state.job(cluster, job_id)
+    runs = await _runs(state, cluster, found, who)
+    parts = await _parts(state, cluster, found, runs, who)
+    mine = await _mine(state, cluster, who, found)
+    return render(
+        "job.html",
+        viewer=who,
+        name=name,
+        tab="queue",
+        job=found,
+        parts=parts,
+        mine=mine,
+        script=await _script(name, job_id, state, who) if mine else None,
+        lineage=await _lineage(name, found.array_job_id or job_id, state, who) if mine else None,
+        tasks=await _tasks(cluster, found, state),
+        pulse=pulse_of(state, name),
+        api=f"{API_PREFIX}/clusters/{name}",
+        log=f"{API_PREFIX}/clusters/{name}/jobs/{job_id}/log",
+        series=GPU_SERIES if found.gpus and found.start_time else (),
+        marks=view.marks(runs),
+        apart=found.stderr != found.stdout and found.stderr.startswith("/"),
+    )
+
+
+@router.get("/clusters/{name}/jobs/{job_id}/live", response_model=None)
+async def live(name: str, job_id: Number, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
+    known: dict[tuple[object, ...], JobRunsOut] = {}
+
+    async def make(viewer: Principal) -> Parts:
+        _, cluster = await state.cluster(name)
+        found = await state.job(cluster, job_id)
+        incidents = len(await state.store.incidents(name))
+        key = (found.state, found.start_time, found.restarts, found.end_time, incidents)
+        if key not in known:  # accounting is asked only when the job did something
+            known.clear()
+            known[key] = await _runs(state, cluster, found, viewer)
+        return await _parts(state, cluster, found, known[key], viewer)
+
+    return stream(request, state, name, make, prefix="job_")
+
+
+@router.post("/clusters/{name}/jobs/{job_id}/{verb}", response_model=None)
+async def act(name: str, job_id: Number, verb: str, request: Request, state: State, who: Member) -> Response:
+    """One of cancel, requeue, hold, release; back to the page, which says how it went."""
+    deeds = {"cancel": jobs.cancel, "requeue": jobacts.requeue, "hold": jobacts.hold, "release": jobacts.release}
+    if verb not in deeds:
+        raise NotFound(f"nothing called {verb[:20]!r} can be done with a job")
+    page = f"/clusters/{name}/jobs/{job_id}"
+    try:
+        await deeds[verb](name, job_id, state, who)
+    except NotAllowed:
+        raise
+    except HeadwayError as error:
+        await note_failure(request, error)
+        return see_other(page, error.message, bad=True)
+    return see_other(page, _SAID[verb].format(job_id))
+
+
+async def _parts(state: AppState, cluster: Cluster, job: JobState, runs: JobRunsOut, who: Principal) -> Parts:
+    progress = state.live.snapshot(cluster.name).progress.get(job.id)
+    mine = await _mine(state, cluster, who, job)
+    return {
+        "head": view.head(cluster.name, job, why_of(state, cluster, job), mine=mine, clone=mine),
+        "facts": view.facts(job, progress, runs, simulated=cluster.simulated_gpus),
+        "timeline": view.timeline(cluster.name, job, runs),
+        "chart": view.chart(job.id, progress),
+    }
+
+
+async def _mine(state: AppState, cluster: Cluster, who: Principal, job: JobState) -> bool:
+    """Whether this person may act on it and read its log."""
+    try:
+        await may_touch(state, cluster, who, job, "")
+    except NotAllowed:
+        return False
+    return True
+
+
+async def _runs(state: AppState, cluster: Cluster, job: JobState, who: Principal) -> JobRunsOut:
+    """From accounting; while that does not answer the run that the controller knows."""
+    try:
+        return await jobacts.runs(cluster.name, job.id, state, who)
+    except HeadwayError:
+        nodes = compress(job.nodes)
+        run = JobRunOut(state=job.state, submit_time=job.submit_time, start_time=job.start_time if job.nodes else 0,
+                        end_time=job.end_time, nodelist=nodes, exit_code=job.exit_code)  # fmt: skip
+        return JobRunsOut(runs=[run])
+
+
+async def _tasks(cluster: Cluster, job: JobState, state: AppState) -> ArrayOut | None:
+    """How those of its array stand."""
+    if not job.array_job_id:
+        return None
+    with contextlib.suppress(HeadwayError, TimeoutError):
+        return array_out(await state.work.array(cluster, job.array_job_id))
+    return None
+
+
+async def _script(name: str, job_id: Number, state: AppState, who: Principal) -> ScriptOut | None:
+    with contextlib.suppress(HeadwayError):
+        return await jobacts.script(name, job_id, state, who)
+    return None
+
+
+async def _lineage(name: str, job_id: Number, state: AppState, who: Principal) -> LineageOut | None:
+    from headway.api.runs import show_lineage
+
+    if await state.store.job_record(name, job_id) is None:
+        return None
+    with contextlib.suppress(HeadwayError):
+        return await show_lineage(name, job_id, state, who)
+    return None

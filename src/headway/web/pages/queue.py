@@ -1,0 +1,80 @@
+"""The queue: any column that squeue has, filtered, sorted and searched on the server, its view in the address, live."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from starlette.responses import Response
+
+from headway.api.access import Anyone, Principal, State
+from headway.api.errors import error_out
+from headway.api.listing import listed
+from headway.api.queue import QueueList
+from headway.api.state import AppState
+from headway.api.world import why_of
+from headway.domain.cluster import Cluster
+from headway.errors import HeadwayError, Refused
+from headway.web import queue_view as view
+from headway.web.html import render
+from headway.web.place import see_other
+from headway.web.queue_view import Foot, Query, Rows
+from headway.web.route import page_router
+from headway.web.stream import Parts, pulse_of, stream
+
+router = page_router()
+
+
+@router.get("/clusters/{name}/queue", response_model=None)
+async def queue(name: str, request: Request, state: State, who: Anyone) -> Response:
+    _, cluster = await state.cluster(name)
+    query = Query.of(request.query_params.getlist)
+    try:
+        parts = await _parts(state, cluster, query, who)
+    except Refused:  # a cursor of another order: from the top
+        return see_other(f"/clusters/{name}/queue{query.to()}")
+    jobs = state.live.snapshot(name).jobs
+    return render(
+        "queue.html",
+        viewer=who,
+        name=name,
+        tab="queue",
+        query=query,
+        parts=parts,
+        pulse=pulse_of(state, name),
+        groups=view.GROUPS,
+        sizes=view.SIZES,
+        users=sorted({job.user for job in jobs}),
+        teams=[team.name for team in cluster.teams],
+        partitions=[partition.name for partition in cluster.partitions],
+    )
+
+
+@router.get("/clusters/{name}/queue/live", response_model=None)
+async def live(name: str, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
+    query = Query.of(request.query_params.getlist)
+
+    async def make(viewer: Principal) -> Parts:
+        _, cluster = await state.cluster(name)
+        return await _parts(state, cluster, query, viewer)
+
+    return stream(request, state, name, make, prefix="queue_")
+
+
+async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal) -> Parts:
+    """Made once a reading for all who look at the same."""
+    now, ask, snapshot = state.clock(), query.ask(), state.live.snapshot(cluster.name)
+    key = ("queue page", query)
+    kept: tuple[QueueList, Rows, Foot] | None = snapshot.kept.get(key)
+    if kept is None:
+        jobs, gap = None, ""
+        if "ended" in ask.kinds:
+            try:
+                jobs = snapshot.with_ended(await state.history(cluster))
+            except (HeadwayError, TimeoutError, OSError) as error:
+                gap = error_out(error).message
+        found = listed(snapshot, ask, jobs, now)
+        rows = view.rows(
+            cluster.name, found, query, lambda job: why_of(state, cluster, job), now, read=snapshot.as_of is not None
+        )
+        kept = snapshot.kept[key] = (found, rows, view.foot(found, query, gap))
+    found, rows, foot = kept
+    return {"chips": view.chips(found, query, who.user), "rows": rows, "foot": foot}

@@ -1,0 +1,110 @@
+"""Submit a job: a script or a command, checked while it is written, with where and when it would start.
+
+GET  /clusters/NAME/submit          the form; ?from=ID fills it with another job's script, ?how=command asks for a command
+POST /clusters/NAME/submit/check    what is filled in, looked at: faults beside their fields, or the expected start (htmx)
+POST /clusters/NAME/submit          sends it, and goes to the job's page"""
+
+from __future__ import annotations
+
+from fastapi import Request
+from starlette.responses import HTMLResponse, Response
+
+from headway.api import jobacts, jobs, runs
+from headway.api.access import Member, Principal, State, note_failure, workplace
+from headway.api.state import AppState
+from headway.errors import HeadwayError, NotAllowed, Unreachable
+from headway.jobs.check import refusal
+from headway.web import submit_view as view
+from headway.web.html import HEADERS, render, templates
+from headway.web.place import see_other
+from headway.web.route import page_router
+from headway.web.submit_view import Draft
+from headway.wire.schemas import CheckJobIn, CheckJobOut, FaultOut
+
+router = page_router()
+
+
+@router.get("/clusters/{name}/submit", response_model=None)
+async def form(name: str, request: Request, state: State, who: Member) -> Response:
+    number = request.query_params.get("from", "")
+    draft = Draft(how="command" if request.query_params.get("how") == "command" else "script")
+    if number.isascii() and number.isdigit() and len(number) < 12:
+        draft = Draft.like(await jobacts.script(name, int(number), state, who))
+    return await _page(name, state, who, draft, CheckJobOut(), copied=number)
+
+
+@router.post("/clusters/{name}/submit/check", response_model=None)
+async def check(name: str, request: Request, state: State, who: Member) -> Response:
+    draft = Draft.of(await request.form())
+    told = await _checked(name, state, who, draft)
+    values = {"draft": draft, "told": told, "beside": view.beside(told.faults, draft.how), "oob": True}
+    text = templates().get_template("parts/submit_check.html").render(**values)
+    return HTMLResponse(text, headers=HEADERS)
+
+
+@router.post("/clusters/{name}/submit", response_model=None)
+async def send(name: str, request: Request, state: State, who: Member) -> Response:
+    draft = Draft.of(await request.form())
+    told = await _checked(name, state, who, draft)
+    ask, _ = view.request(draft)
+    if told.faults or ask is None:
+        return await _page(name, state, who, draft, told, status=422)
+    try:
+        number = await _sent(name, ask, state, who)
+    except NotAllowed:
+        raise
+    except HeadwayError as error:
+        await note_failure(request, error)
+        return await _page(name, state, who, draft, _refused(error), status=error.http_status)
+    return see_other(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
+
+
+async def _sent(name: str, ask: CheckJobIn, state: AppState, who: Principal) -> int:
+    if ask.run is not None:
+        return (await runs.run(name, ask.run, state, who)).job_id
+    assert ask.submit is not None
+    return (await jobs.submit(name, ask.submit, state, who)).job_id
+
+
+async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> CheckJobOut:
+    ask, unreadable = view.request(draft)
+    if ask is None:
+        return CheckJobOut(faults=unreadable)
+    try:
+        return await jobs.check(name, ask, state, who)
+    except NotAllowed:
+        raise
+    except HeadwayError as error:
+        return _refused(error)
+
+
+def _refused(error: HeadwayError) -> CheckJobOut:
+    """What was filled in stays on the page, with Slurm's words; of no field where Slurm could not be asked."""
+    fault = refusal(error.message, error.hint)
+    path = "" if isinstance(error, Unreachable) else fault.path
+    return CheckJobOut(faults=[FaultOut(path=path, message=fault.message, hint=fault.hint)])
+
+
+async def _page(
+    name: str, state: AppState, who: Principal, draft: Draft, told: CheckJobOut, *, status: int = 200, copied: str = ""
+) -> Response:
+    cluster = await workplace(state, name, who)
+    mine = [team.name for team in cluster.teams if who.user in team.users]
+    return render(
+        "submit.html",
+        status=status,
+        viewer=who,
+        name=name,
+        tab="submit",
+        draft=draft,
+        told=told,
+        beside=view.beside(told.faults, draft.how),
+        partitions=[one.name for one in cluster.partitions],
+        teams=mine or [team.name for team in cluster.teams],
+        plan=cluster.largest,
+        launchers=view.LAUNCHERS,
+        example=view.EXAMPLE,
+        containers=cluster.containers,
+        copied=copied,
+        oob=False,
+    )

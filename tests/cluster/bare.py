@@ -1,0 +1,189 @@
+"""Machines nobody has set up: containers of a plain Debian with systemd and sshd and nothing else, which stand for the
+machines of an inventory. Packages come from the machines' own sources, which are this host's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway.machines import network
+from headway.machines.local import boots_systemd
+from headway.machines.mirror import host_mirror
+from headway.machines.podman import Podman
+
+SUITES = {"debian13": "trixie", "debian12": "bookworm"}
+PLAIN = "systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,ca-certificates"
+_BOOT_S = 60
+
+
+def run(*argv: str, timeout_s: float = 60, stdin: bytes | None = None, check: bool = True) -> str:
+    done = subprocess.run(argv, input=stdin, capture_output=True, timeout=timeout_s, check=False)
+    said = (done.stderr + done.stdout).decode(errors="replace")
+    assert done.returncode == 0 or not check, f"{shlex.join(argv)} ended with {done.returncode}: {said[-800:]}"
+    return done.stdout.decode(errors="replace")
+
+
+def image(system: str) -> str:
+    """Tag of the plain image, made at first use from this host's own mirror."""
+    suite = SUITES[system]
+    mirror = asyncio.run(host_mirror(suite))
+    tag = f"localhost/headway-bare:{system}"
+    if subprocess.run(["podman", "image", "exists", tag], check=False).returncode == 0:
+        return tag
+    make = ["mmdebstrap", "--mode=root", "--variant=minbase", "--format=tar", "--components=main", f"--include={PLAIN}"]
+    make += [f"--aptopt={text}" for text in mirror.apt_options]
+    # What would act on the host itself, and what a container has no device for.
+    masked = "systemd-udevd.service systemd-udev-trigger.service systemd-sysctl.service systemd-modules-load.service"
+    hooks = [
+        'rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/hostname "$1"/etc/resolv.conf',
+        f'for unit in {masked}; do ln -sf /dev/null "$1/etc/systemd/system/$unit"; done',
+        'echo force-unsafe-io >"$1/etc/dpkg/dpkg.cfg.d/quick"',
+        'chroot "$1" useradd --create-home --shell /bin/bash ops',
+        'echo ops:sesame | chroot "$1" chpasswd',
+    ]
+    make += [f"--customize-hook={hook}" for hook in hooks]
+    packed = subprocess.Popen([*make, suite, "-", *mirror.lines], stdout=subprocess.PIPE)
+    labels = ["--change", "LABEL headway=1", "--change", 'CMD ["/sbin/init"]', "--change", "STOPSIGNAL SIGRTMIN+3"]
+    done = subprocess.run(
+        ["podman", "import", "--quiet", *labels, "-", tag], stdin=packed.stdout, check=False, timeout=900
+    )
+    assert (packed.wait(), done.returncode) == (0, 0), "the plain image could not be made"
+    return tag
+
+
+@dataclass
+class Bare:
+    """`machines` bare machines on a network of their own, named by their number: 10, 11, ... `shared`: they all mount one
+    /home and one /scratch."""
+
+    folder: Path
+    system: str = "debian13"
+    shared: bool = True
+    name: str = ""
+    subnet: str = ""
+    made: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.name = f"headway-bare-{os.getpid()}-{len(str(self.folder))}-{self.folder.name}"
+        self.key = self.folder / "key"
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key))
+        for part in ("home", "scratch"):
+            (self.folder / part).mkdir(exist_ok=True)
+        (self.folder / "scratch").chmod(0o1777)
+        subnet = network.choose_subnet(self.name, network.routed())
+        self.subnet = str(subnet)
+        labels = ("--label", "headway=1", "--label", f"headway.owner={self.name}")
+        run("podman", "network", "create", "--disable-dns", "--subnet", str(subnet), *labels, self.name)
+
+    def address(self, number: int) -> str:
+        return self.subnet.rsplit(".", 1)[0] + f".{number}"
+
+    def container(self, number: int) -> str:
+        return f"{self.name}-{number}"
+
+    def up(self, *numbers: int) -> None:
+        """Makes and boots machines."""
+        tag = image(self.system)
+        podman = Podman(self.folder)
+        limits = asyncio.run(podman.limits(tag))
+        for number in numbers:
+            binds = [f"{self.folder / part}:/{part}" for part in ("home", "scratch")] if self.shared else []
+            argv = [
+                *("run", "--detach", "--privileged", *boots_systemd(), "--name", self.container(number)),
+                *("--network", self.name, "--ip", self.address(number), "--hostname", f"rack{number}", "--no-hosts"),
+                *(
+                    "--dns",
+                    "none",
+                    "--log-driver",
+                    "none",
+                    "--pids-limit",
+                    "-1",
+                    "--label",
+                    "headway=1",
+                    "--pull",
+                    "never",
+                ),
+                *("--label", f"headway.owner={self.name}"),
+                *(part for bind in binds for part in ("--volume", bind)),
+            ]
+            run(*podman.base(), *argv, *limits, tag, "/sbin/init", timeout_s=120)
+            self.made.append(number)
+        for number in numbers:
+            self._finish(number)
+
+    def _finish(self, number: int) -> None:
+        """What an installer would leave: host keys, a name, a resolver, and who may sign in."""
+        key = self.key.with_suffix(".pub").read_text()
+        resolver = "".join(
+            line + "\n" for line in Path("/etc/resolv.conf").read_text().splitlines() if line.startswith("nameserver")
+        )
+        script = f"""set -e
+umount /etc/hostname 2>/dev/null || true
+echo rack{number} >/etc/hostname
+umount /etc/resolv.conf 2>/dev/null || true
+printf '%s' {shlex.quote(resolver)} >/etc/resolv.conf
+printf '127.0.0.1 localhost\\n127.0.1.1 rack{number}\\n192.0.2.9 files.example.org\\n' >/etc/hosts
+ssh-keygen -A >/dev/null
+for home in /root /home/ops; do
+    mkdir -p -m 700 $home/.ssh
+    printf '%s' {shlex.quote(key)} >$home/.ssh/authorized_keys
+done
+chown -R ops:ops /home/ops
+systemctl reset-failed ssh.service
+systemctl restart ssh.service
+"""
+        self.wait(
+            lambda: (
+                self.inside(number, "systemctl", "is-system-running", check=False).strip() in ("running", "degraded")
+            )
+        )
+        self.inside(number, "sh", "-c", script)
+        self.wait(lambda: _answers(self.address(number)))
+
+    def inside(self, number: int, *argv: str, check: bool = True, timeout_s: float = 60) -> str:
+        """A command in a machine, past SSH."""
+        return run("podman", "exec", self.container(number), *argv, check=check, timeout_s=timeout_s)
+
+    def sudo(self, numbers: Iterable[int], *, password: bool) -> None:
+        """Lets `ops` become root, with the password sesame or without one."""
+        for number in numbers:
+            line = "ops ALL=(ALL) ALL" if password else "ops ALL=(ALL) NOPASSWD: ALL"
+            self.inside(number, "sh", "-c", f"echo '{line}' >/etc/sudoers.d/ops; chmod 440 /etc/sudoers.d/ops")
+
+    def wait(self, ask: Callable[[], bool]) -> None:
+        ends = time.monotonic() + _BOOT_S
+        while not ask():
+            assert time.monotonic() < ends, "a bare machine did not come up"
+            time.sleep(0.1)
+
+    def spec(self, name: str, numbers: Iterable[int], more: str = "", *, host: str = "") -> Path:
+        """A cluster file with these machines, the head first. `host`: further fields of each host."""
+        rows = [f"- {{address: {self.address(n)}, key: {self.key}{', ' + host if host else ''}}}" for n in numbers]
+        nodes = len(rows) - 1
+        file = self.folder / f"{name}.yaml"
+        text = f"name: {name}\nprovider: ssh\nimage: {self.system}\nplan: cpu-64\nnodes: {nodes}\nhosts:\n"
+        file.write_text(text + "".join(f"  {row}\n" for row in rows) + more)
+        return file
+
+    def down(self) -> None:
+        for number in self.made:
+            run("podman", "rm", "--force", "--time", "0", self.container(number), check=False, timeout_s=120)
+        run("podman", "network", "rm", "--force", self.name, check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _answers(address: str) -> bool:
+    try:
+        with socket.create_connection((address, 22), timeout=2) as there:
+            return there.recv(4) == b"SSH-"
+    except OSError:
+        return False

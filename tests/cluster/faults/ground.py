@@ -1,0 +1,34 @@
+"""The cluster that these tests break, and what they ask of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cluster.lab import Lab
+from tests.cluster.trained import HOME
+
+STEPS = ("--steps", "20", "--log-every", "1", "--checkpoint-every", "4", "--step-seconds", "0.15")
+NODES = tuple(f"flt-1-{n}" for n in range(1, 6))
+
+
+def spec(lab: Lab, lemon: int = 30) -> str:
+    """The cluster file. The lemon line is one that the repairs of these tests do not reach, unless a test wants it."""
+    file = lab.state / "flt.yaml"
+    file.write_text(f"""\
+name: flt
+plan: h100-8
+nodes: 4
+spares: 1
+teams: {{vision: {{users: [ann]}}}}
+health: {{lemon: {{score: {lemon}}}}}
+""")
+    return str(file)
+
+
+def nodes(lab: Lab) -> list[dict[str, Any]]:
+    return [node.model_dump() for node in lab.client.status("flt").nodes]
+
+
+def train(lab: Lab) -> int:
+    argv = ["env", "-C", HOME, "sbatch", "--parsable", "--nodes=4", "--gpus-per-node=8", "train_ddp.sbatch", *STEPS]
+    return int(lab.head(*argv, user="admin").out)

@@ -1,0 +1,308 @@
+"""Faults under real work: isolated, repaired, tested, and the work goes on elsewhere. One cluster for all."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.cluster.faults.ground import NODES, nodes, spec, train
+from tests.cluster.lab import Lab
+from tests.cluster.trained import log, losses
+
+WRITES = "while true; do echo ${SLURM_RESTART_COUNT:-0} $(date +%s.%N) >> /scratch/admin/$SLURM_JOB_ID; sleep 0.2; done"
+FLAPS = NODES[2]
+
+
+def at_once(lab: Lab, *commands: tuple[str, ...]) -> None:
+    with ThreadPoolExecutor(len(commands)) as pool:
+        list(pool.map(lambda words: lab.cli(*words), commands))
+
+
+def node_of(lab: Lab, name: str) -> dict[str, Any]:
+    return next(node for node in nodes(lab) if node["name"] == name)
+
+
+def incidents(lab: Lab) -> list[dict[str, Any]]:
+    return [one.model_dump() for one in lab.client.incidents("flt")]
+
+
+def incident(lab: Lab, number: int) -> dict[str, Any]:
+    return lab.client.incident("flt", number).model_dump()
+
+
+def ended(lab: Lab, count: int, state: str = "returned") -> dict[str, Any]:
+    """The newest incident, once there are `count` and it is in this state."""
+
+    def there() -> dict[str, Any]:
+        found = incidents(lab)
+        return incident(lab, found[0]["number"]) if len(found) == count and found[0]["state"] == state else {}
+
+    return lab.wait(there, f"incident {count} to be {state}", patience_s=240)
+
+
+def states(found: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys(step["state"] for step in found["steps"]))
+
+
+def runs_on(lab: Lab, job: int) -> list[str]:
+    return lab.head("scontrol", "show", "hostnames", lab.field(job, "NodeList")).out.split()
+
+
+def writes(lab: Lab, job: int) -> list[str]:
+    """The run (0, 1, ...) that each line of the job's file was written by."""
+    text = lab.head("cat", f"/scratch/admin/{job}", check=False).out
+    return [line.split()[0] for line in text.splitlines() if line]
+
+
+def test_a_gpu_falls_off_the_bus_under_a_training(lab: Lab, whole: dict[int, set[str]]) -> None:
+    before = len(incidents(lab))
+    job = train(lab)
+    children = [lab.sbatch("admin", f"--dependency={kind}:{job}", wrap="true") for kind in ("afterok", "afternotok")]
+    lab.wait(lambda: max(losses(log(lab, job)), default=0) >= 8, "step 8", patience_s=240)
+    victim = runs_on(lab, job)[-1]
+    lab.cli("fault", "xid", "79", victim, "--gpu", "3")
+    lab.cli("fault", "xid", "45", victim, "--gpu", "3")  # a consequence: the same incident, and no other
+    found = ended(lab, before + 1)
+    assert states(found) == ["seen", "draining", "jobs moved", "repairing", "testing", "returned"]
+    assert found["node"] == victim
+    assert any(step["text"].startswith("XID 45") for step in found["steps"])
+    assert found["steps"][-1]["evidence"]["passed"]
+    assert lab.wait_job(job, "COMPLETED", patience_s=240) == "COMPLETED", log(lab, job)
+    assert lab.field(job, "Restarts") == "1"
+    assert losses(log(lab, job)) == whole, "every step of every run has the loss of the undisturbed training"
+    assert lab.wait_job(children[0], "COMPLETED") == "COMPLETED"
+    lab.wait(lambda: lab.state_of(children[1]) in {"CANCELLED", "PENDING"}, "the other child never to run")
+    (moved,) = incident(lab, found["number"])["jobs"]
+    assert moved["job"] == job
+    assert moved["requeued_at"] <= moved["running_at"] <= moved["step_at"]
+    shown = lab.cli("incident", "show", str(found["number"])).out
+    assert re.search(r"seen [\d.]+ s, drained [\d.]+ s, requeued [\d.]+ s, running again [\d.]+ s, first step", shown)
+    assert victim in lab.cli("node", "history", victim).out
+
+
+def test_a_chain_of_jobs_behaves_under_a_fault(lab: Lab) -> None:
+    """try (fails by itself) -> retry (afternotok) -> report (afterok): the fault hits the retry."""
+    hold = 'echo ${SLURM_RESTART_COUNT:-0} >> /scratch/admin/chain-$SLURM_JOB_ID; [ -n "$SLURM_RESTART_COUNT" ] || sleep 300'
+    gpu = "--gpus-per-node=1"
+    first = lab.sbatch("admin", gpu, "-o", "/dev/null", wrap="exit 1")
+    retry = lab.sbatch("admin", gpu, "--requeue", "-o", "/dev/null", f"--dependency=afternotok:{first}", wrap=hold)
+    report = lab.sbatch("admin", "-o", "/dev/null", f"--dependency=afterok:{retry}", wrap="true")
+    failed = lab.sbatch("admin", "-o", "/dev/null", f"--dependency=afternotok:{retry}", wrap="true")
+    lab.wait_job(retry, "RUNNING")
+    (node,) = runs_on(lab, retry)
+    before = len(incidents(lab))
+    lab.wait(lambda: [job for job in node_of(lab, node)["gpus"] if job["job_id"] == retry], "its GPU to be known")
+    index = next(gpu["index"] for gpu in node_of(lab, node)["gpus"] if gpu["job_id"] == retry)
+    lab.cli("fault", "xid", "46", node, "--gpu", str(index))
+    assert lab.wait_job(report, "COMPLETED") == "COMPLETED"
+    assert lab.output(f"/scratch/admin/chain-{retry}").split() == ["0", "1"]
+    assert lab.field(retry, "Restarts") == "1"
+    assert lab.state_of(failed) != "COMPLETED", "no failure of the retry was ever told"
+    ended(lab, before + 1)
+
+
+@pytest.mark.parametrize("kind", ["freeze-node", pytest.param("cut-network", marks=pytest.mark.soak)])
+def test_a_dead_node_is_fenced_before_its_work_goes_elsewhere(lab: Lab, kind: str) -> None:
+    """The old run may go on writing once the node is healed: it must never write after the new one's first."""
+    before = len(incidents(lab))
+    job = lab.sbatch("admin", "--requeue", "-o", "/dev/null", wrap=WRITES)
+    lab.wait_job(job, "RUNNING")
+    (victim,) = runs_on(lab, job)
+    lab.wait(lambda: writes(lab, job), "the job to write")
+    lab.cli("fault", kind, victim)
+    lab.wait(lambda: "1" in writes(lab, job), "the new run to write", patience_s=240)
+    lab.cli("fault", kind, victim, "--heal", check=False)
+    found = ended(lab, before + 1)
+    lab.wait(lambda: writes(lab, job).count("1") > 20, "the new run to go on")
+    runs = writes(lab, job)
+    assert runs == sorted(runs), "no write of the old run follows the first of the new"
+    assert states(found) == ["seen", "draining", "jobs moved", "repairing", "testing", "returned"]
+    assert any("fenced" in step["text"] for step in found["steps"])
+
+
+def test_a_fault_while_the_server_is_away_is_acted_on_by_the_relay_and_never_twice(lab: Lab) -> None:
+    before = len(incidents(lab))
+    job = lab.sbatch("admin", "--gpus-per-node=1", "--requeue", "-o", "/dev/null", wrap="srun sleep 600")
+    lab.wait_job(job, "RUNNING")
+    (victim,) = runs_on(lab, job)
+    node, head = lab.container(victim), lab.container("flt-head")
+    lab.cli("server", "stop")
+    lab.forget_client()
+    time.sleep(1.1)  # the fault comes after the last that the server heard
+    record = f"4,0,{int(time.monotonic() * 1e6)},-;NVRM: Xid (PCI:0000:19:00): 46, pid=1, GPU stopped processing."
+    lab.podman("exec", node, "sh", "-c", f"echo '{record}' >> /run/headway/kmsg")
+    reason = lambda: lab.podman("exec", head, "sinfo", "-h", "-R", "-o", "%E %N")  # noqa: E731
+    lab.wait(lambda: f"headway: relay: XID 46 {victim}" in reason(), "the head's agent to drain the node")
+    lab.cli("server", "start")
+    found = ended(lab, before + 1)
+    assert [step["actor"] for step in found["steps"] if step["actor"] != "headway"] == ["relay"]
+    lab.wait_job(job, "RUNNING")
+    lab.cli("server", "stop")
+    lab.forget_client()
+    lab.cli("server", "start")
+    lab.wait(lambda: len(incidents(lab)) == before + 1, "the server")
+    assert lab.field(job, "Restarts") == "1", "never twice"
+    assert runs_on(lab, job) != [victim] or found["state"] == "returned"
+
+
+@pytest.mark.soak
+def test_a_dead_node_while_the_server_is_away(lab: Lab) -> None:
+    """Nobody can fence it: the node has ended its jobs by itself before the relay says that it is down."""
+    before = len(incidents(lab))
+    job = lab.sbatch("admin", "--requeue", "-o", "/dev/null", wrap=WRITES)
+    lab.wait_job(job, "RUNNING")
+    (victim,) = runs_on(lab, job)
+    head = lab.container("flt-head")
+    lab.cli("fault", "cut-network", victim)
+    lab.cli("server", "stop")
+    lab.forget_client()
+    text = lambda: lab.podman("exec", head, "cat", f"/scratch/admin/{job}")  # noqa: E731
+    lab.wait(lambda: "\n1 " in text(), "the job to run elsewhere", patience_s=240)
+    lab.cli("server", "start")
+    lab.cli("fault", "cut-network", victim, "--heal", check=False)
+    lab.wait(lambda: writes(lab, job).count("1") > 20, "the new run to go on")
+    runs = writes(lab, job)
+    assert runs == sorted(runs), "no write of the old run follows the first of the new"
+    lab.wait(lambda: len(incidents(lab)) > before, "the incident")
+
+
+def test_daemons_die_and_jobs_never_notice(lab: Lab) -> None:
+    before = len(incidents(lab))
+    job = lab.sbatch("admin", "-N2", "--open-mode=append", "-o", "/dev/null", wrap="srun sleep 25")
+    lab.wait_job(job, "RUNNING")
+    node = runs_on(lab, job)[0]
+    began = time.time()
+
+    def on_disk() -> bool:
+        """slurmctld writes its state at most every five seconds: a kill forgets what came since."""
+        seen = lab.head("stat", "-c", "%Y", "/srv/headway-state/slurmctld/job_state", check=False).out
+        return float(seen or 0) > began
+
+    lab.wait(on_disk, "the job to be in slurmctld's saved state")
+    for daemon in ("slurmctld", "slurmdbd", "mariadb", "relay"):
+        lab.cli("fault", "kill", daemon)
+    for daemon in ("slurmd", "agent"):
+        lab.cli("fault", "kill", daemon, node)
+    head, there = lab.container("flt-head"), lab.container(node)
+    lab.podman("exec", head, "systemctl", "kill", "--signal=KILL", "--kill-whom=main", "slurmrestd", "munge")
+    units = {head: ("slurmctld", "slurmdbd", "mariadb", "slurmrestd", "munge", "headway-agent"), there: ("slurmd",)}
+
+    def all_back() -> bool:
+        for where, names in units.items():
+            told = lab.podman("exec", where, "sh", "-c", f"systemctl is-active {' '.join(names)} || true").split()
+            if told != ["active"] * len(names):
+                return False
+        return True
+
+    lab.wait(all_back, "all daemons to be back")
+
+    def over() -> str:
+        told = json.loads(lab.cli("job", str(job), "-o", "json", check=False).out or "{}")
+        return str(told.get("state", "")) if told.get("state") not in {None, "RUNNING", "COMPLETING"} else ""
+
+    assert lab.wait(over, "the job to end", patience_s=240) == "COMPLETED"
+    assert lab.field(job, "Restarts") == "0"
+    lab.wait(lambda: lab.head("sacct", "-X", "-n", "-o", "State", "-j", str(job), check=False).out.split() == ["COMPLETED"],
+             "accounting to know")  # fmt: skip
+    assert len(incidents(lab)) == before
+
+
+def test_many_silent_nodes_are_the_network_and_nothing_is_touched(lab: Lab) -> None:
+    before = len(incidents(lab))
+    at_once(lab, *(("fault", "cut-network", name) for name in NODES))
+    held = "are silent at once: the network"
+    lab.wait(lambda: held in (lab.state / "server.log").read_text(), "the server to see what it is")
+    at_once(lab, *(("fault", "cut-network", name, "--heal") for name in NODES))
+    lab.wait(lambda: all(node["usable"] for node in nodes(lab)), "the nodes to be heard again")
+    assert len(incidents(lab)) == before
+
+
+def test_a_job_that_asked_for_it_is_warned_first(lab: Lab) -> None:
+    script = (
+        "#!/bin/bash\n#SBATCH --requeue --gpus-per-node=1 --signal=B:USR1@30 --open-mode=append -o /scratch/admin/warned-%j\n"
+        'echo run ${SLURM_RESTART_COUNT:-0}\n[ -n "$SLURM_RESTART_COUNT" ] && exit 0\n'
+        "trap 'echo saved; exit 0' USR1\nfor n in $(seq 3000); do sleep 0.1; done\n"
+    )
+    job = lab.sbatch("admin", script=script)
+    after = lab.sbatch("admin", "-o", "/dev/null", f"--dependency=afterok:{job}", wrap="true")
+    lab.wait(lambda: "run 0" in lab.head("cat", f"/scratch/admin/warned-{job}", check=False).out, "the job to begin")
+    (node,) = runs_on(lab, job)
+    lab.wait(lambda: [gpu for gpu in node_of(lab, node)["gpus"] if gpu["job_id"] == job], "its GPU to be known")
+    other = next(gpu["index"] for gpu in node_of(lab, node)["gpus"] if gpu["job_id"] != job)
+    before = len(incidents(lab))
+    lab.cli("fault", "xid", "48", node, "--gpu", str(other))
+    assert lab.wait_job(after, "COMPLETED") == "COMPLETED"
+    assert lab.output(f"/scratch/admin/warned-{job}").splitlines() == ["run 0", "saved", "run 1"]
+    assert any("warned" in step["evidence"] for step in ended(lab, before + 1)["steps"])
+
+
+@pytest.mark.parametrize("jobs", [2, pytest.param(3, marks=pytest.mark.soak)])
+def test_errors_of_the_job_s_own_drain_nothing_until_the_third_job_of_a_day(lab: Lab, jobs: int) -> None:
+    before = len(incidents(lab))
+    node = f"flt-1-{3 - jobs + 1}"  # not the same for both: errors count for a day
+
+    def app_error() -> None:
+        job = lab.sbatch("admin", f"--nodelist={node}", "--gpus-per-node=1", "-o", "/dev/null", wrap="srun sleep 300")
+        lab.wait_job(job, "RUNNING")
+        held = lambda: [gpu["index"] for gpu in node_of(lab, node)["gpus"] if gpu["job_id"] == job]  # noqa: E731
+        lab.cli("fault", "xid", "31", node, "--gpu", str(lab.wait(held, "its GPU to be known")[0]))
+        lab.wait_job(job, "FAILED", "PENDING")
+        lab.head("scancel", str(job), check=False)
+
+    for _ in range(2):
+        app_error()
+    assert len(incidents(lab)) == before
+    assert node_of(lab, node)["usable"]
+    if jobs == 3:
+        app_error()
+        found = ended(lab, before + 1)
+        assert found["node"] == node
+        assert "3 different jobs" in found["what"]
+
+
+def test_an_admin_s_own_drain_stays_as_it_is(lab: Lab) -> None:
+    before = len(incidents(lab))
+    lab.head("scontrol", "update", "NodeName=flt-1-2", "State=DRAIN", "Reason=replacing the NIC")
+    lab.wait(lambda: "DRAIN" in node_of(lab, "flt-1-2")["states"], "the drain")
+    lab.cli("fault", "xid", "79", "flt-1-2", "--gpu", "0")
+    found = ended(lab, before + 1, "out of service")
+    assert "repairing" not in states(found), "nobody reboots a machine under their hands"
+    refused = lab.cli("incident", "return", str(found["number"]), check=False)
+    assert "nvidia-smi lists 7 GPUs, not 8" in refused.err, "it is not returned untested"
+    lab.cli("fault", "xid", "flt-1-2", "--heal")
+    lab.cli("incident", "return", str(found["number"]))
+    node = node_of(lab, "flt-1-2")
+    assert node["reason"] == "replacing the NIC"
+    assert "DRAIN" in node["states"]
+    lab.head("scontrol", "update", "NodeName=flt-1-2", "State=RESUME")
+
+
+def test_a_node_that_fails_again_and_again_is_out_and_says_why(lab: Lab) -> None:
+    lab.cli("apply", spec(lab, lemon=5), "--yes")
+    for _ in range(5):
+        lab.wait(lambda: node_of(lab, FLAPS)["usable"], "the node to be back")
+        count = len(incidents(lab)) + 1
+        lab.cli("fault", "xid", "79", FLAPS, "--gpu", "3")
+        last = lab.wait(partial(over, lab, count), "the incident to end", patience_s=240)
+        if last["state"] == "out of service":
+            break
+    assert last["state"] == "out of service"
+    assert "fails too often" in incident(lab, last["number"])["steps"][-1]["text"]
+    history = lab.cli("node", "history", FLAPS).out
+    assert "fails too often" in history
+    assert "headway: incident" in node_of(lab, FLAPS)["reason"]
+    lab.cli("fault", "xid", FLAPS, "--heal")
+    lab.cli("incident", "return", str(last["number"]))
+    assert "score 0 of 5" in lab.cli("node", "history", FLAPS).out
+    lab.cli("apply", spec(lab), "--yes")
+
+
+def over(lab: Lab, count: int) -> dict[str, Any]:
+    """The newest of so many incidents once it has ended, one way or the other."""
+    found = incidents(lab)
+    return found[0] if len(found) == count and found[0]["state"] in {"returned", "out of service"} else {}

@@ -1,0 +1,147 @@
+"""What Prometheus knows of a real cluster, an alert that reaches somebody, and nodes that prove themselves."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from tests.cluster.lab import Lab
+
+NODES = ("lab-1-1", "lab-1-2", "lab-2-1", "lab-2-2")
+AGENT = ("python3", "-I", "-S", "/usr/lib/headway/agent.pyz")
+BUSY = "timeout 120 sh -c 'while :; do :; done'"
+SINK = textwrap.dedent("""
+    import http.server
+    class Hook(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            with open("/tmp/alerts.jsonl", "ab") as file:
+                file.write(body.strip() + b"\\n")
+            self.send_response(200)
+            self.end_headers()
+    http.server.HTTPServer(("127.0.0.1", 8099), Hook).serve_forever()
+""")
+
+
+def ask(lab: Lab, expression: str) -> list[tuple[dict[str, str], float]]:
+    """What Prometheus answers: (labels, value) each."""
+    url = f"http://127.0.0.1:9090/api/v1/query?query={quote(expression)}"
+    told = json.loads(lab.head("curl", "-s", url).out)
+    return [(row["metric"], float(row["value"][1])) for row in told["data"]["result"]]
+
+
+def node(lab: Lab, name: str, *argv: str) -> str:
+    return lab.podman("exec", lab.container(name), *argv)
+
+
+def test_a_metric_of_every_machine_is_in_prometheus(lab: Lab) -> None:
+    lab.wait(lambda: len(ask(lab, 'up{job="machines"} == 1')) == 5, "all machines to be scraped")
+    lab.wait(lambda: len(ask(lab, "DCGM_FI_DEV_GPU_TEMP")) == 32, "all GPUs")
+    rows = ask(lab, "DCGM_FI_DEV_GPU_TEMP")
+    assert {labels["node"] for labels, _ in rows} == set(NODES)
+    assert {labels["simulated"] for labels, _ in rows} == {"1"}
+    assert {labels["leaf"] for labels, _ in rows} == {"leaf1", "leaf2"}
+    assert {labels["from"] for labels, _ in ask(lab, "headway_beat_age_seconds")} == set(NODES)
+    lab.wait(lambda: not ask(lab, "headway_daemon_up == 0"), "the head's daemons")
+    rules = json.loads(lab.head("curl", "-s", "http://127.0.0.1:9090/api/v1/rules").out)["data"]["groups"]
+    found = [rule for group in rules for rule in group["rules"]]
+    assert len(found) >= 10
+    lab.wait(lambda: not ask(lab, "prometheus_rule_evaluation_failures_total > 0"), "rules that can be evaluated")
+
+
+def test_gpus_show_the_job_that_holds_them_and_what_it_does(lab: Lab) -> None:
+    job = lab.sbatch("sam", "-t", "5", "--gpus-per-node=2", "-o", "/dev/null", wrap=BUSY)
+    lab.wait_job(job, "RUNNING")
+    busy = f'DCGM_FI_DEV_GPU_UTIL{{hpc_job="{job}"}} > 5'
+    lab.wait(lambda: len(ask(lab, busy)) == 2, "the job's two GPUs to be busy")
+    idle = ask(lab, 'DCGM_FI_DEV_FB_USED{hpc_job=""} > 0')
+    assert idle == [], "GPUs that nobody holds"
+    lab.head("scancel", str(job))
+    lab.wait(lambda: not ask(lab, f'DCGM_FI_DEV_GPU_UTIL{{hpc_job="{job}"}}'), "the GPUs to be free again")
+
+
+@pytest.fixture
+def sink(lab: Lab) -> Iterator[None]:
+    lab.head("rm", "-f", "/tmp/alerts.jsonl")
+    lab.head("systemd-run", "--unit=alert-sink", "--collect", "python3", "-c", SINK)
+    lab.wait(lambda: "8099" in lab.head("ss", "-lnt").out, "the sink to listen")
+    yield
+    lab.head("systemctl", "stop", "alert-sink")
+
+
+def test_an_alert_reaches_the_webhook_of_the_cluster_file(lab: Lab, sink: None) -> None:
+    erred = {labels["gpu"] for labels, _ in ask(lab, 'headway_xid_last_seconds{node="lab-2-2"}')}
+    gpu = next(number for number in "01234567" if number not in erred)  # its alert fires for minutes
+    lab.cli("fault", "lab", "xid", "31", "lab-2-2", "--gpu", gpu)  # an error of a program's own: nothing is drained
+
+    def told() -> list[dict[str, Any]]:
+        text = lab.head("cat", "/tmp/alerts.jsonl", check=False).out
+        alerts = [alert for line in text.splitlines() for alert in json.loads(line)["alerts"]]
+        return [alert for alert in alerts if alert["labels"].get("gpu") == gpu]
+
+    alert = lab.wait(told, "the alert")[0]
+    assert alert["status"] == "firing"
+    assert alert["annotations"]["summary"] == f"lab-2-2: XID 31 on GPU {gpu}, usually the program's own"
+    labels = alert["labels"]
+    assert [labels[key] for key in ("alertname", "severity", "node", "gpu")] == [
+        "GpuErrorOfAJob",
+        "info",
+        "lab-2-2",
+        gpu,
+    ]
+    assert lab.head("stat", "-c", "%a %U", "/etc/headway/alertmanager.yml").out.strip() == "600 prometheus"
+
+
+def test_a_node_that_is_unfit_sends_a_job_away_and_never_holds_it(lab: Lab) -> None:
+    victim = "lab-2-1"
+    node(lab, victim, "systemctl", "stop", "headway-agent")  # it would take the mark away: all is well here
+    try:
+        node(lab, victim, "sh", "-c", "echo GPU 3 does not answer > /run/headway/unfit")
+        job = lab.sbatch("sam", "-t", "5", f"--nodelist={victim}", "-o", "/dev/null", wrap="sleep 1")
+        lab.wait(lambda: "DRAIN" in lab.head("sinfo", "-h", "-N", "-n", victim, "-o", "%T").out.upper(), "the drain")
+        assert lab.wait_job(job, "PENDING") == "PENDING"
+        assert "held" not in lab.field(job, "Reason").lower()
+        assert lab.field(job, "Priority") != "0"
+        node(lab, victim, "rm", "/run/headway/unfit")
+        lab.head("scontrol", "update", f"NodeName={victim}", "State=RESUME")
+        assert lab.wait_job(job, "COMPLETED", patience_s=240) == "COMPLETED"
+    finally:
+        node(lab, victim, "rm", "-f", "/run/headway/unfit")
+        node(lab, victim, "systemctl", "start", "headway-agent")
+
+
+def proved(lab: Lab, name: str, *words: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in node(lab, name, *AGENT, "test", *words, "--json").splitlines()]
+
+
+def test_a_sound_node_passes_its_tests_and_says_what_is_simulated(lab: Lab) -> None:
+    rows = proved(lab, "lab-1-1", "all", "--seconds", "0.3")
+    assert [row for row in rows if not row["ok"]] == []
+    names = {row["test"] for row in rows}
+    assert names >= {"gpu_count", "mounts", "slurmd", "munge", "memory", "burn", "copy"}
+    assert {row["simulated"] for row in rows if row["test"] == "burn"} == {True}
+
+
+def test_a_broken_gpu_does_not_pass(lab: Lab) -> None:
+    broken = lab.container("lab-1-2")
+    lab.podman("exec", broken, "sh", "-c", "mkdir -p /run/headway/own && echo 1 > /run/headway/own/gpu3-ecc")
+    code = (
+        "import sys; sys.path.insert(0, '/usr/lib/headway/agent.pyz');"
+        "from agent import active, config, simulated; c = config.load();"
+        "print(active.of_the_device('memory', simulated.Simulated(c, faults='/run/headway/own')))"
+    )
+    said = lab.podman("exec", broken, "python3", "-c", code).strip()
+    lab.podman("exec", broken, "rm", "-r", "/run/headway/own")
+    assert said == "GPU 3 had 1 uncorrected memory errors"
+
+
+def test_two_nodes_add_up_together(lab: Lab) -> None:
+    argv = [*AGENT, "test", "allreduce", "--json", "--seconds", "0.3", "--peers", "lab-1-1,lab-1-2"]
+    lab.podman("exec", "-d", lab.container("lab-1-2"), *argv, "--rank", "1")
+    (row,) = [json.loads(line) for line in node(lab, "lab-1-1", *argv, "--rank", "0").splitlines()]
+    assert (row["ok"], row["simulated"], row["unit"]) == (True, True, "GB/s")
+    assert row["figure"] > 0

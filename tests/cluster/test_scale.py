@@ -1,0 +1,172 @@
+"""Another number of nodes while jobs run: no job notices, slurmctld is the same process, nothing is left behind."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.cluster.lab import Lab
+
+SPEC = """\
+name: grow
+groups:
+  gpu: {plan: h100-8, nodes: 1, max: 3}
+  cpu: {plan: cpu-64, nodes: 1, max: 2}
+  lazy: {plan: cpu-64, max: 2, idle: 10, price: 1}
+  spot: {plan: cpu-64, nodes: 0, max: 2, spot: true, price: 99}
+teams: {vision: {users: [ann]}}
+"""
+
+
+# In front of the real one: while the file is there no machine is made.
+PODMAN = """\
+#!/bin/bash
+if [[ " $* " == *" run "* && -e {fault} ]]; then echo "Error: no capacity" >&2; exit 125; fi
+exec {real} "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("grow") / "state", name="grow")
+    real = shutil.which("podman")
+    front = made.state / "bin" / "podman"
+    front.parent.mkdir()
+    front.write_text(PODMAN.format(real=real, fault=made.state / "fault"))
+    front.chmod(0o755)
+    made.env["PATH"] = f"{front.parent}:{made.env['PATH']}"
+    file = made.state / "grow.yaml"
+    file.write_text(SPEC)
+    try:
+        made.cli("apply", str(file), "--yes", timeout_s=600)
+        yield made
+    finally:
+        made.down()
+
+
+def controller(lab: Lab) -> str:
+    return lab.head("systemctl", "show", "-p", "MainPID", "-p", "NRestarts", "slurmctld").out
+
+
+def machines(lab: Lab) -> list[str]:
+    return sorted(node["name"] for node in lab.cli("nodes", lab.name, "-o", "json").json())
+
+
+def state(lab: Lab, node: str) -> str:
+    return lab.head("sinfo", "-h", "-a", "-n", node, "-o", "%T|%E").out.splitlines()[0]
+
+
+def test_nodes_come_and_go_while_a_job_runs(lab: Lab) -> None:
+    before = controller(lab)
+    assert state(lab, "grow-gpu-1-2").endswith("headway: no machine")
+    job = lab.sbatch("ann", "--gpus-per-node=8", "--requeue", wrap="srun sleep 1000")
+    lab.wait_job(job, "RUNNING")
+    assert lab.field(job, "NodeList") == "grow-gpu-1-1"
+    waits = lab.sbatch("ann", "--gpus-per-node=8", wrap="hostname; nvidia-smi -L | wc -l")
+
+    lab.cli("scale", lab.name, "gpu=2", "--yes")
+    assert machines(lab) == ["grow-cpu-1-1", "grow-gpu-1-1", "grow-gpu-1-2", "grow-head"]
+    lab.wait_job(waits, "COMPLETED")
+    assert lab.output(f"/home/ann/slurm-{waits}.out", "ann").split() == ["grow-gpu-1-2", "8"]
+    assert "grow-gpu-1-2" in lab.head("cat", "/etc/headway/prometheus/targets.json").out
+
+    lab.cli("scale", lab.name, "gpu=1", "--yes")  # the one without a job goes
+    assert machines(lab) == ["grow-cpu-1-1", "grow-gpu-1-1", "grow-head"]
+    assert state(lab, "grow-gpu-1-2").endswith("headway: no machine")
+    assert "grow-gpu-1-2" not in lab.head("cat", "/etc/headway/prometheus/targets.json").out
+    assert lab.state_of(job) == "RUNNING"
+
+    refused = lab.cli("scale", lab.name, "gpu=0", "--yes", check=False)
+    assert refused.code != 0
+    assert "--deadline" in refused.err
+    assert lab.state_of(job) == "RUNNING"
+    lab.cli("scale", lab.name, "gpu=0", "--yes", "--deadline", "0")
+    assert lab.wait_job(job, "PENDING") == "PENDING"
+    assert machines(lab) == ["grow-cpu-1-1", "grow-head"]
+    assert lab.cli("incidents", lab.name, "-o", "json").json() == []
+    assert controller(lab) == before
+    lab.head("scancel", str(job))
+
+
+def test_work_without_gpus_fills_the_cheap_nodes(lab: Lab) -> None:
+    job = lab.sbatch("ann", wrap="hostname")
+    lab.wait_job(job, "COMPLETED")
+    assert lab.output(f"/home/ann/slurm-{job}.out", "ann").strip() == "grow-cpu-1-1"
+
+
+def test_a_job_wakes_a_node_of_a_group_that_sleeps(lab: Lab) -> None:
+    assert state(lab, "grow-lazy-1-1").startswith("idle~")
+    before = controller(lab)
+    job = lab.sbatch("ann", "--constraint=lazy", wrap="hostname")
+    lab.wait_job(job, "COMPLETED")
+    assert lab.output(f"/home/ann/slurm-{job}.out", "ann").strip() == "grow-lazy-1-1"
+    assert "grow-lazy-1-1" in machines(lab)
+    lab.head("scontrol", "update", "nodename=grow-lazy-1-1", "state=POWER_DOWN")  # as after its ten minutes
+    lab.wait(lambda: "grow-lazy-1-1" not in machines(lab), "the machine to be given back")
+    targets = "/etc/headway/prometheus/targets.json"
+    lab.wait(lambda: "grow-lazy" not in lab.head("cat", targets).out, "Prometheus to hear of it")
+    assert lab.cli("incidents", lab.name, "-o", "json").json() == []
+    assert controller(lab) == before
+
+
+SAVES = """\
+#!/bin/bash
+echo "began on $SLURMD_NODENAME" >> ~/spot.log
+trap 'echo "warned on $SLURMD_NODENAME" >> ~/spot.log; exit 0' USR1
+sleep 1000 & wait
+"""
+
+
+def incident(lab: Lab, kind: str) -> dict[str, Any]:
+    """The newest of this kind; {} while there is none."""
+    found = lab.cli("incidents", lab.name, "-o", "json").json()
+    return next((one for one in found if one["action"] == kind), {})
+
+
+def test_a_machine_that_is_taken_back_loses_no_work_and_is_replaced(lab: Lab) -> None:
+    before = controller(lab)
+    lab.cli("scale", lab.name, "gpu=0", "spot=1", "--yes", "--deadline", "0")
+    other = lab.sbatch("ann", "--constraint=cpu", wrap="sleep 1000")
+    saves = lab.sbatch("ann", "--constraint=spot", "--requeue", "--signal=B:USR1@20", script=SAVES)
+    lab.wait_job(other, "RUNNING")
+    lab.wait_job(saves, "RUNNING")
+    assert lab.field(saves, "NodeList") == "grow-spot-1-1"
+    lab.wait(lambda: "began" in lab.output("/home/ann/spot.log", "ann"), "the job to listen")
+
+    said = lab.cli("fault", lab.name, "reclaim", "grow-spot-1-1", "--in", "60").out
+    assert "grow-spot-1-1 is taken back in 60 s" in said
+    lab.wait(lambda: lab.field(saves, "NodeList") == "grow-spot-1-2", "the job to run elsewhere")
+    log = lab.output("/home/ann/spot.log", "ann").splitlines()
+    assert log[:2] == ["began on grow-spot-1-1", "warned on grow-spot-1-1"]
+    over = lab.wait(lambda: (one := incident(lab, "reclaim"))["state"] == "returned" and one, "its incident to end")
+    assert over["node"] == "grow-spot-1-1"
+    assert machines(lab) == ["grow-cpu-1-1", "grow-head", "grow-spot-1-2"]
+    assert lab.containers("grow-spot-1-1") == []
+    assert state(lab, "grow-spot-1-1").endswith("headway: no machine")
+    assert (lab.state_of(other), lab.field(other, "Restarts")) == ("RUNNING", "0")
+    assert controller(lab) == before
+    lab.head("scancel", str(saves))
+
+
+def test_what_may_not_be_requeued_goes_on_until_the_machine_is_taken(lab: Lab) -> None:
+    stays = lab.sbatch("ann", "--constraint=spot", "--no-requeue", wrap="sleep 1000")
+    lab.wait_job(stays, "RUNNING")
+    node = lab.field(stays, "NodeList")
+    lab.cli("fault", lab.name, "reclaim", node, "--in", "12")
+    lab.wait(lambda: state(lab, node).startswith("drain"), "the node to be drained")
+    assert lab.state_of(stays) == "RUNNING"
+    lab.wait(lambda: lab.state_of(stays) in {"NODE_FAIL", "FAILED"}, "the job to end with its node")
+    lab.wait(lambda: not lab.containers(node), "the machine to be gone")
+
+
+def test_a_machine_that_can_t_be_made_is_said_and_its_job_waits(lab: Lab) -> None:
+    (lab.state / "fault").write_text("fail")
+    job = lab.sbatch("ann", "--constraint=lazy", wrap="hostname")
+    told = lab.wait(lambda: incident(lab, "make"), "an incident")
+    assert told["state"] == "repairing"
+    assert "no capacity" in lab.cli("incident", "show", str(told["number"])).out
+    lab.wait(lambda: "closed until" in state(lab, "grow-lazy-1-1"), "its slots to be closed")
+    assert not [name for name in machines(lab) if "lazy" in name]
+    assert lab.wait_job(job, "PENDING") == "PENDING"

@@ -1,0 +1,31 @@
+"""A real server process whose work is pretended: an apply waits until the file `go` lies in the state
+folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from headway import paths
+from headway.server import front
+from headway.server.main import Notebooks, serve
+from headway.store import Store
+from tests.unit.server_fakes import FakeWork, changes
+
+
+def make_work(_store: Store, state_dir: Path) -> FakeWork:
+    async def apply(_cluster: Any, say: Any) -> None:
+        await say("machines", "are made")
+        while not (state_dir / "go").exists():
+            await asyncio.sleep(0.01)
+        await say("machines", "are up", done=True)
+
+    return FakeWork(plan=changes(), apply=apply, machines=(), checks=(), read=ConnectionRefusedError("no Slurm"))
+
+
+if __name__ == "__main__":
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    serve(paths.state_dir(), port=port, notebooks=Notebooks(0), front=front.read(os.environ), make_work=make_work)

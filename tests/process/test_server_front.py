@@ -1,0 +1,191 @@
+"""TLS, reverse proxies and addresses: what the server's environment says, and a real server that does so."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headway.api.signin import flow_cookie
+from headway.errors import Refused, Unreachable
+from headway.sdk.client import Client
+from headway.sdk.discover import discover
+from headway.sdk.local import Running, running
+from headway.server import front
+from headway.server.door import origin_of
+from headway.store import AuditAsk, open_store
+from tests.unit.server_fakes import Server
+
+ROOT = Path(__file__).parents[2]
+Start = Callable[..., Running]
+
+
+def certificate(folder: Path, *names: str) -> tuple[Path, Path]:
+    """(certificate, key), signed by itself."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "headway test")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
+    if names:
+        alternatives = [x509.DNSName(one) if not one[0].isdigit() else x509.IPAddress(ipaddress.ip_address(one))
+                        for one in names]  # fmt: skip
+        made = made.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    signed = made.sign(key, hashes.SHA256())
+    files = folder / "cert.pem", folder / "key.pem"
+    files[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    form, kind = serialization.PrivateFormat.PKCS8, serialization.Encoding.PEM
+    files[1].write_bytes(key.private_bytes(kind, form, serialization.NoEncryption()))
+    return files
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Starts a real server on an own folder, its environment as given; ended with the test."""
+    monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in [name for name in os.environ if name.startswith("HEADWAY_") and name != "HEADWAY_STATE"]:
+        monkeypatch.delenv(name)
+    with ExitStack() as ends:
+
+        def go(**env: str) -> Running:
+            argv = [sys.executable, "-m", "tests.process.server_process"]
+            process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, env={**os.environ, **env})
+            ends.callback(lambda: (process.send_signal(signal.SIGTERM), process.wait(20), process.stderr.close()))  # type: ignore[union-attr]
+            deadline = time.monotonic() + 60
+            while (found := running()) is None:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    pytest.fail(f"no server: {process.stderr.read().decode()[-2000:]}")  # type: ignore[union-attr]
+                time.sleep(0.02)
+            return found
+
+        yield go
+
+
+def trusting(cert: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=cert)
+
+
+def trail(state_dir: Path) -> list[str]:
+    """Addresses that guessed tokens came from."""
+
+    async def read() -> list[str]:
+        store = await open_store(state_dir)
+        try:
+            return [line.address for line in await store.audit_trail(AuditAsk(action="token.unknown"))]
+        finally:
+            await store.close()
+
+    return asyncio.run(read())
+
+
+def test_behind_a_trusted_proxy_people_have_their_own_addresses(start: Start, tmp_path: Path) -> None:
+    server = start(HEADWAY_TRUSTED_PROXIES="127.0.0.1", HEADWAY_PUBLIC_URL="https://headway.example.org")
+    said = {"authorization": "Bearer hw_guess", "x-forwarded-for": "198.51.100.7, 203.0.113.9"}
+    assert httpx.get(f"{server.url}/api/v1/me", headers=said).status_code == 401
+    assert trail(tmp_path / "state") == ["203.0.113.9"]  # what the proxy saw, not what the client told the proxy
+    with discover() as client:  # of this machine: not by way of the proxy
+        link = client.sign_in_link().url
+    assert link.startswith("https://headway.example.org/signin?code=")
+    seen = {"host": "headway.example.org", "x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}
+    answer = httpx.get(f"{server.url}/signin?{link.partition('?')[2]}", headers=seen)
+    cookie = answer.headers["set-cookie"]
+    assert answer.status_code == 303
+    assert cookie.startswith("__Host-headway_")
+    assert "; secure" in cookie.lower()
+    assert answer.headers["strict-transport-security"].startswith("max-age=")
+    session = {**seen, "cookie": cookie.partition(";")[0]}
+    ask = f"{server.url}/api/v1/signin-links"
+    for origin, status in (
+        ("https://headway.example.org", 201), ("http://headway.example.org", 403), ("https://evil.example", 403),
+    ):  # fmt: skip
+        assert httpx.post(ask, headers={**session, "origin": origin}).status_code == status, origin
+    assert httpx.get(f"{server.url}/api/v1/me", headers={**session, "host": "evil.example"}).status_code == 400
+
+
+def test_the_server_speaks_tls_itself(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cert, key = certificate(tmp_path, "localhost")
+    server = start(HEADWAY_TLS_CERT=str(cert), HEADWAY_TLS_KEY=str(key))
+    assert server.url.startswith("https://localhost:")
+    with discover() as client:  # it knows its own machine's server by its certificate
+        assert client.me().role == "admin"
+    # It was told of no proxy: nobody says where they come from.
+    said = {"authorization": "Bearer hw_guess", "x-forwarded-for": "203.0.113.9"}
+    assert httpx.get(f"{server.url}/api/v1/me", headers=said, verify=trusting(cert)).status_code == 401
+    assert trail(tmp_path / "state") == ["127.0.0.1"]
+    monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "elsewhere"))
+    with Client(server.url, "hw_x") as client, pytest.raises(Unreachable, match="can't show who it is") as caught:
+        client.me()
+    assert "HEADWAY_CA_FILE" in caught.value.hint
+    monkeypatch.setenv("HEADWAY_CA_FILE", str(cert))
+    with Client(server.url, "hw_x") as client, pytest.raises(Exception, match="unknown or has expired"):
+        client.me()
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(server.url.replace("https", "http"))
+
+
+def test_what_the_environment_says(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path, "hw.example.org", "10.0.0.9")
+    (tmp_path / "secret").write_text("s3cret\n")
+    found = front.read({
+        "HEADWAY_PUBLIC_URL": "https://Headway.example.org:8443/",
+        "HEADWAY_TLS_CERT": str(cert), "HEADWAY_TLS_KEY": str(key),
+        "HEADWAY_TRUSTED_PROXIES": "127.0.0.1, 10.0.0.0/24",
+        "HEADWAY_OIDC_ISSUER": "https://id.example.org/realm", "HEADWAY_OIDC_CLIENT_ID": "headway",
+        "HEADWAY_OIDC_CLIENT_SECRET_FILE": str(tmp_path / "secret"), "HEADWAY_OIDC_ROLE_CLAIM": "groups",
+        "HEADWAY_OIDC_ROLES": "cn=hpc=admin,staff=member",
+    })  # fmt: skip
+    assert found.url == "https://headway.example.org:8443"
+    assert found.hosts("0.0.0.0") == (
+        "10.0.0.9", "127.0.0.1", "[::1]", "headway.example.org", "hw.example.org", "localhost"
+    )  # fmt: skip
+    assert found.proxies == ("127.0.0.1", "10.0.0.0/24")
+    assert found.oidc
+    assert (found.oidc.client_secret, found.oidc.roles) == ("s3cret", (("cn=hpc", "admin"), ("staff", "member")))
+    assert "s3cret" not in repr(found)
+    assert front.read({}) == front.Front()
+    assert front.read({}).hosts("127.0.0.1") == ("127.0.0.1", "[::1]", "localhost")
+    assert front.read({}).hosts("0.0.0.0") == ()
+    assert origin_of("127.0.0.1", 7879, "https://hw.example.org:7878") == "https://hw.example.org:7879"
+
+
+def test_what_can_t_be_is_said_in_words(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    files = {"HEADWAY_TLS_CERT": str(cert), "HEADWAY_TLS_KEY": str(key)}
+    provider = {"HEADWAY_OIDC_ISSUER": "https://id.example.org", "HEADWAY_OIDC_CLIENT_ID": "x"}
+    for env, words in (
+        (files, "names no host"),
+        ({"HEADWAY_TLS_CERT": str(cert)}, "without its key"),
+        ({**files, "HEADWAY_TLS_KEY": str(cert)}, "can't be used"),
+        ({**files, "HEADWAY_TLS_CERT": "/nowhere"}, "No such file"),
+        ({"HEADWAY_PUBLIC_URL": "headway.example.org"}, "no origin"),
+        ({"HEADWAY_PUBLIC_URL": "https://ann@headway.example.org"}, "no origin"),
+        ({"HEADWAY_TRUSTED_PROXIES": "*"}, "names no address"),
+        ({"HEADWAY_OIDC_ISSUER": "http://id.example.org"}, "no provider's https address"),
+        ({"HEADWAY_OIDC_ISSUER": "https://id.example.org"}, "HEADWAY_OIDC_CLIENT_ID"),
+        ({**provider, "HEADWAY_OIDC_ROLES": "staff=boss"}, "can't say"),
+        ({**provider, "HEADWAY_OIDC_CLIENT_SECRET_FILE": "/nowhere"}, "can't be read"),
+    ):
+        with pytest.raises(Refused, match=words):
+            front.read(env)
+
+
+def test_the_flow_s_cookie_may_have_a_path(server: Server) -> None:
+    object.__setattr__(server.state.settings, "cookie", "__Host-headway_x")
+    assert flow_cookie(server.state) == "headway_x_oidc"

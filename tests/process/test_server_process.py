@@ -1,0 +1,213 @@
+"""The server as a process: start, one per folder, kill -9 in the middle of an operation, SIGTERM, what it
+leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headway import paths
+from headway.errors import Conflict, NotFound, NotSignedIn, Unreachable
+from headway.sdk.client import Client
+from headway.sdk.discover import discover
+from headway.sdk.liveness import alive
+from headway.sdk.local import Running, log_file, running, start_server, stop_server
+from headway.server.main import DEFAULT_PORT, bind
+from headway.wire.schemas import TokenIn
+from tests.unit.server_fakes import document
+
+ROOT = Path(__file__).parents[2]
+Start = Callable[[], Running]
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "state"
+    monkeypatch.setenv("HEADWAY_STATE", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("HEADWAY_URL", "HEADWAY_TOKEN", "HEADWAY_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.fixture
+def start(state_dir: Path) -> Iterator[Start]:
+    """Starts the server with pretended work; all are ended with the test."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def go() -> Running:  # what `start_server` does, but for another program
+        for killed in processes:
+            killed.wait(timeout=20)
+        argv = [sys.executable, "-m", "tests.process.server_process"]
+        process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE)
+        processes.append(process)
+        deadline = time.monotonic() + 30
+        while (found := running(state_dir)) is None:
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"no server: {process.stderr.read().decode()[-2000:]}")  # type: ignore[union-attr]
+            time.sleep(0.02)
+        return found
+
+    yield go
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stderr.close()  # type: ignore[union-attr]
+
+
+def test_operation_survives_kill_9_of_the_server(start: Start, state_dir: Path) -> None:
+    first = start()
+    with discover(state_dir) as client:
+        operation = client.apply(document())
+        texts = []
+
+        def server_is_gone() -> None:
+            second = start()
+            assert second.pid != first.pid
+            (state_dir / "go").touch()
+
+        for event in client.events(operation.id, on_lost=server_is_gone):
+            texts.append(event.text)
+            if event.text == "are made" and len(texts) == 1:
+                os.kill(first.pid, signal.SIGKILL)
+        assert texts == ["are made", "the server was started again; going on", "are made", "are up"]
+        final = client.operation(operation.id)
+        assert (final.state, final.error) == ("done", None)
+        assert client.only_cluster() == "lab"
+        assert client.cluster("lab").state == "ready"
+        assert client.document("lab").spec == document().spec
+
+
+def test_sigterm_gives_the_work_to_the_next_server(start: Start, state_dir: Path) -> None:
+    first = start()
+    with discover(state_dir) as client:
+        operation = client.apply(document())
+        events = client.events(operation.id, patience_s=0.5, on_lost=lambda: pytest.fail("it was stopped on purpose"))
+        assert next(events).text == "are made"
+        assert stop_server(state_dir)
+        with pytest.raises(Unreachable, match="stopped"):
+            list(events)
+    assert not alive(first.pid, first.started)
+    assert not (state_dir / paths.SERVER_FILE).exists()
+    with pytest.raises(Unreachable, match="no server"):
+        discover(state_dir)
+    (state_dir / "go").touch()
+    start()
+    with discover(state_dir) as client:
+        assert client.wait(operation.id).state == "done"
+    assert stop_server(state_dir)
+    assert not stop_server(state_dir)
+
+
+def test_one_server_per_folder_and_private_files(start: Start, state_dir: Path) -> None:
+    server = start()
+    argv = [sys.executable, "-m", "headway.server"]
+    other = subprocess.run(argv, capture_output=True, text=True, timeout=30, cwd=ROOT)
+    assert other.returncode == 1
+    assert f"process {server.pid}" in other.stderr
+    assert "Traceback" not in other.stderr
+    assert start_server(state_dir) == server
+    for file in state_dir.iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file
+    token = json.loads((state_dir / paths.CLIENT_FILE).read_text())["token"]
+    with Client(server.url, token) as client:
+        me = client.me()
+        assert me.role == "admin"
+        assert client.server().pid == server.pid
+        made = client.create_token(TokenIn(label="x"))
+        with pytest.raises(NotFound):
+            client.cluster("none")
+        with pytest.raises(NotSignedIn):
+            Client(server.url, "hw_wrong").me()
+        client.sign_in_link()
+    assert token not in log_file(state_dir).read_text()
+    assert str(made.token) not in log_file(state_dir).read_text()
+
+
+def test_page_signs_in_by_link(start: Start, state_dir: Path) -> None:
+    start()
+    with discover(state_dir) as client:
+        link = client.sign_in_link().url
+        with httpx.Client(follow_redirects=True, trust_env=False) as browser:
+            assert browser.get(client.url).status_code == 401
+            page = browser.get(link)
+            assert page.status_code == 200
+            assert "Headway" in page.text
+
+
+def test_sdk_raises_what_the_server_raised(start: Start, state_dir: Path) -> None:
+    start()
+    with discover(state_dir) as client, pytest.raises(Conflict):
+        client.apply(document(), digest="old", confirmed=True)
+
+
+def test_idle_server_is_small(start: Start, state_dir: Path) -> None:
+    server = start()
+    with discover(state_dir) as client:
+        client.clusters()
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    resident_kib = int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+    assert resident_kib < 120 * 1024
+
+
+def test_heavy_libraries_wait_for_their_first_use() -> None:
+    code = "import sys, headway.server.main, headway.web.app; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"asyncssh", "alembic", "httpx", "cryptography", "yaml"}.intersection(ran.stdout.split())
+
+
+def test_detached_start_says_why_it_failed(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_DATABASE_URL", "mysql://h/d")
+    from headway.errors import Refused
+
+    with pytest.raises(Refused, match="database URL"):
+        start_server(state_dir, port=0)
+
+
+@pytest.mark.parametrize("port", ["abc", "99999", "-1"])
+def test_a_port_that_is_none_says_so(state_dir: Path, monkeypatch: pytest.MonkeyPatch, port: str) -> None:
+    from headway.errors import Refused
+
+    monkeypatch.setenv("HEADWAY_PORT", port)
+    with pytest.raises(Refused, match=f"HEADWAY_PORT is no port: '{port}'") as caught:
+        start_server(state_dir)
+    assert "0 takes a free one" in caught.value.hint
+
+
+def test_a_full_disk_keeps_the_server_from_starting_and_says_so(state_dir: Path) -> None:
+    from headway.errors import Refused
+    from headway.server.files import need_room
+
+    state_dir.mkdir()
+    with pytest.raises(Refused, match="is full") as caught:
+        need_room(state_dir, least_mib=1 << 40)
+    assert "make room" in caught.value.hint
+
+
+def test_a_log_that_does_not_fit_ends_nothing() -> None:
+    from headway.server.logs import Patient
+
+    with Path("/dev/full").open("w") as full:
+        Patient(full.fileno()).write("one more line\n")
+
+
+def test_default_port_gives_way_and_another_does_not() -> None:
+    from headway.errors import Refused
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(Refused, match="can't listen"):
+            bind("127.0.0.1", taken.getsockname()[1])
+    with bind("127.0.0.1", DEFAULT_PORT) as one, bind("127.0.0.1", DEFAULT_PORT) as two:
+        assert one.getsockname()[1] != two.getsockname()[1]

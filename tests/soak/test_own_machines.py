@@ -1,0 +1,272 @@
+"""Machines one owns, really: bare Debian containers with systemd and sshd, brought up over SSH by a user with sudo, used, broken
+and given back. Packages come from the machines' own sources, so this takes minutes a system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.bare import Bare
+from tests.cluster.lab import Lab
+
+pytestmark = pytest.mark.soak
+HEAD, ONE, TWO, STRANGER = 10, 11, 12, 20
+MACHINES = (HEAD, ONE, TWO)
+TINY = """\
+set -eu
+cd /scratch/ann
+rm -rf root && mkdir -p root/usr/bin root/etc
+for name in bash cat id; do
+    program=$(readlink -f /usr/bin/$name)
+    cp "$program" root/usr/bin/$name
+    for library in $(ldd "$program" | grep -o '/[^ ]*'); do
+        mkdir -p "root${library%/*}"; [ -e "root$library" ] || cp "$(readlink -f "$library")" "root$library"
+    done
+done
+ln -s usr/bin root/bin; ln -s bash root/usr/bin/sh
+echo 'PRETTY_NAME="Tiny 1"' >root/etc/os-release
+mksquashfs root tiny.sqsh -quiet -no-progress -all-root -noappend
+"""
+
+
+class Own:
+    """Three machines of a cluster, one that belongs to nobody, and the server that has them."""
+
+    def __init__(self, folder: Path, system: str) -> None:
+        self.bare = Bare(folder / "bare", system)
+        self.lab = Lab(folder / "state", name="own")
+        self.bare.up(*MACHINES, STRANGER)
+        self.bare.sudo((*MACHINES, STRANGER), password=True)
+        self.password = self.bare.folder / "password"
+        self.password.write_text("sesame\n")
+        self.host = f"user: ops, sudo_password: {self.password}"
+        self.file = self.spec()
+
+    def spec(self, name: str = "own", numbers: tuple[int, ...] = MACHINES, more: str = "") -> Path:
+        teams = "teams: {vision: {users: [ann]}}\n"
+        return self.bare.spec(name, numbers, f"{teams}{more}", host=self.host)
+
+    def close(self) -> None:
+        self.lab.cli("down", "own", "--yes", "--delete-data", check=False, timeout_s=300)
+        self.lab.cli("server", "stop", check=False)
+        self.bare.down()
+
+
+@pytest.fixture(scope="module", params=["debian13", "debian12"])
+def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
+    if os.geteuid() != 0 or shutil.which("podman") is None:
+        pytest.fail("this test makes real machines: run it as root after `make setup`")
+    made = Own(tmp_path_factory.mktemp(request.param), request.param)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def plan(own: Own, file: Path) -> str:
+    done = own.lab.cli("plan", str(file), check=False)
+    return done.out + done.err
+
+
+def untouched(own: Own, number: int) -> bool:
+    """No mark, no Python: nothing has been done to it."""
+    left = "ls /etc/headway/held-by /usr/bin/python3 2>/dev/null || true"
+    return own.bare.inside(number, "sh", "-c", left) == ""
+
+
+# --- before anything is taken: what stops an apply, each with one clear message
+
+
+def test_a_plan_shows_what_is_there_and_changes_nothing(own: Own) -> None:
+    own.lab.cli("server", "start")
+    said = plan(own, own.file)
+    assert "what was found is what Slurm is told" in said
+    assert f"own-1-[1-{len(MACHINES) - 1}]" in said
+    assert untouched(own, ONE)
+
+
+def test_a_wrong_sudo_password(own: Own) -> None:
+    own.password.write_text("wrong\n")
+    try:
+        done = own.lab.cli("apply", str(own.spec("wrong")), "--yes", check=False)
+        assert done.code != 0
+        assert "the sudo password of ops is wrong" in done.err
+        assert str(own.password) in done.err
+        assert "nothing was changed" in done.err
+        assert untouched(own, HEAD)
+    finally:
+        own.password.write_text("sesame\n")
+
+
+def test_a_machine_that_another_cluster_holds(own: Own) -> None:
+    mark = '{"cluster": "prod", "server": "elsewhere", "machine": "prod-1-1"}'
+    own.bare.inside(TWO, "sh", "-c", f"mkdir -p /etc/headway; echo '{mark}' >/etc/headway/held-by")
+    try:
+        done = own.lab.cli("apply", str(own.file), "--yes", check=False)
+        assert f"own-1-2 ({own.bare.address(TWO)}) is held by cluster prod, as prod-1-1" in done.err
+        assert untouched(own, HEAD)
+    finally:
+        own.bare.inside(TWO, "rm", "-r", "/etc/headway")
+
+
+def test_a_machine_that_does_not_answer(own: Own) -> None:
+    file = own.spec("silent", (HEAD, ONE, 99))
+    done = own.lab.cli("apply", str(file), "--yes", check=False)
+    assert f"{own.bare.address(99)} shows no Ed25519 host key on port 22" in done.err
+
+
+def test_a_machine_with_too_little_memory(own: Own) -> None:
+    small = (
+        "sed 's/^MemTotal:.*/MemTotal: 400000 kB/' /proc/meminfo >/run/meminfo; mount --bind /run/meminfo /proc/meminfo"
+    )
+    own.bare.inside(ONE, "sh", "-c", small)
+    try:
+        assert f"own-1-1 ({own.bare.address(ONE)}) has 390 MiB of memory, at least 700 MiB are needed" in plan(
+            own, own.file
+        )
+    finally:
+        own.bare.inside(ONE, "umount", "/proc/meminfo")
+
+
+def test_folders_that_are_not_shared_where_the_kernel_has_no_nfs(own: Own) -> None:
+    own.bare.inside(TWO, "mount", "-t", "tmpfs", "none", "/scratch")
+    try:
+        assert "has to export /scratch, which the machines do not share, and its kernel has no NFS server" in plan(
+            own, own.file
+        )
+    finally:
+        own.bare.inside(TWO, "umount", "/scratch")
+
+
+# --- brought up, in two pieces
+
+
+def test_an_apply_that_is_killed_half_way_is_finished_by_the_next(own: Own) -> None:
+    began = subprocess.Popen(
+        [sys.executable, "-m", "headway", "apply", str(own.file), "--yes"],
+        env=own.lab.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        ends = time.monotonic() + 900
+        while "dpkg" not in own.bare.inside(ONE, "ps", "-A", "-o", "comm", check=False):
+            assert time.monotonic() < ends, "packages were never installed"
+            time.sleep(0.5)
+        server = int((own.lab.state / "server.pid").read_text().split()[0])
+        os.kill(server, signal.SIGKILL)
+        own.bare.inside(ONE, "sh", "-c", "kill -9 $(pidof apt-get dpkg)", check=False)
+    finally:
+        began.kill()
+        began.wait()
+    own.lab.forget_client()
+    done = own.lab.cli("apply", str(own.file), "--yes", timeout_s=3600)
+    assert "own is ready" in done.out
+    assert "nothing to change" in own.lab.cli("apply", str(own.file), "--yes").out
+
+
+def test_jobs_run_and_are_accounted(own: Own) -> None:
+    lab = own.lab
+    names = lab.head("srun", "-N2", "hostname", user="ann").out.split()
+    assert sorted(names) == ["own-1-1", "own-1-2"]
+    job = lab.sbatch("ann", "-o", "/scratch/ann/job.out", wrap="id -un; df /tmp | tail -1; echo $SLURM_JOB_NODELIST")
+    assert lab.wait_job(job) == "COMPLETED"
+    assert lab.output("/scratch/ann/job.out").startswith("ann\n")
+    lab.wait(
+        lambda: "COMPLETED" in lab.head("sacct", "-X", "-n", "-P", "-o", "State", "-j", str(job)).out, "accounting"
+    )
+    told = lab.head("scontrol", "show", "node", "own-1-1").out
+    assert f"CPUTot={os.cpu_count()}" in told
+    assert "Gres=(null)" in told
+
+
+def test_each_job_has_its_own_tmp_and_limits(own: Own) -> None:
+    lab = own.lab
+    assert lab.head("srun", "sh", "-c", "touch /tmp/mine; ls /tmp", user="ann").out.split() == ["mine"]
+    eats = "python3 -c 'x = bytearray(900 << 20)'"
+    done = lab.head("srun", "--mem=200", "sh", "-c", eats, user="ann", check=False)
+    assert done.code != 0
+
+
+def test_containers_run(own: Own) -> None:
+    own.lab.head("bash", "-s", user="ann", stdin=TINY)
+    argv = ["srun", "--container-image=/scratch/ann/tiny.sqsh", "cat", "/etc/os-release"]
+    assert 'PRETTY_NAME="Tiny 1"' in own.lab.head(*argv, user="ann").out
+
+
+def test_the_agent_watches_and_a_node_drains(own: Own) -> None:
+    lab = own.lab
+    units = lab.head("systemctl", "is-active", "headway-agent", "prometheus", "slurmrestd").out.split()
+    assert units == ["active"] * 3
+    lab.head("scontrol", "update", "nodename=own-1-2", "state=drain", "reason=test")
+    lab.wait(lambda: "DRAIN" in lab.head("scontrol", "show", "node", "own-1-2").out, "the drain")
+    assert lab.head("srun", "-N1", "hostname", user="ann").out.strip() == "own-1-1"
+    lab.head("scontrol", "update", "nodename=own-1-2", "state=resume")
+
+
+def test_nobody_else_reaches_slurms_ports(own: Own) -> None:
+    """From a machine of the cluster they answer, from another one they don't; SSH does."""
+
+    def reaches(number: int, port: int) -> bool:
+        ask = f"timeout 3 bash -c '</dev/tcp/{own.bare.address(HEAD)}/{port}' 2>/dev/null && echo yes || true"
+        return own.bare.inside(number, "bash", "-c", ask).strip() == "yes"
+
+    for port in (6817, 6819):
+        assert reaches(ONE, port), port
+        assert not reaches(STRANGER, port), port
+    assert reaches(STRANGER, 22)
+
+
+def test_files_of_the_owner_stay_beside_ours(own: Own) -> None:
+    hosts = own.bare.inside(ONE, "cat", "/etc/hosts")
+    assert "192.0.2.9 files.example.org" in hosts
+    assert "own-head" in hosts
+    assert own.bare.inside(ONE, "hostname").strip() == "own-1-1"
+
+
+def test_another_cluster_can_t_have_it(own: Own) -> None:
+    done = own.lab.cli("apply", str(own.spec("thief", (STRANGER, ONE))), "--yes", check=False)
+    assert f"thief-1-1 ({own.bare.address(ONE)}) is held by cluster own, as own-1-1" in done.err
+    assert own.bare.inside(STRANGER, "sh", "-c", "ls /etc/headway 2>/dev/null || true") == ""
+
+
+def test_another_order_of_the_inventory_moves_nobody(own: Own) -> None:
+    file = own.spec("own", (HEAD, TWO, ONE))
+    assert "nothing to change" in own.lab.cli("apply", str(file), "--yes").out
+
+
+def test_a_host_key_that_changed_is_refused_and_explained(own: Own) -> None:
+    remake = "cp -a /etc/ssh/ssh_host_ed25519_key* /root/; rm /etc/ssh/ssh_host_ed25519_key*; ssh-keygen -A"
+    own.bare.inside(TWO, "sh", "-c", f"{remake} >/dev/null; systemctl restart ssh")
+    own.lab.cli("server", "stop")  # it has a connection from before
+    own.lab.cli("server", "start")
+    own.lab.forget_client()
+    try:
+        said = plan(own, own.file)
+        assert "answers with another SSH host key than the one pinned" in said
+    finally:
+        own.bare.inside(TWO, "sh", "-c", "cp -a /root/ssh_host_ed25519_key* /etc/ssh/; systemctl restart ssh")
+    assert "nothing to change" in own.lab.cli("apply", str(own.file), "--yes").out
+
+
+def test_down_gives_the_machines_back(own: Own) -> None:
+    own.lab.cli("down", "own", "--yes", timeout_s=300)
+    for number in MACHINES:
+        assert own.bare.inside(number, "hostname").strip() == f"rack{number}"
+        hosts = own.bare.inside(number, "cat", "/etc/hosts")
+        assert "own-head" not in hosts
+        assert "192.0.2.9 files.example.org" in hosts
+        left = "systemctl is-active slurmd slurmctld slurmdbd mariadb headway-agent headway-firewall; ls /etc/headway/held-by"
+        said = own.bare.inside(number, "sh", "-c", left, check=False)
+        assert "active" not in said.split()
+        assert "/etc/headway/held-by\n" not in said
+        assert "headway" not in own.bare.inside(number, "nft", "list", "tables")
+    assert "is set up" in own.lab.cli("apply", str(own.file), "--yes", timeout_s=1800).out  # and may be taken again

@@ -1,0 +1,181 @@
+"""Who must get through each route, and who must not: one row a route, written down by hand and not taken from the code.
+
+A row names the roles that get through. Where it matters whose thing is asked for, it names them for one's own, for that of
+somebody in one's own team (which the lead leads) and for that of another team. Everything else a request needs is made by
+test_access_table.py: NAMES there fills the {places} of an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ROLES = ("viewer", "member", "lead", "operator", "admin")
+THINGS = ("own", "team", "other")
+
+PUBLIC = frozenset({*ROLES, "nobody"})
+ALL = frozenset(ROLES)
+WORK = ALL - {"viewer"}
+NODES = frozenset({"operator", "admin"})
+ADMIN = frozenset({"admin"})
+NOBODY: frozenset[str] = frozenset()
+LEAD = frozenset({"lead", "admin"})
+
+
+@dataclass(frozen=True)
+class Row:
+    own: frozenset[str]
+    team: frozenset[str] | None = None  # None: the same as `own`, for it does not matter whose it is
+    other: frozenset[str] | None = None
+    body: Mapping[str, Any] | None = field(default=None)  # what a request needs to get as far as the question
+    leaves: bool = False  # a stream, whose refusal is the event that sends the browser away
+    hidden: bool = False  # somebody else's is not refused but not found
+
+    def roles(self, thing: str) -> frozenset[str]:
+        found: frozenset[str] | None = getattr(self, thing)
+        return self.own if found is None else found
+
+
+TOUCH = Row(WORK, LEAD, ADMIN)  # cancel, hold, read the log of
+OWNER = Row(WORK, ADMIN, ADMIN, body={})  # what runs again as the job's user
+NOTEBOOK = Row(WORK, ADMIN, ADMIN, hidden=True)  # somebody else's is not found
+OPENED = Row(WORK, NOBODY, NOBODY, hidden=True)  # not even by an admin
+SPEC = {"text": "name: lab\n", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}
+
+TABLE: dict[str, Row] = {
+    # the API, below its prefix
+    "GET api/openapi.json": Row(PUBLIC),
+    "GET api/docs": Row(PUBLIC),
+    "GET api/docs.css": Row(PUBLIC),
+    "GET api/me": Row(ALL),
+    "GET api/server": Row(ALL),
+    "POST api/plan": Row(WORK, body=SPEC),
+    "GET api/clusters": Row(ALL),
+    "GET api/clusters/{name}": Row(ALL),
+    "GET api/clusters/{name}/status": Row(ALL),
+    "GET api/clusters/{name}/document": Row(WORK),
+    "GET api/clusters/{name}/access": Row(WORK),
+    "POST api/clusters/{name}/apply": Row(ADMIN, body={"document": SPEC}),
+    "POST api/clusters/{name}/scale": Row(ADMIN, body={"groups": {"": 2}}),
+    "POST api/clusters/{name}/scale/plan": Row(WORK, body={"groups": {"": 2}}),
+    "POST api/clusters/{name}/down": Row(ADMIN, body={}),
+    "GET api/operations": Row(ALL),
+    "GET api/operations/{operation_id}": Row(ALL),
+    "GET api/operations/{operation_id}/events": Row(ALL),
+    "GET api/clusters/{name}/events": Row(ALL),
+    "GET api/events": Row(ALL),
+    "GET api/clusters/{name}/happenings": Row(ALL),
+    "GET api/clusters/{name}/incidents": Row(ALL),
+    "GET api/clusters/{name}/incidents/{number}": Row(ALL),
+    "POST api/clusters/{name}/incidents/{number}/return": Row(NODES, body={}),
+    "GET api/clusters/{name}/nodes/{node}/history": Row(ALL),
+    "GET api/clusters/{name}/metrics": Row(ALL),
+    "GET api/clusters/{name}/nodes/{node}": Row(ALL),
+    "POST api/clusters/{name}/nodes/{node}/drain": Row(NODES, body={"reason": "disk swap"}),
+    "POST api/clusters/{name}/nodes/{node}/return": Row(NODES),
+    "POST api/clusters/{name}/nodes/{node}/reboot": Row(NODES, body={}),
+    "POST api/clusters/{name}/nodes/{node}/test": Row(NODES, body={}),
+    "POST api/clusters/{name}/faults": Row(NODES, body={"kind": "xid", "node": "lab-1-1", "code": 79}),
+    "GET api/clusters/{name}/jobs": Row(ALL),
+    "POST api/clusters/{name}/jobs": Row(WORK, body={"script": "#!/bin/sh\n"}),
+    "POST api/clusters/{name}/jobs/check": Row(WORK, body={"submit": {"script": "#!/bin/sh\n"}}),
+    "GET api/clusters/{name}/jobs/{job_id}": Row(ALL),
+    "DELETE api/clusters/{name}/jobs/{job_id}": TOUCH,
+    "GET api/clusters/{name}/jobs/{job_id}/log": TOUCH,
+    "GET api/clusters/{name}/jobs/{job_id}/log/part": TOUCH,
+    "GET api/clusters/{name}/jobs/{job_id}/log/search": TOUCH,
+    "GET api/clusters/{name}/jobs/{job_id}/runs": Row(ALL),
+    "GET api/clusters/{name}/jobs/{job_id}/script": TOUCH,
+    "POST api/clusters/{name}/jobs/{job_id}/requeue": TOUCH,
+    "POST api/clusters/{name}/jobs/{job_id}/hold": TOUCH,
+    "POST api/clusters/{name}/jobs/{job_id}/release": TOUCH,
+    "GET api/clusters/{name}/jobs/{job_id}/tasks": Row(WORK),
+    "GET api/clusters/{name}/jobs/{job_id}/lineage": TOUCH,
+    "POST api/clusters/{name}/jobs/{job_id}/retry": OWNER,
+    "POST api/clusters/{name}/jobs/{job_id}/rerun": OWNER,
+    "POST api/clusters/{name}/run": Row(WORK, body={"argv": ["python", "train.py"]}),
+    "GET api/clusters/{name}/bundles/{digest}": Row(WORK),
+    "PUT api/clusters/{name}/bundles/{digest}": Row(WORK),
+    "POST api/clusters/{name}/exec": Row(WORK, ADMIN, ADMIN, body={"argv": ["id"], "user": "{user}"}),
+    "POST api/clusters/{name}/commands": Row(WORK, ADMIN, ADMIN, body={"argv": ["id"], "user": "{user}"}),
+    "POST api/clusters/{name}/commands/{key}/input": Row(WORK),
+    "POST api/clusters/{name}/pipelines": Row(
+        WORK, body={"document": {"name": "p", "steps": {"one": {"run": "true"}}}}
+    ),
+    "GET api/clusters/{name}/pipelines": Row(ALL),
+    "GET api/clusters/{name}/pipelines/{pipeline}": Row(ALL),
+    "POST api/clusters/{name}/pipelines/{pipeline}/retry": OWNER,
+    "GET api/clusters/{name}/notebooks": Row(ALL),
+    "POST api/clusters/{name}/notebooks": Row(WORK, body={"gpus": 1}),
+    "GET api/clusters/{name}/notebooks/{notebook_id}": NOTEBOOK,
+    "POST api/clusters/{name}/notebooks/{notebook_id}/link": OPENED,
+    "DELETE api/clusters/{name}/notebooks/{notebook_id}": NOTEBOOK,
+    "GET api/tokens": Row(ALL),
+    "POST api/tokens": Row(ALL, ADMIN, ADMIN, body={"person": "{user}"}),
+    "DELETE api/tokens/{token_id}": Row(ALL, ADMIN, ADMIN, hidden=True),
+    "POST api/signin-links": Row(ALL),
+    "GET api/people": Row(ADMIN),
+    "GET api/people/{person}": Row(ADMIN),
+    "PUT api/people/{person}": Row(ADMIN, body={"role": "operator"}),
+    "DELETE api/people/{person}": Row(ADMIN),
+    "GET api/audit": Row(ADMIN),
+    "GET api/audit/export": Row(ADMIN),
+    "GET api/clusters/{name}/teams": Row(ALL),
+    "GET api/clusters/{name}/users": Row(ALL),
+    "GET api/clusters/{name}/nodes": Row(ALL),
+    # pages
+    "GET /": Row(ALL),
+    "GET /clusters": Row(PUBLIC),
+    "GET /incidents": Row(ALL),
+    "GET /clusters/{name}/events": Row(ALL),
+    "GET /clusters/{name}/incidents": Row(ALL),
+    "GET /clusters/{name}/incidents/{number}": Row(ALL),
+    "POST /clusters/{name}/incidents/{number}/return": Row(NODES),
+    "GET /clusters/{name}/fabric": Row(ALL),
+    "GET /clusters/{name}/nodes": Row(ALL),
+    "GET /clusters/{name}/scale": Row(ALL),
+    "POST /clusters/{name}/scale": Row(WORK),
+    "POST /clusters/{name}/scale/apply": Row(ADMIN),
+    "GET /clusters/{name}/nodes/{node}": Row(ALL),
+    "POST /clusters/{name}/nodes/{node}/drain": Row(NODES),
+    "POST /clusters/{name}/nodes/{node}/return": Row(NODES),
+    "POST /clusters/{name}/nodes/{node}/reboot": Row(NODES),
+    "POST /clusters/{name}/nodes/{node}/test": Row(NODES),
+    "GET /clusters/{name}": Row(ALL),
+    "GET /clusters/{name}/live": Row(ALL, leaves=True),
+    "GET /clusters/{name}/teams": Row(ALL),
+    "GET /tokens": Row(ALL),
+    "POST /tokens": Row(ALL),
+    "POST /tokens/{token_id}/revoke": Row(ALL, ADMIN, ADMIN, hidden=True),
+    "GET /people": Row(ADMIN),
+    "POST /people": Row(ADMIN),
+    "POST /people/{person}": Row(ADMIN),
+    "POST /people/{person}/remove": Row(ADMIN),
+    "GET /audit": Row(ADMIN),
+    "GET /settings": Row(ADMIN),
+    "GET /signin": Row(PUBLIC),
+    "POST /signin": Row(PUBLIC),
+    "POST /signin/link": Row(PUBLIC),
+    "GET /signin/oidc": Row(PUBLIC),
+    "GET /signin/oidc/back": Row(PUBLIC),
+    "GET /clusters/{name}/queue": Row(ALL),
+    "GET /clusters/{name}/jobs/{job_id}": Row(ALL),
+    "GET /clusters/{name}/jobs/{job_id}/live": Row(ALL, leaves=True),
+    "POST /clusters/{name}/jobs/{job_id}/{verb}": TOUCH,
+    "GET /clusters/{name}/submit": Row(WORK),
+    "POST /clusters/{name}/submit": Row(WORK),
+    "POST /clusters/{name}/submit/check": Row(WORK),
+    "GET /clusters/{name}/queue/live": Row(ALL, leaves=True),
+    "POST /signout": Row(PUBLIC),
+    "GET /clusters/{name}/notebooks": Row(ALL),
+    "POST /clusters/{name}/notebooks": Row(WORK),
+    "GET /clusters/{name}/notebooks/{notebook_id}/open": OPENED,
+    "POST /clusters/{name}/notebooks/{notebook_id}/stop": NOTEBOOK,
+    "GET /new": Row(WORK),
+    "POST /new": Row(WORK),
+    "POST /new/check": Row(WORK),
+    "POST /new/apply": Row(ADMIN),
+    "GET /operations/{operation_id}": Row(ALL),
+    "GET /operations/{operation_id}/live": Row(ALL),
+}

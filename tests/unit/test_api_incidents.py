@@ -1,0 +1,53 @@
+"""Incidents over HTTP: everybody reads, admins return nodes and make faults."""
+
+from __future__ import annotations
+
+from headway.domain.incident import IncidentState, XidClass
+from headway.errors import Conflict, Refused
+from headway.wire.schemas import IncidentOut
+from tests.unit.server_fakes import Server
+
+
+async def test_incidents_are_read_and_are_those_of_one_cluster(server: Server) -> None:
+    await server.apply()
+    await server.apply("other")
+    made = await server.store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {"gpu": 3})
+    client = await server.client(role="viewer")
+    (listed,) = (await client.get("/api/v1/clusters/lab/incidents")).json()
+    assert (listed["number"], listed["state"], listed["steps"]) == (made.number, "seen", [])
+    one = IncidentOut.model_validate((await client.get(f"/api/v1/clusters/lab/incidents/{made.number}")).json())
+    assert one.steps[0].evidence == {"gpu": 3}
+    for path in (f"other/incidents/{made.number}", "lab/incidents/99", "none/incidents"):
+        assert (await client.get(f"/api/v1/clusters/{path}")).status_code == 404
+    assert (await client.get(f"/api/v1/clusters/lab/incidents/{10**30}")).status_code == 422, "no such number can be"
+    assert (await client.get("/api/v1/clusters/other/incidents")).json() == []
+
+
+async def test_admins_return_nodes_and_others_do_not(server: Server) -> None:
+    await server.apply()
+    made = await server.store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    path = f"/api/v1/clusters/lab/incidents/{made.number}/return"
+    member = await server.client("bob", "member")
+    assert (await member.post(path, json={})).status_code == 403
+    admin = await server.client()
+    server.work.answers["bring_back"] = Conflict("lab-1-1 stays out of service: no GPU")
+    assert (await admin.post(path, json={})).status_code == 409
+    back = await server.store.move_incident(made, IncidentState.RETURNED, "works", actor="ann")
+    server.work.answers["bring_back"] = back
+    assert (await admin.post(path, json={"false_alarm": True})).json()["state"] == "returned"
+    assert server.work.named("bring_back")[-1][1:] == (made.number, "ann", True)
+    assert server.state.live.notices("lab")[0].where == "lab-1-1"
+
+
+async def test_faults_are_made_by_admins_alone(server: Server) -> None:
+    await server.apply()
+    ask = {"kind": "xid", "node": "lab-1-1", "code": 79, "gpu": 3}
+    member = await server.client("bob", "member")
+    assert (await member.post("/api/v1/clusters/lab/faults", json=ask)).status_code == 403
+    admin = await server.client()
+    server.work.answers["inject"] = "done"
+    assert (await admin.post("/api/v1/clusters/lab/faults", json=ask)).json() == {"done": "done"}
+    server.work.answers["inject"] = Refused("no local cluster")
+    assert (await admin.post("/api/v1/clusters/lab/faults", json=ask)).status_code == 400
+    for wrong in ({"kind": "burn"}, {"gpu": -1}, {"text": "a\nb"}, {"more": 1}):
+        assert (await admin.post("/api/v1/clusters/lab/faults", json=ask | wrong)).status_code == 422

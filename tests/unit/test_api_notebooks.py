@@ -1,0 +1,113 @@
+"""Notebooks as jobs: what is submitted, what is kept of it, and how one stands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import Refused, Unreachable
+from headway.jobs import notebook as jupyter
+from headway.wire.schemas import NotebookIn, SubmitIn, SubmitOut
+from tests import builders
+from tests.unit import server_fakes
+from tests.unit.server_fakes import Server, reading
+
+PATH = "/api/v1/clusters/lab/notebooks"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    done = SubmitOut(job_id=7, cluster="lab", user="ann", workdir="~")
+    machines = (builders.machine("lab-head"),)
+    made = await server_fakes.start(tmp_path, builders.Clock(), submit=done, machines=machines, read=reading())
+    await made.apply()
+    yield made
+    await made.close()
+
+
+class Listening:
+    """A tunnel to a Jupyter that takes connections."""
+
+    alive = True
+
+    async def connect(self) -> Any:
+        return self
+
+    async def close(self) -> None: ...
+
+
+def test_the_secret_is_in_no_word_that_others_can_read() -> None:
+    prepared, folder = jupyter.prepare(NotebookIn(gpus=2), builders.cluster(), "ann", "ab" * 8, "s3cret")
+    request = prepared.request
+    assert request.env == {jupyter.SECRET: "s3cret"}
+    words = [*request.args, *request.script_args, request.script or ""]
+    assert "s3cret" not in " ".join(words)
+    assert "--gpus-per-node=2" in request.args
+    assert request.script_args == [folder, "3600", "/n/abababababababab/"]
+    assert folder.startswith("/scratch/ann/")
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        ({"gpus": 9}, "a node of lab has 8"),
+        ({"partition": "none"}, "there is no 'none'"),
+        ({"team": "none"}, "there is no 'none'"),
+    ],
+)
+def test_what_the_cluster_has_not_is_refused(ask: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        jupyter.prepare(NotebookIn(**ask), builders.cluster(), "ann", "ab" * 8, "s")
+
+
+async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
+    ann = await server.client("ann", "member")
+    made = (await ann.post(PATH, json={"gpus": 1})).json()
+    sent = server.work.named("submit")[0][1]
+    assert isinstance(sent, SubmitIn)
+    row = await server.store.notebook(made["id"])
+    assert sent.env[jupyter.SECRET] == row.secret
+    record = await server.store.job_record("lab", 7)
+    assert record is not None
+    assert row.secret not in str(record)
+
+    async def now(**job: Any) -> tuple[str, str]:
+        server.work.answers["read"] = reading(builders.job(7, user="ann", **job))
+        server.state.live.forget("lab")
+        found = (await ann.get(PATH)).json()[0]
+        return found["state"], found["why"]
+
+    assert (await now(state="PENDING", reason="Resources"))[0] == "waiting"
+    assert "free" in (await now(state="PENDING", reason="Resources"))[1]
+    server.work.answers["tunnel"] = Unreachable("nothing answers")
+    assert (await now(nodes=("lab-1-1",)))[0] == "starting"
+    assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 201
+    server.work.answers["tunnel"] = Listening()
+    assert (await now(nodes=("lab-1-1",)))[0] == "running"
+    assert await now(state="COMPLETED", end_time=1000) == ("ended", "it ended by itself, or was idle")
+    assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 409
+    server.state.clock.now += 400  # type: ignore[attr-defined]
+    server.work.answers["read"] = reading()
+    server.state.live.forget("lab")
+    assert (await ann.get(PATH)).json() == []
+
+
+async def test_only_its_own_person_opens_it_and_an_admin_may_stop_it(server: Server) -> None:
+    ann, bob, root = [await server.client(n, r) for n, r in (("ann", "member"), ("bob", "member"), ("rex", "admin"))]
+    made = (await ann.post(PATH, json={"gpus": 1})).json()
+    server.work.answers |= {
+        "read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))),
+        "cancel": None,
+        "tunnel": Listening(),
+    }
+    server.state.live.forget("lab")
+    assert (await bob.get(PATH)).json() == []
+    assert (await bob.post(f"{PATH}/{made['id']}/link")).status_code == 404
+    assert (await bob.delete(f"{PATH}/{made['id']}")).status_code == 404
+    assert (await root.post(f"{PATH}/{made['id']}/link")).status_code == 403
+    assert [one["mine"] for one in (await root.get(PATH)).json()] == [False]
+    assert (await root.delete(f"{PATH}/{made['id']}")).status_code == 204
+    assert (await ann.get(PATH)).json() == []

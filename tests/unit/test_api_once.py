@@ -1,0 +1,101 @@
+"""Idempotency-Key: a POST that is sent again is not done again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from headway.errors import Unanswered, Unreachable
+from headway.wire.schemas import SubmitOut
+from tests.unit.server_fakes import Server
+
+JOBS = "/api/v1/clusters/lab/jobs"
+KEY = {"idempotency-key": "4f1c"}
+
+
+def submitted(server: Server) -> int:
+    return sum(name == "submit" for name, _ in server.work.calls)
+
+
+async def ready(server: Server) -> Any:
+    await server.apply()
+    server.work.answers["submit"] = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
+    return await server.client("eve", "member")
+
+
+async def test_the_same_again_gets_the_same_answer_and_is_done_once(server: Server) -> None:
+    eve = await ready(server)
+    first = await eve.post(JOBS, json={}, headers=KEY)
+    server.work.answers["submit"] = SubmitOut(job_id=6, cluster="lab", user="eve", workdir="/home/eve")
+    again = await eve.post(JOBS, json={}, headers=KEY)
+    assert (first.status_code, again.status_code, submitted(server)) == (201, 201, 1)
+    assert first.json() == again.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    assert "idempotency-replayed" not in first.headers
+    assert (await eve.post(JOBS, json={}, headers={"idempotency-key": "other"})).json()["job_id"] == 6
+    assert (await eve.post(JOBS, json={})).json()["job_id"] == 6
+
+
+async def test_another_body_under_the_same_key_is_refused(server: Server) -> None:
+    eve = await ready(server)
+    await eve.post(JOBS, json={}, headers=KEY)
+    other = await eve.post(JOBS, json={"script": "#!/bin/sh"}, headers=KEY)
+    elsewhere = await eve.post("/api/v1/tokens", json={}, headers=KEY)
+    assert (other.status_code, other.json()["kind"], elsewhere.status_code) == (409, "conflict", 409)
+    assert submitted(server) == 1
+
+
+async def test_a_key_is_ones_own_and_holds_for_a_day(server: Server) -> None:
+    eve = await ready(server)
+    await eve.post(JOBS, json={}, headers=KEY)
+    await (await server.client("bob", "member")).post(JOBS, json={}, headers=KEY)
+    assert submitted(server) == 2
+    server.state.clock.now += 86401  # type: ignore[attr-defined]
+    await eve.post(JOBS, json={}, headers=KEY)
+    assert submitted(server) == 3
+
+
+async def test_what_was_not_done_may_be_asked_again_and_what_may_have_been_may_not(server: Server) -> None:
+    eve = await ready(server)
+    server.work.answers["submit"] = Unreachable("the head is away")
+    assert (await eve.post(JOBS, json={}, headers=KEY)).status_code == 503
+    server.work.answers["submit"] = Unanswered("the line broke")
+    assert (await eve.post(JOBS, json={}, headers=KEY)).status_code == 503
+    server.work.answers["submit"] = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
+    lost = await eve.post(JOBS, json={}, headers=KEY)
+    assert (lost.status_code, lost.json()["detail"]) == (503, "the line broke")
+    assert submitted(server) == 2
+
+
+async def test_two_at_once_are_one(server: Server) -> None:
+    eve = await ready(server)
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def slowly(*_: Any) -> SubmitOut:
+        begun.set()
+        await go.wait()
+        return SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
+
+    server.work.answers["submit"] = slowly
+    first = asyncio.create_task(eve.post(JOBS, json={}, headers=KEY))
+    await begun.wait()
+    second = await eve.post(JOBS, json={}, headers=KEY)
+    go.set()
+    assert (second.status_code, (await first).status_code, submitted(server)) == (409, 201, 1)
+    assert "under way" in second.json()["detail"]
+
+
+async def test_a_new_token_is_shown_again_to_who_made_it_and_lies_nowhere_in_clear(server: Server) -> None:
+    eve = await ready(server)
+    first = await eve.post("/api/v1/tokens", json={}, headers=KEY)
+    again = await eve.post("/api/v1/tokens", json={}, headers=KEY)
+    token = first.json()["token"]
+    assert again.json()["token"] == token
+    for file in server.state.settings.state_dir.glob("headway.db*"):
+        assert token.encode() not in file.read_bytes()
+
+
+async def test_who_is_not_known_is_told_so(server: Server) -> None:
+    assert (await server.anonymous().post(JOBS, json={}, headers=KEY)).status_code == 401
+    eve = await ready(server)
+    assert (await eve.post(JOBS, json={}, headers={"idempotency-key": "x" * 300})).status_code == 409

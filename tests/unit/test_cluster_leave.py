@@ -1,0 +1,193 @@
+"""Machines that go while the cluster works on: which orders Slurm and the provider get, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.changes.accounts import desired
+from headway.changes.cluster import Goal, changeset
+from headway.cluster.apply import Run
+from headway.cluster.env import Env
+from headway.cluster.leave import Leaving
+from headway.domain.change import Change, ChangeSet, Disturbs
+from headway.domain.machine import Machine, MachineState
+from headway.domain.observed import Observed
+from headway.errors import Refused
+from headway.machines.run import Ran
+from tests import builders
+
+LAB = builders.cluster(3, 0)
+MACHINES = {name: builders.machine(name) for name in (LAB.head, *LAB.slot_names)}
+
+
+class World:
+    """A controller with jobs on nodes, and a provider that deletes."""
+
+    def __init__(self, **jobs: tuple[int, ...]) -> None:
+        self.jobs = {name.replace("_", "-"): set(numbers) for name, numbers in jobs.items()}
+        self.stubborn: set[int] = set()
+        self.did: list[str] = []
+        self.now = 1000.0
+
+    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
+        words, out = " ".join(argv), ""
+        if argv[0] == "squeue":
+            out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
+        elif argv[0] == "sinfo":
+            out = "".join(f"{name}|idle|none\n" for name in LAB.slot_names)
+        elif "show" not in argv and "write" not in argv and argv[0] != "sacct":
+            self.did.append(words)
+        if argv[:2] == ["scontrol", "requeue"]:
+            self.end(int(argv[2]))
+        return Ran(tuple(argv), 0, out, "", 0.0)
+
+    def end(self, job: int) -> None:
+        if job not in self.stubborn:
+            self.jobs = {node: jobs - {job} for node, jobs in self.jobs.items()}
+
+    async def drop(self, _: str) -> None: ...
+
+    async def delete(self, machine: Machine) -> None:
+        self.did.append(f"delete {machine.name}")
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def say(self, *_: Any, **__: Any) -> None: ...
+
+    def leaving(self, deadline: float | None = None) -> Leaving:
+        env: Any = Env(SimpleNamespace(delete=self.delete), None, self, Path())  # type: ignore[arg-type]
+        head = MACHINES[LAB.head]
+        return Leaving(LAB, env, self.say, head, MACHINES, deadline, clock=lambda: self.now, sleep=self.sleep)
+
+
+async def test_an_idle_node_is_drained_given_back_and_then_said_to_have_no_machine() -> None:
+    world = World()
+    await world.leaving().leave(["lab-1-3"])
+    assert world.did == [
+        "scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves",
+        "delete lab-1-3",
+        "scontrol update NodeName=lab-1-3 State=DOWN Reason=headway: no machine",
+        "scontrol update NodeName=lab-1-3 State=UNDRAIN",
+        "scontrol update NodeName=lab-1-3 State=DOWN Reason=headway: no machine",
+    ]
+
+
+async def test_a_node_with_a_job_stays_when_nobody_said_how_long_it_may_go_on() -> None:
+    world = World(lab_1_2=(7,))
+    with pytest.raises(Refused, match="lab-1-2 runs job 7") as caught:
+        await world.leaving().leave(["lab-1-2", "lab-1-3"])
+    assert "--deadline" in caught.value.hint
+    assert "delete lab-1-3" in world.did
+    assert "delete lab-1-2" not in world.did
+    assert world.did[-1] == "scontrol update NodeName=lab-1-2 State=RESUME"
+
+
+async def test_a_job_that_ends_before_the_deadline_is_let_be() -> None:
+    world = World(lab_1_2=(7,))
+    leaving = world.leaving(deadline=world.now + 600)
+
+    async def sleep(seconds: float) -> None:
+        world.now += seconds
+        if world.now >= 1100:
+            world.end(7)
+
+    leaving.sleep = sleep
+    await leaving.leave(["lab-1-2"])
+    assert not [words for words in world.did if "requeue" in words]
+    assert "delete lab-1-2" in world.did
+
+
+async def test_at_the_deadline_jobs_are_warned_then_requeued_before_the_machine_goes() -> None:
+    world = World(lab_1_2=(7,))
+    await world.leaving(deadline=world.now + 90).leave(["lab-1-2"])
+    order = [words.split()[1] for words in world.did if words.split()[1] in ("notify", "requeue", "lab-1-2")]
+    assert order == ["notify", "requeue", "lab-1-2"]
+    assert world.now < 1100
+
+
+async def test_a_job_that_will_not_go_ends_with_its_machine() -> None:
+    world = World(lab_1_2=(7,))
+    world.stubborn = {7}
+    await world.leaving(deadline=world.now).leave(["lab-1-2"])
+    assert "delete lab-1-2" in world.did
+
+
+async def test_while_jobs_are_waited_for_other_work_has_its_turns() -> None:
+    """A deadline may be days away: groups that scale by themselves can't wait so long."""
+    world, turns = World(lab_1_2=(7,)), list[tuple[str, ...]]()
+
+    async def look(names: Collection[str]) -> None:
+        turns.append(tuple(names))
+
+    leaving = world.leaving(deadline=world.now + 5)
+    leaving.beside = SimpleNamespace(look=look)  # type: ignore[assignment]
+    await leaving.leave(["lab-1-2", "lab-1-3"])
+    assert set(turns) == {("lab-1-2",)}
+    assert len(turns) >= 5
+    assert leaving.waited
+
+
+async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.cluster.leave.LOOK_S", 0.0)
+    did: list[str] = []
+
+    class Other:
+        async def look(self, names: Collection[str]) -> None:
+            did.append(f"look past {' '.join(names)}")
+
+        async def rest(self) -> None:
+            did.append("rest")
+
+        async def close(self) -> None:
+            did.append("close")
+
+    def run(world: World, deadline: float | None) -> Run:
+        goal = Goal(LAB, {}, desired(LAB), LAB.slot_names[:2])
+        changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
+        env = world.leaving().env
+        return Run(goal, env, world.say, None, {}, Observed(MACHINES), changes, deadline, Other())  # type: ignore[arg-type]
+
+    assert await run(World(lab_1_3=(7,)), 1.0).clear()
+    assert did == ["look past lab-1-3", "rest"]
+    assert not await run(World(), 1.0).clear()
+    monkeypatch.setattr("headway.cluster.leave.LATE_JOB_S", 0.0)
+    did.clear()
+    with pytest.raises(Refused):
+        await run(World(lab_1_3=(7,)), None).clear()
+    assert did == ["close"]
+
+
+async def test_while_the_head_is_down_no_machine_that_runs_is_given_back() -> None:
+    world = World(lab_1_2=(7,))
+    leaving = world.leaving()
+    leaving.head = replace(MACHINES[LAB.head], state=MachineState.STOPPED)
+    with pytest.raises(Refused, match="lab-head is down: whether jobs run on lab-1-2 can't be known"):
+        await leaving.leave(["lab-1-2"])
+    assert world.did == []
+    leaving.machines = {"lab-1-2": replace(MACHINES["lab-1-2"], state=MachineState.STOPPED)}
+    await leaving.leave(["lab-1-2"])  # where nothing runs nothing ends
+    assert world.did == ["delete lab-1-2"]
+
+
+async def test_without_a_head_machines_are_given_back_at_once() -> None:
+    world = World()
+    leaving = world.leaving()
+    leaving.head = None
+    await leaving.leave(["lab-1-2"])
+    assert world.did == ["delete lab-1-2"]
+
+
+def test_a_plan_says_which_jobs_are_in_the_way() -> None:
+    goal = Goal(LAB, {}, desired(LAB), LAB.slot_names[:1])
+    found = changeset(goal, Observed(MACHINES, jobs={"lab-1-3": (7, 8)}))
+    idle, busy = (one for one in found.changes if one.kind == "machine.delete")
+    assert (idle.where, idle.disturbs) == ("lab-1-2", Disturbs.NODE_DRAIN)
+    assert (busy.where, busy.disturbs, busy.data["jobs"]) == ("lab-1-3", Disturbs.JOBS, [7, 8])
+    assert "runs jobs 7, 8" in busy.why

@@ -1,0 +1,76 @@
+"""What a person does with a node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headway.domain.incident import IncidentState, XidClass
+from headway.errors import Conflict, Unreachable
+from headway.health import person, prove
+from tests.unit.health_world import NODE, Ward, ward
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Ward]:
+    async with ward(tmp_path) as made:
+        yield made
+
+
+async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: Ward) -> None:
+    tools = lab.responder.tools
+    assert await person.drain(tools, NODE, "disk swap", "olga") == "drained by olga: disk swap"
+    assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
+    incident = await lab.store.open_incident("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
+    incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t", drained=True)
+    done = await prove.give_back(tools, incident, await prove.prove(tools, NODE), IncidentState.RETURNED, "ann")
+    assert done.steps[-1].text == "tests passed; its drain is somebody else's and stays"
+    assert lab.world.state == "IDLE+DRAIN"
+
+
+async def test_somebody_called_headway_drains_as_a_person(lab: Ward) -> None:
+    await person.drain(lab.responder.tools, NODE, "incident 3: no", "headway")
+    assert not prove.own(lab.world.reason)
+
+
+async def test_a_node_is_returned_only_when_it_is_out_and_answers(lab: Ward) -> None:
+    tools = lab.responder.tools
+    lab.world.state = "IDLE"
+    with pytest.raises(Conflict, match="is in service"):
+        await person.bring_back(tools, NODE, "olga")
+    await person.drain(tools, NODE, "disk swap", "olga")
+    lab.world.answers = False
+    with pytest.raises(Unreachable):
+        await person.bring_back(tools, NODE, "olga")
+    assert lab.world.state == "IDLE+DRAIN"
+    lab.world.answers = True
+    assert "it was out: olga: disk swap" in await person.bring_back(tools, NODE, "olga")
+    assert lab.world.state == "IDLE"
+
+
+async def test_a_reboot_never_ends_jobs_unasked(lab: Ward) -> None:
+    tools = lab.responder.tools
+    lab.world.jobs = {5: "RUNNING"}
+    with pytest.raises(Conflict, match="jobs 5 run on"):
+        await person.may_reboot(tools, NODE, busy=False)
+    await person.may_reboot(tools, NODE, busy=True)
+    lab.world.jobs = {}
+    await person.may_reboot(tools, NODE, busy=False)
+
+
+@pytest.mark.parametrize("sound", [True, False])
+async def test_a_rebooted_node_serves_again_only_after_its_tests(lab: Ward, sound: bool) -> None:
+    world = lab.world
+    world.jobs, world.sound, world.state = {}, sound, "IDLE"
+    fault = await person.reboot(lab.responder.tools, NODE, "olga")
+    assert [word for word in world.order if word != "ask"][:3] == ["drain", "stop", "start"]
+    assert (fault == "", world.state) == (sound, "IDLE" if sound else "IDLE+DRAIN")
+
+
+async def test_one_that_was_drained_stays_drained_after_its_reboot(lab: Ward) -> None:
+    lab.world.jobs = {}
+    await person.drain(lab.responder.tools, NODE, "disk swap", "olga")
+    assert await person.reboot(lab.responder.tools, NODE, "olga") == ""
+    assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")

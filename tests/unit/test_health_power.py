@@ -1,0 +1,154 @@
+"""Groups that scale by themselves: which machines come and go, and what happens when they can't."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from decimal import Decimal
+
+from headway.domain.cluster import Cluster, Group
+from headway.domain.machine import Machine
+from headway.health.power import STUCK, Close, Deed, GiveBack, Make, Open, Reset, close, decide, reason, wait_s
+from tests import builders
+
+NOW = 1_000_000.0
+
+
+def cluster(limit: str | None = None) -> Cluster:
+    whole = builders.cluster(4, 0)
+    price = builders.H100.price_usd_per_node_hour
+    names = whole.slot_names
+    groups = (
+        Group("gpu", builders.H100, 0, 3, slots=names[:3], idle_s=60, price_usd_per_node_hour=price),
+        Group("own", builders.H100, 1, 1, slots=names[3:], price_usd_per_node_hour=price),
+    )
+    return replace(whole, groups=groups, most_usd_per_hour=None if limit is None else Decimal(limit))
+
+
+def deeds(
+    *states: str, there: tuple[int, ...] = (), making: tuple[int, ...] = (), started: float = NOW, **more: str
+) -> list[Deed]:
+    """`states` of the nodes in order, as "word" or "word|reason"; `there`: the places of those with a machine."""
+    found = cluster(more.get("limit"))
+    names = found.slot_names
+    told = {name: (text.partition("|")[0], text.partition("|")[2] or "none") for name, text in zip(names, states)}  # noqa: B905
+    machines: dict[str, Machine] = {
+        names[place]: replace(builders.machine(names[place]), started_at=started) for place in there
+    }
+    return list(decide(found, told, machines, {names[place] for place in making}, NOW))
+
+
+def test_a_machine_is_made_for_each_node_that_slurm_wakes_and_only_once() -> None:
+    assert deeds("idle~", "allocated#", "mixed#") == [Make("lab-1-2"), Make("lab-1-3")]
+    assert deeds("idle~", "allocated#", "mixed#", making=(1,), there=(2,)) == []
+
+
+def test_machines_that_slurm_has_no_use_for_are_given_back() -> None:
+    found = deeds("idle~", "idle%", "idle", "idle~", there=(0, 1, 2, 3))
+    assert [one.node for one in found if isinstance(one, GiveBack)] == ["lab-1-1", "lab-1-2"]  # people scale the last
+    assert len(found) == 2
+
+
+def test_a_machine_that_somebody_took_out_of_service_stays_for_them() -> None:
+    """An older Slurm switches a drained node off as any other that has no jobs."""
+    assert deeds("drained~|carol: a fan is loud", "drained%|headway: incident 7", there=(0, 1)) == []
+
+
+def test_a_machine_that_nobody_finished_is_given_back_and_made_anew() -> None:
+    (deed,) = deeds("allocated#", there=(0,), started=NOW - 1000)
+    assert isinstance(deed, GiveBack)
+    assert deeds("allocated#") == [Make("lab-1-1")]
+
+
+def test_no_machine_is_made_over_the_limit_and_slurm_is_told_not_to_ask() -> None:
+    found = deeds("allocated#", "allocated#", "idle~", "idle", there=(3,), limit="70")
+    assert found[0] == Make("lab-1-1")
+    shut = found[1]
+    assert isinstance(shut, Close)
+    assert (shut.nodes, shut.until) == (("lab-1-2", "lab-1-3"), NOW + 60)
+    assert "70 USD" in shut.why
+
+
+def test_a_group_over_the_limit_is_closed_for_as_long_as_it_is_told() -> None:
+    found = replace(cluster("70"), groups=cluster("70").groups)
+    states = dict.fromkeys(found.slot_names[:3], ("allocated#", "none"))
+    *_, shut = decide(found, states, {}, (), NOW, closed_s={"gpu": 240.0})
+    assert isinstance(shut, Close)
+    assert shut.until == NOW + 240
+
+
+def test_a_closed_slot_waits_for_its_time_and_nobody_pays_for_it_meanwhile() -> None:
+    until = f"headway: closed until {NOW + 5:.0f}: no room"
+    assert deeds(f"down~|{until}") == []
+    (deed,) = deeds(f"down%|{until}", there=(0,))
+    assert isinstance(deed, GiveBack)
+    assert deeds(f"down~|headway: closed until {NOW - 5:.0f}: no room") == [Open(("lab-1-1",))]
+
+
+def test_a_reason_says_until_when_and_why() -> None:
+    shut = close(
+        cluster().groups[0], {"lab-1-1": ("idle~", "none"), "lab-1-2": ("idle", "none")}, ["lab-1-3"], NOW, "no room"
+    )
+    assert shut.nodes == ("lab-1-1", "lab-1-3")
+    assert reason(shut) == "headway: closed until 1000000: no room"
+
+
+def test_what_slurm_gave_up_is_asked_for_again() -> None:
+    assert deeds("down~|ResumeTimeout reached") == [Reset("lab-1-1")]  # slurmctld has it switched off, then down
+    (deed,) = deeds("down~|ResumeTimeout reached", there=(0,))  # its machine goes first
+    assert isinstance(deed, GiveBack)
+    assert deeds("down~|carol: broken") == []
+    assert deeds("down*|Not responding") == []
+
+
+def spot(*states: str, there: tuple[int, ...], started: float = NOW, **more: Collection[str]) -> list[Deed]:
+    """A spot group of two nodes in four slots."""
+    whole = builders.cluster(4, 0)
+    group = replace(whole.groups[0], nodes=2, most=4, spot=True, price_usd_per_node_hour=Decimal(10))
+    found = replace(whole, groups=(group,), most_usd_per_hour=Decimal(30))
+    names = found.slot_names
+    told = {
+        name: (text.partition("|")[0], text.partition("|")[2] or "none")
+        for name, text in zip(names, states, strict=True)
+    }
+    machines = {names[place]: replace(builders.machine(names[place]), started_at=started) for place in there}
+    return list(decide(found, told, machines, more.pop("making", ()), NOW, **more))
+
+
+NONE = "down|headway: no machine"
+
+
+def test_a_spot_group_has_another_machine_as_soon_as_one_is_about_to_be_taken() -> None:
+    assert spot("idle", "idle", NONE, NONE, there=(0, 1)) == []
+    leaving = {"lab-1-1"}
+    assert spot("drained", "idle", NONE, NONE, there=(0, 1), leaving=leaving) == [Make("lab-1-3")]
+    assert spot("drained", "idle", NONE, NONE, there=(0, 1), leaving=leaving, making={"lab-1-3"}) == []
+    assert spot(NONE, "idle", NONE, NONE, there=(1,)) == [Make("lab-1-1")]
+
+
+def test_a_machine_of_a_spot_group_that_slurm_never_heard_of_is_given_back() -> None:
+    """Whoever made it was killed, or could not delete it: nobody pays for it for ever."""
+    (deed,) = spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000)
+    assert deed == GiveBack("lab-1-1", STUCK)
+    assert spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 100) == []  # it may be about to come up
+    assert spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000, making={"lab-1-1"}) == []
+    leaving = spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000, leaving={"lab-1-1"})
+    assert leaving == [Make("lab-1-3")]
+
+
+def test_a_spot_group_is_not_filled_before_its_time_nor_over_the_limit_nor_where_somebody_has_a_say() -> None:
+    assert spot(NONE, "idle", NONE, NONE, there=(1,), waiting={"main"}) == []
+    # The one that goes is paid for until it has gone.
+    assert spot("drained", "drained", NONE, NONE, there=(0, 1), leaving={"lab-1-1", "lab-1-2"}) == [Make("lab-1-3")]
+    assert spot("down|carol: broken", "idle", "down*|Not responding", "drained|headway: leaves", there=(1,)) == []
+
+
+def test_a_group_that_has_just_failed_is_not_tried_again_though_slurm_asks() -> None:
+    found = cluster()
+    states = {"lab-1-1": ("allocated#", "none")}
+    assert list(decide(found, states, {}, (), NOW, waiting={"gpu"})) == []
+
+
+def test_tries_that_fail_wait_longer_each_time_and_not_for_ever() -> None:
+    assert [wait_s(count) for count in (1, 2, 3, 4)] == [60, 120, 240, 480]
+    assert wait_s(20) == 1800

@@ -1,0 +1,478 @@
+"""A signal, and what Slurm is told for it: against a controller that answers just these questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.domain.cluster import Health
+from headway.domain.incident import Incident, IncidentState, Signal, XidClass
+from headway.domain.machine import Machine
+from headway.errors import Conflict, NotFound
+from headway.health.figures import times
+from headway.health.follow import follow
+from headway.health.listen import Beats, Deed, listen, parse
+from headway.health.prove import Report, Result, give_back
+from headway.slurm.warning import Wish, warning_asked
+from tests.builders import job, machine
+from tests.unit.health_world import LAB, NODE, Ward, signal, ward
+
+HANDS_ON = replace(LAB, health=Health(xid_classes={79: "hands_on"}))
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Ward]:
+    async with ward(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def careful(tmp_path: Path) -> AsyncIterator[Ward]:
+    """XID 79 waits for a person here."""
+    async with ward(tmp_path, HANDS_ON) as made:
+        yield made
+
+
+async def test_the_node_is_drained_its_jobs_are_requeued_it_is_repaired_tested_and_returned(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
+    said = await lab.responder.take(signal(), [job(7, nodes=(NODE,), gpu_indexes={NODE: (3,)})])
+    assert lab.world.reason == "headway: incident 1: XID 79: GPU has fallen off the bus"
+    assert lab.world.requeued == [7, 8]
+    assert (NODE, "jobs requeued: 7, 8") in said
+    assert lab.world.released == 1, "the epilog need not wait any longer"
+    found = await lab.settle()
+    assert [step.state.value for step in found.steps] == [
+        "seen", "draining", "draining", "jobs moved", "repairing", "testing", "returned",
+    ]  # fmt: skip
+    assert found.steps[0].evidence["job"] == 7, "the job that held the GPU"
+    assert lab.world.order == ["drain", "stop", "start", "resume"]
+    assert found.steps[-1].evidence["passed"] == ["daemons", "gpus", "mounts"]
+    assert lab.world.tested == ["all"], "an error as heavy as this one needs the hard tests"
+
+
+@pytest.mark.parametrize(
+    ("code", "begins"),
+    [(46, ["drain", "reset 3", "resume"]), (48, ["drain", "reset 3", "resume"]), (54, ["drain"])],
+)
+async def test_the_class_of_the_error_says_which_repair_begins(lab: Ward, code: int, begins: list[str]) -> None:
+    await lab.responder.take(signal(code), [])
+    await lab.settle()
+    assert lab.world.order == begins
+
+
+async def test_repairs_get_heavier_are_bounded_and_then_a_person_has_to_come(lab: Ward) -> None:
+    lab.world.gpus, lab.world.gpus_after_reset = 7, 7
+    await lab.responder.take(signal(46), [])
+    found = await lab.settle()
+    assert found.state is IncidentState.OUT
+    assert lab.world.order == ["drain", "reset 3", "stop", "start"]
+    assert found.steps[-1].text == "reset and reboot did not help; once it works: headway incident return 1"
+    assert [step.text for step in found.steps if step.text.startswith("a test failed")] == [
+        "a test failed: nvidia-smi lists 7 GPUs, not 8"
+    ] * 2
+    assert await lab.responder.go_on() == [], "it stays so"
+
+
+async def test_what_the_agent_itself_finds_keeps_the_node_out(lab: Ward) -> None:
+    lab.world.sound = False
+    await lab.responder.take(signal(46), [])
+    found = await lab.settle()
+    assert found.state is IncidentState.OUT
+    assert "a test failed: mounts: /scratch is gone" in [step.text for step in found.steps]
+    assert set(lab.world.tested) == {"checks"}
+
+
+@pytest.mark.parametrize("slow_with", [(), ("lab-1-4",), ("lab-1-3", "lab-1-4")])
+async def test_hard_tests_hold_the_node_against_idle_ones(tmp_path: Path, slow_with: Sequence[str]) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
+        lab.world.idle, lab.world.slow_with = ("lab-1-1", "lab-1-3", "lab-1-4"), set(slow_with)
+        await lab.responder.take(signal(), [])
+        found = await lab.settle()
+        asked = [word for word in lab.world.order if word.startswith("all-reduce")]
+        assert asked == [f"all-reduce with {name}" for name in ("lab-1-4", "lab-1-3")[: 1 + bool(slow_with)]]
+        assert lab.world.order.count("create lab-1-4") == lab.world.order.count("delete lab-1-4") == 1
+        if len(slow_with) < 2:
+            assert found.state is IncidentState.RETURNED, "one partner that is bad says nothing"
+            assert "allreduce" in found.steps[-1].evidence["passed"]  # type: ignore[operator]
+        else:
+            assert found.state is IncidentState.OUT
+            assert found.steps[-2].text == "a test failed: allreduce with lab-1-3: less than the plan expects"
+
+
+async def test_a_cluster_may_want_fewer_tries(tmp_path: Path) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
+        lab.world.gpus_after_reset = None
+        await lab.responder.take(signal(46), [])
+        assert (await lab.settle()).state is IncidentState.OUT
+        assert lab.world.order == ["drain", "reset 3"]
+
+
+async def test_the_last_try_is_another_machine_where_the_provider_makes_them(lab: Ward) -> None:
+    lab.world.gpus, lab.world.makes = 7, True
+    await lab.store.save_cluster("lab", {"spec": "name: lab"}, summary={}, owner="ann")
+    await lab.responder.take(signal(79), [])
+    while "delete" not in lab.world.order:
+        assert lab.responder.beside
+        await lab.responder.sleep(0)
+        await lab.responder.go_on()
+    (operation,) = await lab.store.operations("lab")
+    assert (operation.kind, operation.person) == ("apply", "headway")
+    assert operation.document == {"spec": "name: lab"}
+    await lab.responder.go_on()
+    assert (await lab.newest()).state is IncidentState.REPAIRING, "until the apply has ended"
+    assert (await lab.newest()).score == 0, "it is another machine"
+
+
+async def test_a_drain_twice_in_a_week_is_an_rma_and_a_lemon_is_kept_out(lab: Ward) -> None:
+    lab.clock.now += 1000
+    for number, (code, what) in enumerate([(48, "drain"), (48, "rma"), (79, "rma")], start=1):
+        lab.clock.now += 3600
+        await lab.responder.take(signal(code, at=lab.clock.now), [])
+        found = await lab.settle()
+        assert (found.number, found.action.value) == (number, what)
+    assert found.state is IncidentState.OUT
+    assert "fails too often: score 8 of 8 over 14 days" in found.steps[-1].text
+    back = await lab.bring_back(3, "ann")
+    assert back.state is IncidentState.RETURNED
+    lab.clock.now += 3600
+    await lab.responder.take(signal(46, at=lab.clock.now), [])
+    assert (await lab.settle()).state is IncidentState.RETURNED, "a person has vouched for it"
+
+
+async def test_a_lemon_may_stay_for_spare_work_until_it_is_one_twice_over(tmp_path: Path) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(lemon_score=2, lemon_spare_work=True))) as lab:
+        lab.clock.now += 1000
+
+        async def again() -> Incident:
+            lab.clock.now += 3600
+            await lab.responder.take(signal(46, at=lab.clock.now), [])
+            return await lab.settle()
+
+        assert (await again()).steps[-1].text == "tests passed; back in service"
+        assert "for spare work only" in (await again()).steps[-1].text
+        assert lab.world.order[-3:] == ["reset 3", f"lemons: {NODE}", "resume"], "no other job can start there first"
+        assert "for spare work only" in (await again()).steps[-1].text
+        found = await again()
+        assert found.state is IncidentState.OUT
+        assert "fails too often: score 4 of 4 over 14 days" in found.steps[-1].text
+        await lab.bring_back(found.number, "ann")
+        assert lab.world.lemons == "", "a person has vouched for it"
+
+
+async def test_a_signal_counts_once_and_a_repeat_is_the_same_incident(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING"}
+    await lab.responder.take(signal(), [])
+    assert await lab.responder.take(signal(), []) == []
+    await lab.responder.take(signal(at=991.0), [])
+    await lab.responder.take(signal(45, at=992.0), [])
+    assert lab.world.requeued == [7]
+    (found,) = await lab.store.incidents("lab")
+    assert found.last_signal_at == 992.0
+
+
+async def test_an_error_that_comes_again_while_it_is_tested_is_a_failed_test(lab: Ward) -> None:
+    lab.world.gpus_after_reset = 8
+    await lab.responder.take(signal(46), [])
+    while (await lab.newest()).state is not IncidentState.TESTING:
+        await lab.responder.sleep(0)
+        await lab.responder.go_on()
+    await lab.responder.take(signal(46, at=1100.0), [])
+    await lab.settle()
+    assert lab.world.order == ["drain", "reset 3", "stop", "start", "resume"], "the next repair"
+
+
+async def test_what_is_still_completing_is_waited_for_and_requeued_once(lab: Ward) -> None:
+    lab.world.jobs, lab.world.leaves = {7: "RUNNING"}, False
+    await lab.responder.take(signal(), [])
+    assert (await lab.newest()).state is IncidentState.DRAINING
+    await lab.responder.go_on()
+    assert lab.world.requeued == [7]
+    lab.world.jobs = {}
+    await (await lab.another_server()).go_on()
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert lab.world.requeued == [7]
+
+
+async def test_repairs_and_tests_of_a_server_that_went_are_begun_anew(lab: Ward) -> None:
+    await lab.responder.take(signal(), [])
+    assert (await lab.newest()).state is IncidentState.REPAIRING
+    await lab.another_server()
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert lab.world.order.count("start") == 1
+
+
+async def test_a_job_that_forbids_requeue_stays_and_is_named(lab: Ward) -> None:
+    lab.world.jobs, lab.world.fixed = {7: "RUNNING", 8: "RUNNING"}, {8}
+    await lab.responder.take(signal(), [])
+    found = await lab.newest()
+    assert found.state is IncidentState.DRAINING
+    assert found.steps[-1].text == "jobs requeued: 7; not to be requeued: 8"
+
+
+async def test_a_job_that_the_fault_killed_before_anybody_looked_is_requeued(lab: Ward) -> None:
+    lab.world.jobs = {7: "FAILED"}
+    await lab.responder.take(signal(job=7), [])
+    assert lab.world.requeued == [7]
+
+
+async def test_a_job_that_asked_for_it_is_warned_and_has_its_time_and_the_victim_has_not(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING", 8: "RUNNING", 9: "RUNNING"}
+    lab.world.scripts = {8: "#!/bin/sh\n#SBATCH --signal=USR1@30\n", 7: "#!/bin/sh\n#SBATCH --signal=B:TERM\n"}
+    await lab.responder.take(signal(48, job=7), [])
+    assert lab.world.order == ["drain", "signal 8 --signal=USR1"]
+    assert lab.world.requeued == [7, 9]
+    lab.clock.now += 29
+    await lab.responder.go_on()
+    assert lab.world.requeued == [7, 9]
+    lab.clock.now += 2
+    await lab.responder.go_on()
+    assert lab.world.requeued == [7, 9, 8]
+    assert (await lab.settle()).state is IncidentState.RETURNED
+
+
+async def test_a_warned_job_that_saved_itself_and_ended_is_requeued_all_the_same(lab: Ward) -> None:
+    lab.world.jobs, lab.world.scripts = {8: "RUNNING"}, {8: "#SBATCH --signal USR1@600\n"}
+    await lab.responder.take(signal(48), [])
+    lab.world.jobs = {8: "COMPLETING"}  # its epilog holds it there
+    await lab.responder.go_on()
+    assert lab.world.requeued == [8]
+
+
+@pytest.mark.parametrize(
+    ("script", "command", "wish"),
+    [
+        ("#SBATCH --signal=USR1@120\n", "sbatch a.sh", Wish("USR1", False, 120)),
+        ("#SBATCH -N2 --signal=B:SIGUSR2\n", "", Wish("USR2", True, 60)),
+        ("#SBATCH --signal=USR1@120\n", "sbatch --signal=10@5 a.sh", Wish("10", False, 5)),
+        ("echo --signal=USR1\n", "sbatch a.sh", None),
+    ],
+)
+def test_what_a_job_asked_for(script: str, command: str, wish: Wish | None) -> None:
+    assert warning_asked(script, command) == wish
+
+
+async def test_an_app_error_drains_nothing_but_the_third_of_a_day_and_none_counts_twice(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING"}
+    said = await lab.responder.take(signal(31, job=7), [])
+    assert said == [(NODE, "XID 31: GPU memory page fault; the job's own fault: nothing is drained")]
+    assert (lab.world.state, lab.world.requeued, lab.world.released) == ("IDLE", [], 1)
+    assert await lab.store.incidents("lab") == ()
+    await lab.responder.take(signal(31, job=8, at=995.0), [])
+    await lab.responder.take(signal(31, job=9, at=996.0), [])
+    assert "3 different jobs" in (await lab.settle()).what
+    await lab.responder.take(signal(31, job=10, at=2000.0), [])
+    assert len(await lab.store.incidents("lab")) == 1, "those of before are dealt with"
+
+
+async def test_app_errors_right_after_a_repair_count(lab: Ward) -> None:
+    await lab.responder.take(signal(46), [])
+    await lab.settle()
+    for number in (1, 2, 3):
+        await lab.responder.take(signal(31, job=number, at=lab.clock.now + number), [])
+    assert "3 different jobs" in (await lab.newest()).what
+
+
+async def test_a_contained_error_restarts_the_job_alone(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
+    await lab.responder.take(signal(94, job=7), [])
+    assert (lab.world.state, lab.world.requeued) == ("IDLE", [7])
+    assert (await lab.newest()).state is IncidentState.RETURNED
+    await lab.responder.take(signal(79, at=995.0), [])
+    assert lab.world.state == "IDLE+DRAIN", "something worse within the same burst"
+
+
+async def test_an_admin_s_drain_is_left_alone_then_and_at_the_return(lab: Ward) -> None:
+    lab.world.state, lab.world.reason = "IDLE+DRAIN", "replacing the NIC"
+    await lab.responder.take(signal(), [])
+    assert (await lab.settle()).state is IncidentState.OUT
+    assert lab.world.order == [], "nor is it rebooted under their hands"
+    await lab.bring_back(1, "ann")
+    assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "replacing the NIC")
+
+
+async def test_an_admin_who_takes_the_drain_over_keeps_it(careful: Ward) -> None:
+    await careful.responder.take(signal(), [])
+    careful.world.reason = "mine now"
+    await careful.bring_back(1, "ann")
+    assert careful.world.state == "IDLE+DRAIN"
+
+
+async def test_a_person_returns_a_node_only_after_its_tests(careful: Ward) -> None:
+    await careful.responder.take(signal(), [])
+    careful.world.gpus = 7
+    stays = await careful.bring_back(1, "ann")
+    assert stays.state is IncidentState.OUT
+    assert "lists 7 GPUs, not 8" in stays.steps[-1].text
+    assert "DRAIN" in careful.world.state
+    careful.world.gpus = 8
+    back = await careful.bring_back(1, "ann", false_alarm=True)
+    assert (back.state, back.steps[-1].actor) == (IncidentState.FALSE_ALARM, "ann")
+    assert careful.world.state == "IDLE"
+    with pytest.raises(Conflict, match="is over"):
+        await careful.responder.ask_back(1, "ann", false_alarm=False)
+    with pytest.raises(NotFound):
+        await careful.responder.ask_back(99, "ann", false_alarm=False)
+
+
+async def test_a_machine_that_was_fenced_is_switched_on_for_who_returns_its_node(careful: Ward) -> None:
+    await careful.responder.take(signal(), [])
+    assert (await careful.settle()).state is IncidentState.OUT
+    await careful.world.stop(careful.world.machine)  # type: ignore[arg-type]
+    back = await careful.bring_back(1, "ann")
+    assert back.state is IncidentState.RETURNED
+    assert careful.world.order.index("stop") < careful.world.order.index("start")
+    assert careful.world.state == "IDLE"
+
+
+async def test_nobody_can_return_a_node_untested(careful: Ward) -> None:
+    await careful.responder.take(signal(), [])
+    found = await careful.settle()
+    for results in ((), (Result("gpus", False, "7 GPUs"),)):
+        with pytest.raises(ValueError, match="incident 1"):
+            await give_back(careful.responder.tools, found, Report(NODE, results), IncidentState.RETURNED, "headway")
+    with pytest.raises(ValueError, match="untested"):
+        await careful.store.move_incident(found, IncidentState.RETURNED, "it will do")
+    assert careful.world.state == "IDLE+DRAIN"
+
+
+async def test_a_node_that_somebody_resumed_past_us_is_drained_again(careful: Ward) -> None:
+    careful.world.jobs = {7: "RUNNING"}
+    await careful.responder.take(signal(), [])
+    careful.world.state, careful.world.reason, careful.world.jobs = "IDLE", "", {7: "RUNNING", 9: "RUNNING"}
+    await careful.responder.take(signal(at=5000.0), [])
+    assert careful.world.state == "IDLE+DRAIN"
+    assert careful.world.requeued == [7, 7, 9]
+    assert len(await careful.store.incidents("lab")) == 1
+
+
+async def test_what_the_relay_did_is_not_done_again(careful: Ward) -> None:
+    """The server was away: the head's agent drained and requeued; the job runs elsewhere, and has failed there since."""
+    careful.world.state, careful.world.reason = "IDLE+DRAIN", "headway: relay: XID 79"
+    careful.world.jobs = {7: "FAILED"}
+    one = signal(job=7)
+    await careful.responder.take_deed(Deed(f"deed {one.id}", 991.0, NODE, one.id, requeued=(7,)))
+    await careful.responder.take(one, [])
+    assert careful.world.requeued == []
+    found = await careful.settle()
+    assert found.state is IncidentState.OUT
+    assert [step.actor for step in found.steps][:2] == ["headway", "relay"]
+    assert times(found).requeue_s == 1.0
+
+
+async def test_a_job_is_followed_until_it_runs_and_steps_again(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING"}
+    await lab.responder.take(signal(), [])
+    tools = lab.responder.tools
+    assert not await follow(tools, [job(7, "PENDING")], {}), "it waits in the queue: no report can come"
+    assert not await follow(tools, [job(7, start_time=900)], {}), "the old run, as last read"
+    assert await follow(tools, [job(7, start_time=1012)], {7: 1000.0}), "an old report"
+    assert not await follow(tools, [job(7, start_time=1012)], {7: 1020.5})
+    found = times(await lab.newest())
+    assert (found.detect_s, found.requeue_s, found.running_s, found.step_s) == (10.0, 10.0, 22.0, 30.5)
+
+
+async def test_what_an_agent_says_beside_the_kernel_s_log(lab: Ward) -> None:
+    one = Signal("x", 990.0, NODE, 0, None, "2 of 4 links are down", kind="ib", action=XidClass.REBOOT)
+    await lab.responder.take(one, [])
+    found = await lab.settle()
+    assert (found.what, found.state) == ("2 of 4 links are down", IncidentState.RETURNED)
+    later = replace(one, id="y", at=5000.0, action=None)
+    assert await lab.responder.take(later, []) == [(NODE, f"{one.text}; noted, to be watched")]
+
+
+async def test_what_is_said_of_no_node_of_ours_is_passed_over(lab: Ward) -> None:
+    assert await lab.responder.take(signal(node="elsewhere-1-1"), []) == []
+
+
+async def test_the_stream_is_read_in_any_pieces() -> None:
+    class Streams:
+        async def stream(
+            self, at: Machine, argv: Sequence[str], *, timeout_s: float | None = None
+        ) -> AsyncIterator[bytes]:
+            assert argv[-1] == "watch"
+            for piece in (
+                b'{"fault": {"id": "a", "at": 1, "node": "n", "code": 79, "gpu": null, "text": "x\\u001b[1m", "jo',
+                b'b": 7}}\n{"fault": {}}\nnonsense\n{"alive": 2, "silent": {"n": 4.5}}\n{"relay": 9}\n{"al',
+                b'ive": 1, "silent": {}}\n{"deed": {"signal": "a", "node": "n", "at": 2, "requeued": [7]}}\n',
+            ):
+                yield piece
+
+    found = [one async for one in listen(Streams(), machine("lab-head"))]
+    assert found == [
+        Signal("a", 1.0, "n", 79, None, "x[1m", 7), Beats(2, {"n": 4.5}), Beats(relay_s=9.0), Beats(1),
+        Deed("deed a", 2.0, "n", "a", (7,)),
+    ]  # fmt: skip
+
+
+def test_checks_of_an_agent_act_as_they_suggest_when_they_are_bad() -> None:
+    row = {"id": "x", "at": 1.0, "node": "n", "check": "mounts", "state": "bad", "reason": "/scratch is gone"}
+    line = json.dumps({"check": {**row, "action": "reboot"}}).encode()
+    assert parse(line) == Signal("x", 1.0, "n", 0, None, "mounts: /scratch is gone", None, "mounts", XidClass.REBOOT)
+    warns = parse(json.dumps({"check": {**row, "state": "warn", "action": "reset_gpu", "gpu": 3}}).encode())
+    assert isinstance(warns, Signal)
+    assert (warns.action, warns.gpu) == (XidClass.WATCH, 3)
+    assert parse(json.dumps({"check": {**row, "state": "ok"}}).encode()) is None
+
+
+async def test_what_is_heard_of_a_fault_after_its_end_is_no_new_fault(lab: Ward) -> None:
+    await lab.responder.take(signal(46), [])
+    found = await lab.settle()
+    late = Signal("late", 999.0, NODE, 0, 3, "gpu_count: 7 of 8", kind="gpu_count", action=XidClass.REBOOT)
+    assert found.steps[-1].at >= late.at
+    await lab.responder.take(late, [])
+    assert len(await lab.store.incidents("lab")) == 1
+    assert lab.world.order == ["drain", "reset 3", "resume"]
+    await lab.responder.take(replace(late, id="later", at=lab.clock.now + 60), [])
+    assert len(await lab.store.incidents("lab")) == 2
+
+
+async def test_a_cluster_that_only_watches_notes_and_touches_nothing(tmp_path: Path) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(act=False))) as lab:
+        lab.world.jobs = {7: "RUNNING"}
+        await lab.responder.take(signal(), [])
+        await lab.responder.dead(NODE, "its machine is stopped")
+        found = await lab.settle()
+        assert (found.state, lab.world.order, lab.world.requeued) == (IncidentState.SEEN, [], [])
+
+
+def orphan(job_id: int, at: float) -> Signal:
+    return Signal(f"o{job_id}-{at}", at, NODE, 0, None, "its slurmstepd died", job_id, "orphan", XidClass.RESTART_JOB)
+
+
+async def test_a_job_whose_daemon_died_is_requeued_and_one_that_ended_meanwhile_is_not(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING", 8: "COMPLETING"}
+    await lab.responder.take(orphan(7, 990.0), [])
+    assert lab.world.requeued == [7]
+    lab.clock.now += 1000
+    await lab.responder.take(orphan(8, lab.clock.now), [])
+    assert lab.world.requeued == [7]
+    assert len(await lab.store.incidents("lab")) == 1
+    assert lab.world.state == "IDLE", "the node stays in service"
+
+
+async def test_a_second_job_and_a_second_run_are_requeued_also_right_after_the_first(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING", 8: "COMPLETING"}
+    lab.clock.now = 1000.0
+    await lab.responder.take(signal(94, at=990.0, job=7), [])
+    await lab.responder.take(signal(94, at=990.5, job=7), [])
+    assert lab.world.requeued == [7], "a burst is one error"
+    await lab.responder.take(signal(94, at=1001.0, job=8), [])
+    assert lab.world.requeued == [7, 8], "its end is held by the epilog"
+    lab.clock.now = 1010.0
+    lab.world.jobs = {7: "RUNNING"}
+    await lab.responder.take(signal(94, at=1005.0, job=7), [])
+    assert lab.world.requeued == [7, 8, 7], "it had run again"
+    assert len(await lab.store.incidents("lab")) == 1
+
+
+async def test_a_job_that_a_lease_ended_is_requeued_unless_it_runs_again_already(lab: Ward) -> None:
+    lab.world.jobs = {7: "FAILED", 8: "PENDING"}
+    for number, job_id in enumerate((7, 8)):
+        one = Signal(f"x{job_id}", 990.0 + 500 * number, NODE, 0, None, "ended", job_id, "lease", XidClass.RESTART_JOB)
+        await lab.responder.take(one, [])
+    assert lab.world.requeued == [7]
+    assert lab.world.state == "IDLE"

@@ -1,0 +1,326 @@
+"""Checks: what each finds, what the runner makes of them, and how their results travel."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.node_agent import check_gpu, check_node, checks, config, gpu, held, node, watch
+from tests.unit.node_agent import head as relay
+
+PLAN = config.Config(head="h", simulated=True, gpus=2, gpu_memory_mib=80000, memory_mib=1000, expects={"nvlinks": 18})
+SOUND = {gpu.NVLINKS: 18, gpu.PCIE_WIDTH: 16, gpu.PCIE_MAX_WIDTH: 16, gpu.THROTTLE: 0, gpu.FB_USED: 0}
+
+
+def gpus(**figures: float) -> list[Any]:
+    """Two; the second has these figures, or is lost."""
+    second = gpu.Gpu(1, "b", "H100", "", {**SOUND, **figures}, lost="lost" in figures)
+    return [gpu.Gpu(0, "a", "H100", "", dict(SOUND)), second]
+
+
+def seen(**more: Any) -> Any:
+    known: dict[str, Any] = {"config": PLAN, "now": 1000.0, "gpus": gpus(), "gpus_at": 999.0, "sealed_at": 999.0}
+    return checks.Seen(**{**known, **more})
+
+
+@pytest.mark.parametrize(
+    ("look", "figures", "state", "action"),
+    [
+        (check_gpu.gpu_count, {"lost": 1}, "bad", "reboot"),
+        (check_gpu.gpu_memory_errors, {gpu.DBE: 1}, "bad", "reset_gpu"),
+        (check_gpu.gpu_memory_errors, {gpu.ROWS_PENDING: 1}, "bad", "reset_gpu"),
+        (check_gpu.gpu_memory_errors, {gpu.ROWS_FAILED: 1, gpu.DBE: 1}, "bad", "replace"),
+        (check_gpu.gpu_memory_errors, {gpu.ROWS_BAD: 9}, "warn", "watch"),
+        (check_gpu.gpu_nvlink, {gpu.NVLINKS: 17}, "bad", "reset_gpu"),
+        (check_gpu.gpu_throttled, {gpu.THROTTLE: 0x40}, "warn", "watch"),
+        (check_gpu.gpu_pcie, {gpu.PCIE_WIDTH: 8}, "bad", "reboot"),
+        (check_gpu.gpu_left_over, {gpu.FB_USED: 5000}, "warn", "reset_gpu"),
+    ],
+)
+def test_what_is_wrong_with_a_gpu_is_said_with_its_number(look: Any, figures: Any, state: str, action: str) -> None:
+    assert look(seen()) is None, "a sound one"
+    found = look(seen(gpus=gpus(**figures)))
+    assert (found.state, found.action, found.gpu) == (state, action, 1)
+    assert "GPU 1" in found.reason
+
+
+def test_gpus_that_are_not_there_at_all_are_missing() -> None:
+    found = check_gpu.gpu_count(seen(gpus=gpus()[:1]))
+    assert (found.state, found.gpu, found.reason) == ("bad", 1, "1 GPUs are there, 2 are expected")
+    assert check_gpu.gpu_count(seen(gpus=[], gpus_at=None)) is None, "nobody has looked yet"
+
+
+def test_clocks_that_are_low_on_purpose_are_no_throttling_and_a_minute_of_heat_is_bad() -> None:
+    for idle in (0x1, 0x2, 0x4, 0x10, 0x100):
+        assert check_gpu.gpu_throttled(seen(gpus=gpus(**{gpu.THROTTLE: idle}))) is None
+    kept: dict[str, Any] = {}
+    hot = gpus(**{gpu.THROTTLE: 0x88})
+    states = [check_gpu.gpu_throttled(seen(now=at, kept=kept, gpus=hot)).state for at in (100.0, 130.0, 161.0)]
+    assert states == ["warn", "warn", "bad"]
+    check_gpu.gpu_throttled(seen(now=170.0, kept=kept))
+    assert check_gpu.gpu_throttled(seen(now=180.0, kept=kept, gpus=hot)).state == "warn", "it begins anew"
+
+
+def test_a_driver_that_hangs_is_bad_though_nothing_new_is_read() -> None:
+    assert check_gpu.gpu_answers(seen(gpus_at=990.0)) is None
+    assert check_gpu.gpu_answers(seen(gpus_at=900.0, gpu_error="NVML error 999")).state == "bad"
+    assert check_gpu.gpu_answers(seen(gpus_at=None, started=999.0)) is None, "just started"
+    assert check_gpu.gpu_answers(seen(config=config.Config(head="h"), gpus_at=None)) is None, "no GPUs"
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("BUG: unable to handle page fault for address: ffff", "reboot"),
+        ("watchdog: BUG: soft lockup - CPU#3 stuck for 26s!", "reboot"),
+        ("mce: [Hardware Error]: Machine check events logged", "replace"),
+        ("EXT4-fs (sda1): Remounting filesystem read-only", "drain"),
+    ],
+)
+def test_the_kernel_s_own_trouble_is_read_from_its_log(text: str, action: str) -> None:
+    assert check_node.kernel_trouble(text)
+    found = check_node.kernel_errors(seen(kernel=[text]))
+    assert (found.state, found.action) == ("bad", action)
+
+
+@pytest.mark.parametrize(
+    "text", ["usb 1-1: new device", "NVRM: Xid (PCI:0000:3b:00): 79, x", "Out of memory: Killed process 7"]
+)
+def test_other_lines_of_the_kernel_are_no_trouble(text: str) -> None:
+    assert not check_node.kernel_trouble(text)
+
+
+def machine(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_memory_that_is_missing_broken_or_used_up(tmp_path: Path) -> None:
+    plan = config.Config(head="h", memory_mib=1000)
+    proc = machine(tmp_path / "proc", meminfo="MemTotal: 1024000 kB\nMemAvailable: 500000 kB\n")
+    fine = seen(config=plan, proc=str(proc), sys=str(tmp_path / "none"))
+    assert check_node.host_memory(fine) is None
+    machine(proc, meminfo="MemTotal: 1024000 kB\nMemAvailable: 5000 kB\n")
+    assert check_node.host_memory(fine).state == "warn"
+    machine(proc, meminfo="MemTotal: 512000 kB\nMemAvailable: 500000 kB\n")
+    assert "500 MiB of memory, the plan says 1000" in check_node.host_memory(fine).reason
+    sys = machine(tmp_path / "sys", devices__system__edac__mc__mc0__ue_count="2\n")
+    assert check_node.host_memory(seen(config=plan, proc=str(proc), sys=str(sys))).action == "replace"
+
+
+def test_mounts_that_are_gone_or_read_only(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    plan = config.Config(head="h", mounts=(config.Mount("/", str(source), False),))
+    proc = machine(tmp_path / "proc", self__mounts="disk / ext4 rw,relatime 0 0\n")
+    assert check_node.mounts(seen(config=plan, proc=str(proc))) is None
+    machine(proc, self__mounts="disk / ext4 ro,relatime 0 0\n")
+    assert check_node.mounts(seen(config=plan, proc=str(proc))).reason == "/ can only be read"
+    machine(proc, self__mounts="")
+    assert check_node.volumes(seen(config=plan, proc=str(proc))).reason == "/ is not mounted"
+    source.rmdir()
+    assert check_node.volumes(seen(config=plan, proc=str(proc))) is None, "a machine that has it in its own way"
+
+
+def test_links_and_their_errors(tmp_path: Path) -> None:
+    head = "Inter-|   Receive\n face |bytes\n"
+    row = "  ib0: 9 9 {errors} 0 0 0 0 0 9 9 0 0 0 0 0 0\n"
+    proc = machine(tmp_path / "proc", net__dev=head + row.format(errors=0))
+    port = "class__infiniband__mlx5_0__ports__1__"
+    sys = machine(tmp_path / "sys", **{f"{port}state": "4: ACTIVE\n", f"{port}phys_state": "5: LinkUp\n"})
+    now = seen(proc=str(proc), sys=str(sys))
+    assert check_node.network(now) is None
+    machine(proc, net__dev=head + row.format(errors=500))
+    assert "ib0: 500 receive errors" in check_node.network(now).reason
+    machine(sys, **{f"{port}state": "2: INIT\n"})
+    assert check_node.network(now).reason == "InfiniBand port mlx5_0/1 is INIT"
+    machine(sys, **{f"{port}state": "1: DOWN\n", f"{port}phys_state": "3: Disabled\n"})
+    assert "receive errors" in check_node.network(now).reason, "a port that somebody switched off is no fault"
+
+
+def test_daemons_clock_and_stuck_processes() -> None:
+    slurmd = checks.Process(7, "slurmd", "S", 0.0)
+    assert check_node.slurmd(seen(processes=[slurmd])) is None
+    assert check_node.slurmd(seen()).state == "bad"
+    assert check_node.slurmd(seen(started=990.0)) is None, "it may still start"
+    assert check_node.munge(seen()) is None
+    assert check_node.munge(seen(sealed_at=900.0)).state == "bad"
+    assert check_node.clock(seen(skew_s=0.4)) is None
+    assert "+5.0 s" in check_node.clock(seen(skew_s=5.0)).reason
+    stuck = checks.Process(8, "cp", "D", 800.0)
+    assert check_node.stuck_processes(seen(processes=[slurmd, checks.Process(9, "dd", "D", 950.0)])) is None
+    assert "cp (8)" in check_node.stuck_processes(seen(processes=[stuck])).reason
+
+
+# --- the runner
+
+
+class Look:
+    """A check whose answer the test says."""
+
+    def __init__(self, **how: Any) -> None:
+        known: dict[str, Any] = {
+            "every_s": 5.0,
+            "prolog": False,
+            "idle": False,
+            "waits": False,
+            "limit_s": 0.0,
+            "times": 1,
+        }
+        self.answer: Any = None
+        self.ran = 0
+        self.check = checks.Check("it", self._run, **{**known, **how})
+
+    def _run(self, _: Any) -> Any:
+        self.ran += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def runner(tmp_path: Path, look: Look) -> Any:
+    return checks.Runner([look.check], unfit=str(tmp_path / "unfit"))
+
+
+def test_a_result_is_told_when_it_changes_and_only_then(tmp_path: Path) -> None:
+    look = Look()
+    run = runner(tmp_path, look)
+    (first,) = run.run(seen(now=10.0), 1.0)
+    assert (first["state"], first["at"]) == ("ok", 1.0), "the first time, that all is well too"
+    assert run.run(seen(now=12.0), 3.0) == [], "not due"
+    assert look.ran == 1
+    look.answer = checks.bad("broken", gpu=3)
+    (told,) = run.run(seen(now=16.0), 7.0)
+    assert told == {"check": "it", "at": 7.0, "state": "bad", "reason": "broken", "action": "drain", "gpu": 3}
+    look.answer = checks.bad("broken, 2 now", gpu=3)
+    assert run.run(seen(now=22.0), 13.0) == []
+    look.answer = None
+    assert [row["state"] for row in run.run(seen(now=28.0), 19.0)] == ["ok"]
+
+
+def test_one_odd_reading_is_not_enough_where_a_check_says_so(tmp_path: Path) -> None:
+    look = Look(times=2)
+    run = runner(tmp_path, look)
+    run.run(seen(now=0.0), 0.0)
+    states = []
+    for number, answer in enumerate([checks.bad("x"), None, checks.bad("x"), checks.bad("x"), None, None]):
+        look.answer = answer
+        states += [row["state"] for row in run.run(seen(now=10.0 + 10 * number), 0.0)]
+    assert states == ["bad", "ok"]
+
+
+def test_idle_checks_wait_until_no_job_is_here(tmp_path: Path) -> None:
+    look = Look(idle=True)
+    run = runner(tmp_path, look)
+    run.run(seen(now=1.0, jobs=[held.Job(1, ())]), 0.0)
+    assert look.ran == 0
+    run.run(seen(now=2.0), 0.0)
+    assert look.ran == 1
+
+
+def test_a_check_that_breaks_only_warns(tmp_path: Path) -> None:
+    look = Look()
+    look.answer = ValueError("no number")
+    (told,) = runner(tmp_path, look).run(seen(now=1.0), 0.0)
+    assert (told["state"], told["reason"]) == ("warn", "the check itself failed: ValueError: no number")
+
+
+def test_what_hangs_is_bad_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    going = threading.Event()
+
+    def hang(_: Any) -> Any:
+        going.wait(60)
+
+    stuck = checks.Check("stuck", hang, 5.0, False, False, True, 10.0, 1)
+    look = Look()
+    run = checks.Runner([stuck, look.check], unfit=str(tmp_path / "unfit"))
+    assert [row["check"] for row in run.run(seen(now=0.0), 0.0)] == ["it"]
+    assert run.run(seen(now=9.0), 0.0) == []
+    (told,) = run.run(seen(now=11.0), 0.0)
+    assert (told["check"], told["state"], told["action"]) == ("stuck", "bad", "reboot")
+    thread = run.states["stuck"].thread
+    going.set()
+    thread.join(60)
+    assert [row["state"] for row in run.run(seen(now=12.0), 0.0)] == ["ok"]
+
+
+def test_jobs_are_kept_away_while_a_check_of_the_prolog_is_bad(tmp_path: Path) -> None:
+    look = Look(prolog=True)
+    run = runner(tmp_path, look)
+    look.answer = checks.bad("no GPU")
+    run.run(seen(now=0.0), 0.0)
+    assert (tmp_path / "unfit").read_text() == "no GPU\n"
+    look.answer = checks.warn("one GPU is warm")
+    run.run(seen(now=10.0), 0.0)
+    assert not (tmp_path / "unfit").exists()
+
+
+def test_each_check_has_a_name_and_those_that_wait_have_a_limit() -> None:
+    names = [one.name for one in checks.CHECKS]
+    assert len(names) == len(set(names)) >= 18
+    assert {one.name for one in checks.CHECKS if one.waits} >= {"mounts", "disk", "disk_writes", "scratch_writes"}
+    assert all(one.limit_s > 0 for one in checks.CHECKS if one.waits)
+
+
+# --- from the node to the server's stream
+
+
+def row(state: str, at: float = 5.0) -> dict[str, Any]:
+    return {"check": "gpu_count", "at": at, "state": state, "reason": "r", "action": "reboot", "gpu": 3}
+
+
+def test_results_travel_like_faults_until_the_head_has_them(tmp_path: Path) -> None:
+    results = node.Results("lab-1-1", "b00t")
+    assert not results.take(deque([row("ok", 1.0)])), "good news can wait for the next heartbeat"
+    assert results.take(deque([row("bad")]))
+    beat = {"node": "lab-1-1", "faults": [], **results.beat()}
+    spool = tmp_path / "faults.jsonl"
+    head = relay.Head(str(tmp_path / "reports"), str(spool))
+    answer = head.take(json.dumps(beat).encode(), 9.0)
+    assert len(answer["got"]) == 2
+    results.got(answer["got"])
+    assert results.beat() == {"checks": []}
+    (kept,) = [json.loads(line) for line in spool.read_text().splitlines()]
+    assert kept == {"id": "lab-1-1-b00t-gpu_count-5.000", "node": "lab-1-1", **row("bad")}
+
+
+def test_the_head_keeps_what_is_new_also_after_a_restart(tmp_path: Path) -> None:
+    spool = tmp_path / "f"
+
+    def tell(head: Any, number: int, state: str) -> None:
+        result = {**row(state, float(number)), "id": f"lab-1-1-{number}"}
+        head.take(json.dumps({"node": "lab-1-1", "faults": [], "checks": [result]}).encode(), 1.0)
+
+    head = relay.Head(str(tmp_path / "reports"), str(spool))
+    tell(head, 1, "bad")
+    head = relay.Head(str(tmp_path / "reports"), str(spool))
+    tell(head, 2, "bad")  # the node's agent was started again and says it once more
+    tell(head, 3, "warn")
+    assert [json.loads(line)["state"] for line in spool.read_text().splitlines()] == ["bad", "warn"]
+
+
+def test_the_server_s_stream_tells_checks_from_faults(tmp_path: Path, monkeypatch: Any) -> None:
+    spool = tmp_path / "f"
+    spool.write_text(json.dumps({"id": "1", "code": 79}) + "\n" + json.dumps({"id": "2", **row("bad")}) + "\n")
+    printed: list[str] = []
+
+    class EnoughError(Exception):
+        pass
+
+    def tell(line: str, **_: Any) -> None:
+        printed.append(line)
+        if len(printed) == 2:
+            raise EnoughError
+
+    monkeypatch.setattr(watch, "print", tell, raising=False)
+    with pytest.raises(EnoughError):
+        watch.watch(str(spool), str(tmp_path / "none"))
+    assert [next(iter(json.loads(line))) for line in printed] == ["fault", "check"]

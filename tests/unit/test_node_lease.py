@@ -1,0 +1,228 @@
+"""A node without contact ends its own jobs; the head's agent acts alone while no server listens."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.paths import node_dir
+
+
+@pytest.fixture(autouse=True)
+def _agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(node_dir()))
+    yield
+    for name in [name for name in sys.modules if name == "agent" or name.startswith("agent.")]:
+        del sys.modules[name]
+
+
+class Jobs:
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def __call__(self) -> set[int]:
+        self.ended += 1
+        return {7}
+
+
+def lease(jobs: Jobs, asked: Sequence[str] = (), answers: dict[str, tuple[float, float]] | None = None) -> Any:
+    from agent.lease import Lease
+
+    made = Lease("10.0.0.1", lambda: list(asked), jobs)
+    made.heard = made._ticked = 1000.0
+    made._asked, made._answers = list(asked), dict(answers or {})
+    return made
+
+
+def pass_time(one: Any, until: float) -> None:
+    """Tick by tick, as the thread does."""
+    while one._ticked < until:
+        one.look(one._ticked + 1)
+
+
+def test_a_node_that_nobody_hears_ends_its_jobs_once() -> None:
+    jobs = Jobs()
+    one = lease(jobs, ("10.0.0.3", "10.0.0.4"))
+    pass_time(one, 1019)
+    assert jobs.ended == 0
+    pass_time(one, 1040)
+    assert jobs.ended == 1
+    assert list(one.ended) == [(7, "no contact for 20 s")]
+    one.heard = 1040.0
+    pass_time(one, 1061)
+    assert jobs.ended == 2, "and again after the next time"
+
+
+def test_a_head_that_is_away_costs_no_job() -> None:
+    jobs = Jobs()
+    others = ("10.0.0.3", "10.0.0.4")
+    one = lease(jobs, others)
+    for now in range(1001, 1100):
+        one._answers = dict.fromkeys(others, (float(now), 1000.0))
+        one.look(float(now))
+    assert jobs.ended == 0, "others have not heard it either"
+    one._answers = dict.fromkeys(others, (1100.0, 1099.0))
+    one.look(1100.0)
+    assert list(one.ended) == [(7, "others hear the head, and this node does not")]
+
+
+def test_a_part_that_is_cut_off_together_ends_its_jobs_and_a_single_node_has_nobody_to_ask() -> None:
+    jobs = Jobs()
+    others = tuple(f"10.0.0.{n}" for n in range(3, 11))
+    one = lease(jobs, others)
+    for now in range(1001, 1021):
+        one._answers = {others[0]: (float(now), 1000.0)}  # its neighbour on the same switch
+        one.look(float(now))
+    assert jobs.ended == 1
+    alone = Jobs()
+    pass_time(lease(alone), 1100)
+    assert alone.ended == 0
+
+
+def test_a_machine_that_stood_still_ends_its_jobs_before_it_asks_anybody() -> None:
+    jobs = Jobs()
+    one = lease(jobs, ("10.0.0.3",), {"10.0.0.3": (1000.0, 1000.0)})
+    one.look(1030.0)
+    assert list(one.ended) == [(7, "this machine stood still")]
+
+
+def test_who_is_asked_is_every_other_node(tmp_path: Path) -> None:
+    from agent.lease import other_nodes
+
+    hosts = tmp_path / "hosts"
+    hosts.write_text(
+        "# x\n127.0.0.1 localhost\n::1 localhost\n10.0.0.1 lab-head head\n10.0.0.3 lab-1-1\n10.0.0.4 lab-1-2\n"
+    )
+    assert other_nodes("10.0.0.1", str(hosts)) == ["10.0.0.3", "10.0.0.4"]
+    assert other_nodes("10.0.0.1", str(tmp_path / "none")) == []
+
+
+def test_what_was_ended_is_told_until_the_head_has_it() -> None:
+    from agent.kernel import Faults
+
+    faults = Faults("lab-1-2", "boot", gpus=dict)
+    faults.job_over("lease", 7, "no contact for 20 s", 2000.0)
+    (told,) = faults.beat()["faults"]
+    assert (told["job"], told["kind"], told["action"]) == (7, "lease", "restart_job")
+    faults.got([told["id"]])
+    assert faults.beat()["faults"] == []
+
+
+class Head:
+    """scontrol and squeue on the head; anything else fails the test."""
+
+    def __init__(self) -> None:
+        self.state, self.reason = "MIXED", ""
+        self.jobs: dict[int, str] = {7: "RUNNING", 8: "RUNNING"}
+        self.fixed: set[int] = set()
+        self.done: list[str] = []
+
+    def __call__(self, argv: Sequence[str]) -> tuple[int, str]:
+        line = " ".join(argv)
+        if "show node" in line:
+            return 0, f"NodeName=lab-1-2 State={self.state} X=1" + (
+                f" Reason={self.reason} [root@2026]" * bool(self.reason)
+            )
+        if "show job" in line:
+            return 0, f"JobId={argv[-1]} JobState={self.jobs[int(argv[-1])]} Reason=None"
+        if argv[0] == "squeue":
+            return 0, "\n".join(str(job) for job, state in self.jobs.items() if state == "RUNNING")
+        assert argv[1] in {"update", "requeue"}, line
+        if argv[-1].isdigit() and int(argv[-1]) in self.fixed:
+            return 1, ""
+        self.done.append(" ".join(argv[1:]))
+        return 0, ""
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.head, self.beats = folder, Head(), {"lab-1-1": 5000.0, "lab-1-2": 5000.0, "lab-1-3": 5000.0}
+        self.faults, self.deeds, self.watched = (folder / name for name in ("faults", "deeds", "watched"))
+        self.faults.write_text("")
+
+    def relay(self, **config: Any) -> Any:
+        from agent.config import Config
+        from agent.relay import Relay
+
+        known: dict[str, Any] = {"acts": True, "drains": frozenset({79}), **config}
+        made = Relay(
+            Config("10.0.0.1", **known), self.beats, str(self.faults), str(self.deeds), str(self.watched), self.head
+        )
+        made._began = 4000.0
+        return made
+
+    def read_at(self, at: float) -> None:
+        self.watched.touch()
+        os.utime(self.watched, (at, at))
+
+    def fault(self, name: str = "a", code: int = 79, at: float = 4990.0, job: int | None = None) -> None:
+        with self.faults.open("a") as file:
+            file.write(json.dumps({"id": name, "at": at, "node": "lab-1-2", "code": code, "job": job}) + "\n")
+
+    def told(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.deeds.read_text().splitlines()] if self.deeds.exists() else []
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_while_no_server_listens_a_sure_error_is_acted_on_once(world: World) -> None:
+    world.fault(job=9)
+    world.head.jobs[9] = "FAILED"
+    world.head.fixed = {8}
+    relay = world.relay()
+    relay.look(5000.0)
+    drain = "update NodeName=lab-1-2 State=DRAIN Reason=headway: relay: XID 79"
+    assert world.head.done == [drain, "requeue 7", "requeue 9"]
+    assert world.told() == [{"signal": "a", "node": "lab-1-2", "at": 5000.0, "requeued": [7, 9], "stay": [8]}]
+    relay.look(5001.0)
+    world.relay().look(5002.0)
+    assert len(world.head.done) == 3, "also by an agent that was started again"
+
+
+def test_what_a_server_may_have_read_is_the_server_s_and_what_is_not_sure_too(world: World) -> None:
+    relay = world.relay()
+    world.fault("a")
+    world.read_at(4995.0)
+    relay.look(5000.0)
+    assert world.head.done == [], "it was there a moment ago"
+    relay.look(5011.0)
+    assert world.head.done == [], "it had been read: the server acts on it itself when it is back"
+    world.fault("b", code=31, at=5010.0)
+    relay.look(5012.0)
+    assert world.head.done == []
+    world.fault("c", at=5011.0)
+    world.relay(acts=False).look(5013.0)
+    assert world.head.done == []
+    relay.look(5013.0)
+    assert len(world.told()) == 1
+
+
+def test_a_person_s_drain_is_left_as_it_is(world: World) -> None:
+    world.head.state, world.head.reason = "MIXED+DRAIN", "replacing the NIC"
+    world.fault()
+    world.relay().look(5000.0)
+    assert world.head.done == ["requeue 7", "requeue 8"]
+
+
+def test_a_silent_node_is_down_when_its_lease_is_over_but_not_many_at_once(world: World) -> None:
+    relay = world.relay()
+    world.beats |= {"lab-1-1": 5027.0, "lab-1-3": 5027.0}
+    relay.look(5027.0)
+    assert world.head.done == []
+    relay.look(5028.0)
+    relay.look(5029.0)
+    assert world.head.done == [
+        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
+    ]
+    world.head.done.clear()
+    relay.look(5100.0)
+    assert world.head.done == [], "now all are silent: the network"

@@ -1,0 +1,84 @@
+"""What a machine that somebody owns keeps, and gets back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops import packages, steps
+
+
+@pytest.fixture
+def before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "kept"
+    monkeypatch.setattr(steps, "BEFORE", str(folder))
+    monkeypatch.setattr(steps, "MANAGED", str(tmp_path / "managed.json"))
+    return folder
+
+
+def keep(*paths: Path) -> None:
+    steps.op_keep({"paths": [str(path) for path in paths]})
+
+
+def test_a_file_that_is_replaced_later_is_kept_too(tmp_path: Path, before: Path) -> None:
+    first, later = tmp_path / "hosts", tmp_path / "motd"
+    first.write_text("theirs")
+    later.write_text("theirs too")
+    keep(first)
+    first.write_text("ours")
+    keep(first, later)
+    assert Path(f"{before}{first}").read_text() == "theirs"
+    assert Path(f"{before}{later}").read_text() == "theirs too"
+
+
+def test_what_is_ours_is_never_taken_for_what_was_there(tmp_path: Path, before: Path) -> None:
+    new, known = tmp_path / "new", tmp_path / "known"
+    keep(new)  # nothing stood there
+    new.write_text("ours, by an apply that was killed before it wrote its list")
+    known.write_text("ours")
+    (tmp_path / "managed.json").write_text(json.dumps([str(known)]))
+    keep(new, known)
+    assert not Path(f"{before}{new}").exists()
+    assert not Path(f"{before}{known}").exists()
+
+
+def test_a_folder_of_an_earlier_headway_is_gone_on_with(tmp_path: Path, before: Path) -> None:
+    ours, later = tmp_path / "ours", tmp_path / "later"
+    ours.write_text("ours")
+    later.write_text("theirs")
+    before.mkdir()
+    keep(ours)
+    keep(ours, later)
+    assert not Path(f"{before}{ours}").exists()
+    assert Path(f"{before}{later}").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("way", ["install", "leave"])
+def test_what_keeps_daemons_from_starting_does_not_outlive_a_killed_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    policy = tmp_path / "policy-rc.d"
+    monkeypatch.setattr(packages, "_POLICY", str(policy))
+    monkeypatch.setattr(packages, "OWN", str(tmp_path / "own"))
+    monkeypatch.setattr(packages, "_NAMES", str(tmp_path / "nsswitch.conf"))
+    monkeypatch.setattr(packages, "missing", nothing)
+
+    def go() -> None:
+        if way == "install":
+            packages.install(["munge"], [])
+        else:
+            packages.leave()
+
+    policy.write_text(packages._POLICY_TEXT)
+    go()
+    assert not policy.exists()
+    policy.write_text("#!/bin/sh\n# the site's own\nexit 101\n")
+    go()
+    assert policy.exists()
+
+
+def nothing(_: Any) -> list[str]:
+    return []

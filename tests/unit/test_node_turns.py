@@ -1,0 +1,98 @@
+"""A job that begins or ends on a node: from the prolog's folder to the line that the server reads, and the look it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from headway.health.listen import Turns as Told
+from headway.health.listen import parse
+from headway.render.scripts import JOB_SHM, scripts
+from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
+from headway.render.version import version
+from tests.unit.node_agent import NODE, turns
+from tests.unit.node_agent import head as relay
+
+
+def test_prolog_and_epilog_are_heard_as_they_run(tmp_path: Path) -> None:
+    folder = tmp_path / "job-tmp"
+    heard = turns.Turns(str(folder))
+    assert not heard.take(1.0)
+    assert heard.beat(1.0) == {}
+
+    def run(script: str) -> None:
+        text = scripts(version("24.11"))[script].text
+        for path, own in ((JOB_SHM, tmp_path / "shm"), (JOB_TMP, folder)):
+            text = text.replace(path, str(own))
+        text = text.replace("find /tmp", ": find /tmp").replace("/var/lib/headway", str(tmp_path))
+        env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "12", "SLURM_JOB_UID": "20000", "SLURM_JOB_EXIT_CODE": "0"}
+        subprocess.run(["bash", "-c", text], env=env, check=True, timeout=30)
+
+    run(PROLOG)
+    assert heard.take(2.0)
+    began = heard.beat(2.0)["turns"]
+    assert began["jobs"] == [12]
+    assert not heard.take(2.1)
+    run(EPILOG)
+    assert heard.take(4.0)
+    ended = heard.beat(4.0)["turns"]
+    assert (ended["jobs"], ended["n"] == began["n"]) == ([12], False)
+    assert heard.beat(8.0) == {}
+
+
+def test_a_job_that_was_here_and_gone_between_two_looks_is_told_too(tmp_path: Path) -> None:
+    os.utime(tmp_path, (1, 1))
+    heard = turns.Turns(str(tmp_path))
+    (tmp_path / "12").mkdir()
+    (tmp_path / "12").rmdir()
+    assert heard.take(1.0)
+    assert heard.beat(1.0)["turns"]["jobs"] == []
+
+
+def test_the_beginning_of_an_end_is_told_and_a_folder_made_anew_is_no_trouble(tmp_path: Path) -> None:
+    folder = tmp_path / "job-tmp"
+    heard = turns.Turns(str(folder))
+    (folder / "7").mkdir(parents=True)
+    assert heard.take(1.0)
+    (folder / "7.ends").write_text("")
+    assert heard.take(5.0)
+    assert heard.beat(5.0)["turns"]["jobs"] == [7]
+
+
+def beat(number: str, *jobs: int, node: str = "n1") -> bytes:
+    return json.dumps({"node": node, "turns": {"n": number, "jobs": jobs}}).encode()
+
+
+def test_the_head_tells_each_turn_once_to_who_reads_now(tmp_path: Path) -> None:
+    file = tmp_path / "turns"
+    head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
+    assert head.take(beat("a.1", 3), 1.0) == {"got": [], "now": 1.0}
+    code = f"from agent.watch import watch; watch({str(tmp_path / 'f')!r}, 'none', {str(file)!r})"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=NODE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            assert b"relay" in process.stdout.readline()
+            for message in (beat("a.2", 3, 4), beat("a.2", 3, 4), beat("b.1", 9, node="n2"), beat("b.2", node="n2")):
+                head.take(message, 2.0)
+            told: set[int] = set()
+            while told != {3, 4, 9}:
+                news = parse(process.stdout.readline())
+                told |= set(news.jobs) if isinstance(news, Told) else set()
+        finally:
+            process.kill()
+    assert len(file.read_text().splitlines()) == 4, "a.1, a.2, b.1, b.2"
+
+
+def test_the_file_is_bounded(tmp_path: Path) -> None:
+    file = tmp_path / "turns"
+    head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
+    relay.MOST_TURNS, before = 1000, relay.MOST_TURNS
+    try:
+        for number in range(100):
+            head.take(beat(f"a.{number}", number), 1.0)
+    finally:
+        relay.MOST_TURNS = before
+    assert not file.exists() or file.stat().st_size < 1100

@@ -1,0 +1,205 @@
+"""What looks at machines one owns lead to: what stops an apply, what is only said, what is told to Slurm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from headway.changes.own import Judgement, Known, judge
+from headway.domain.found import Difference, Found, FoundGpu, FoundMount, FoundNic, Holder, Survey
+from headway.render.hardware import gpu_type, hardware_of
+from headway.render.slurm_small import gres_conf
+from tests import builders
+
+LAB = builders.cluster(nodes=2, spares=0, provider="ssh")
+NAMES = (LAB.head, *LAB.slot_names)
+GPUS = tuple(FoundGpu("NVIDIA H100 80GB HBM3", 81559, f"0000:{n}b:00.0", (), n) for n in range(8))
+MACHINE = Found(128, 2, 64, 1, 2_040_000, 900_000, GPUS)
+ONE = {"/home": FoundMount("filer:/home", "nfs4", "7 1 4096"), "/scratch": FoundMount("filer:/s", "nfs4", "9 1 4096")}
+GOOD = Survey(
+    "", "", MACHINE, "debian13", "Debian GNU/Linux 13 (trixie)", "6.12", "rack", 0.1, free_mib=90_000,
+    packages={"nvidia-container-toolkit": "1.17"}, mounts=ONE, nfs_server=True, nfs_client=True, firewall=True,
+)  # fmt: skip
+NEW = Known("me", {"alice": 20000}, {}, ())
+
+
+def look(known: Known = NEW, of: str = "", **changes: Any) -> Judgement:
+    """All machines are good; the one named `of` (or every one) is changed."""
+    surveys = {
+        name: replace(GOOD, machine=name, address=f"10.9.0.{n}", **(changes if of in ("", name) else {}))
+        for n, name in enumerate(NAMES, 10)
+    }
+    return judge(LAB, surveys, known)
+
+
+def stops(told: Judgement) -> str:
+    return "\n".join(f"{gap.what}; {gap.fix}" for gap in told.gaps if gap.fatal)
+
+
+def warns(told: Judgement) -> str:
+    return "\n".join(f"{gap.what}; {gap.fix}" for gap in told.gaps if not gap.fatal)
+
+
+def test_good_machines_that_share_their_folders_are_taken_as_they_are() -> None:
+    told = look()
+    assert told.gaps == ()
+    assert told.nfs == ()
+    assert set(told.found) == set(NAMES)
+    assert told.differences == ()
+
+
+def test_what_is_there_counts_and_differences_are_told() -> None:
+    small = replace(MACHINE, cpus=64, memory_mib=515_000, gpus=(replace(GPUS[0], product="NVIDIA A100-SXM4-40GB"),) * 2)
+    assert look(of="lab-1-2", found=small).differences == (
+        Difference("lab-1-2", "GPUs", "8 x h100", "2 x a100 (NVIDIA A100-SXM4-40GB)"),
+        Difference("lab-1-2", "CPUs", "128", "64"),
+        Difference("lab-1-2", "memory", "2,000 GiB", "503 GiB"),
+    )
+
+
+def test_gpus_that_no_driver_answers_for_are_none() -> None:
+    dark = replace(MACHINE, gpus=tuple(replace(gpu, product="", minor=-1) for gpu in GPUS))
+    told = look(of="lab-1-1", found=dark)
+    assert "lab-1-1 (10.9.0.11) has 8 NVIDIA GPUs that no driver answers for" in warns(told)
+    assert Difference("lab-1-1", "GPUs", "8 x h100", "none") in told.differences
+
+
+def test_a_machine_of_another_cluster_is_left_alone() -> None:
+    told = look(of="lab-1-1", held=Holder("prod", "me", "prod-2-7"))
+    assert stops(told).startswith(
+        "lab-1-1 (10.9.0.11) is held by cluster prod, as prod-2-7; headway down prod gives it back"
+    )
+    other = look(of="lab-1-1", held=Holder("lab", "somebody", "lab-1-1"))
+    assert "cluster lab of another Headway server" in stops(other)
+
+
+def test_our_own_mark_is_fine_but_under_another_name_it_is_not() -> None:
+    known = replace(NEW, found=dict.fromkeys(NAMES, MACHINE))
+    ours = look(
+        known,
+        of="lab-1-1",
+        held=Holder("lab", "me", "lab-1-1"),
+        listening=frozenset((6818,)),
+        units=frozenset(("slurmd",)),
+    )
+    assert stops(ours) == ""
+    assert "is lab-1-2 of this cluster already" in stops(look(known, of="lab-1-1", held=Holder("lab", "me", "lab-1-2")))
+
+
+def test_too_little_memory_stops() -> None:
+    told = look(of=LAB.head, found=replace(MACHINE, memory_mib=990))
+    assert (
+        stops(told) == "lab-head (10.9.0.10) has 990 MiB of memory, at least 1500 MiB are needed; use a larger machine"
+    )
+
+
+def test_another_system_stops_where_it_is_known_and_is_said_to_be_untested_where_not() -> None:
+    assert "runs Debian 12, and image: debian13 is Debian 13; say image: debian12" in stops(look(system="debian12"))
+    told = look(system="ubuntu24", system_name="Ubuntu 24.04")
+    assert stops(told) == ""
+    assert "Ubuntu 24.04: untested, own machines are tested with Debian 13" in warns(told)
+    assert "no Debian packages" in stops(look(system="rocky9", system_name="Rocky Linux 9", packages={}))
+
+
+def test_what_runs_there_already_is_not_overrun() -> None:
+    slurm = look(of="lab-1-2", units=frozenset(("slurmd",)), slurm_cluster="old")
+    assert "lab-1-2 (10.9.0.12) runs a Slurm of cluster old (slurmd)" in stops(slurm)
+    assert "runs mariadb already" in stops(look(of=LAB.head, units=frozenset(("mariadb",))))
+    assert "listening on port 6819" in stops(look(of="lab-1-1", listening=frozenset((6819, 22))))
+
+
+def test_a_user_the_machine_knows_otherwise_stops() -> None:
+    assert "knows alice itself, with uid 1000; the cluster gives uid 20000" in stops(look(users={"alice": 1000}))
+    assert stops(look(users={"alice": 20000})) == ""
+
+
+def test_clocks() -> None:
+    assert "has a clock 9 s behind the server's" in warns(look(of="lab-1-1", clock_off_s=-9.0))
+    assert "has a clock 900 s ahead of the server's" in stops(look(of="lab-1-1", clock_off_s=900.0))
+
+
+def test_folders_of_their_own_are_exported_by_the_head() -> None:
+    own = {path: FoundMount("/dev/sda2", "ext4", f"2 {n} 4096") for n, path in enumerate(("/home", "/scratch"))}
+    assert look(of="lab-1-1", mounts=own).nfs == ("/home", "/scratch")
+    assert look(of="lab-1-1", mounts={}).nfs == ("/home", "/scratch")
+    scratch = {**ONE, "/scratch": own["/scratch"]}
+    assert look(of="lab-1-1", mounts=scratch).nfs == ("/scratch",)
+
+
+def test_the_same_look_of_folders_that_nobody_mounted_is_no_sharing() -> None:
+    """Machines made from one disk image: every /home looks the same."""
+    assert look(mounts={path: replace(one, kind="", source="") for path, one in ONE.items()}).nfs == (
+        "/home",
+        "/scratch",
+    )
+
+
+def test_the_head_may_be_the_file_server_itself() -> None:
+    here = {path: replace(one, kind="", source="") for path, one in ONE.items()}
+    assert look(of=LAB.head, mounts=here).nfs == ()
+
+
+def test_no_nfs_in_the_kernel_is_refused_clearly() -> None:
+    told = look(mounts={}, nfs_server=False, nfs_client=False)
+    assert (
+        "lab-head (10.9.0.10) has to export /home and /scratch, which the machines do not share, and its kernel has no NFS server"
+        in stops(told)
+    )
+    assert "lab-1-1 (10.9.0.11) has to mount the head's /home and /scratch, and its kernel has no NFS" in stops(told)
+
+
+def test_a_machine_that_comes_later_must_share_what_the_first_ones_do() -> None:
+    known = replace(NEW, found=dict.fromkeys(NAMES[:2], MACHINE))
+    assert "lab-1-2 (10.9.0.12) does not have the /home" in stops(look(known, of="lab-1-2", mounts={}))
+
+
+def test_less_than_before_is_a_fault_and_more_is_taken() -> None:
+    known = replace(NEW, found=dict.fromkeys(NAMES, MACHINE))
+    less = look(known, of="lab-1-1", found=replace(MACHINE, gpus=GPUS[:7]))
+    assert less.found["lab-1-1"] == MACHINE
+    assert "lab-1-1 (10.9.0.11) has 1 GPUs less than when it was taken" in warns(less)
+    more = replace(MACHINE, memory_mib=4_000_000)
+    assert look(known, of="lab-1-1", found=more).found["lab-1-1"] == more
+    kernel = replace(MACHINE, memory_mib=MACHINE.memory_mib + 300)
+    assert look(known, of="lab-1-1", found=kernel).found["lab-1-1"] == MACHINE
+
+
+def test_vulnerable_versions_are_reported_once_with_their_source() -> None:
+    packages = {"slurmd": "24.11.5-4", "munge": "0.5.16-1", "nvidia-container-toolkit": "1"}
+    told = warns(look(packages=packages))
+    assert told.count("CVE-2026-25506") == 1
+    assert "munge 0.5.16-1 on lab-head,lab-1-[1-2] is open to CVE-2026-25506" in told
+    assert "CVE-2026-65107 and 7 more" in told
+    assert "CVE-2025-43904" not in told  # mended in 24.11.5
+    mended = warns(look(packages=packages, amended=frozenset(("CVE-2026-25506",))))
+    assert "CVE-2026-25506" not in mended
+
+
+def test_one_machine_under_two_addresses() -> None:
+    assert "is the same machine as lab-head" in stops(look(identity="same"))
+
+
+def test_fabric_ports_that_are_down_are_said() -> None:
+    nic = FoundNic("mlx5_1", "InfiniBand", 400, up=False)
+    assert "fabric ports that are down: mlx5_1" in warns(look(found=replace(MACHINE, nics=(nic,))))
+
+
+def test_slurm_is_told_which_cores_are_beside_which_gpu() -> None:
+    sides = (tuple(range(4)), tuple(range(4, 8)))
+    gpus = tuple(replace(gpu, cores=sides[n // 4], minor=7 - n) for n, gpu in enumerate(GPUS))
+    site = replace(
+        builders.site(LAB), found={"lab-1-1": replace(MACHINE, gpus=gpus), "lab-1-2": replace(MACHINE, gpus=())}
+    )
+    text = gres_conf(LAB, site)
+    assert "NodeName=lab-1-1 Name=gpu Type=h100 File=/dev/nvidia[4-7] Cores=0-3 " in text
+    assert "NodeName=lab-1-1 Name=gpu Type=h100 File=/dev/nvidia[0-3] Cores=4-7 " in text
+    assert "lab-1-2" not in text
+    assert hardware_of(LAB, site, "lab-1-2").gpus == 0
+
+
+def test_gpu_types_are_words_jobs_can_use() -> None:
+    plan = builders.H100
+    assert gpu_type(plan, "NVIDIA H100 80GB HBM3") == "h100"
+    assert gpu_type(plan, "NVIDIA H100 PCIe") == "h100"
+    assert gpu_type(plan, "NVIDIA A100-SXM4-40GB") == "a100"
+    assert gpu_type(plan, "NVIDIA RTX 6000 Ada Generation") == "rtx_6000_ada_gen"

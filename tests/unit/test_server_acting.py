@@ -1,0 +1,106 @@
+"""Who makes machines of a cluster: an apply, or the server by itself; never both at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from headway.cluster.env import Env
+from headway.health import wake
+from headway.server.acting import Acting
+from headway.server.beside import Beside
+from headway.server.held import Open
+from tests import builders
+
+LAB = builders.cluster(3, 0)
+
+
+class Server(Acting):
+    """Holds one cluster, whose waker's look lasts until `looked` and then has begun a machine that lasts until `made`."""
+
+    def __init__(self, monkeypatch: Any) -> None:
+        env: Any = Env(None, None, None, Path())  # type: ignore[arg-type]
+        self.opened = Open(env, None)
+        self.begun, self.looked, self.made = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.opened.waker = wake.Waker(LAB, env)
+        monkeypatch.setattr(wake.Waker, "step", self.look)
+
+    async def _held(self, _: Any) -> Open:
+        return self.opened
+
+    async def look(self, *, at_once: bool = False) -> list[tuple[str, str]]:
+        self.begun.set()
+        await self.looked.wait()
+        assert self.opened.waker is not None
+        self.opened.waker.tasks["lab-1-1"] = asyncio.create_task(self.make())
+        return []
+
+    async def make(self) -> None:
+        await self.made.wait()
+
+
+async def test_an_apply_begins_when_a_look_and_what_it_began_are_over(monkeypatch: Any) -> None:
+    server = Server(monkeypatch)
+    looking = asyncio.create_task(server._wake(LAB, server.opened))
+    await server.begun.wait()
+    inside = asyncio.Event()
+
+    async def apply() -> None:
+        async with server._alone(LAB):
+            inside.set()
+
+    applying = asyncio.create_task(apply())
+    await asyncio.sleep(0)
+    server.looked.set()
+    await looking
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not inside.is_set()
+    server.made.set()
+    await applying
+    assert inside.is_set()
+    assert server.opened.waker is None
+
+
+async def test_an_apply_that_is_given_up_before_it_began_leaves_the_waker_at_work(monkeypatch: Any) -> None:
+    server = Server(monkeypatch)
+    server.looked.set()
+    await server._wake(LAB, server.opened)
+
+    async def apply() -> None:
+        async with server._alone(LAB):
+            raise AssertionError
+
+    applying = asyncio.create_task(apply())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    applying.cancel()
+    await asyncio.wait([applying])
+    assert server.opened.waker is not None
+    assert not server.opened.waker.resting
+    assert not server.opened.making.locked()
+    server.made.set()
+
+
+async def test_while_an_apply_waits_machines_are_made_by_the_file_as_it_was(monkeypatch: Any) -> None:
+    server, said = Server(monkeypatch), list[tuple[str, str]]()
+    server.opened.cluster = LAB
+
+    async def say(where: str, text: str, **_: Any) -> None:
+        said.append((where, text))
+
+    async def look(waker: wake.Waker) -> list[tuple[str, str]]:
+        assert waker.cluster is LAB
+        waker.tasks["lab-1-1"] = asyncio.create_task(server.make())
+        return [("lab-1-1", f"made, but not {min(waker.barred)}")]
+
+    monkeypatch.setattr(wake.Waker, "step", look)
+    beside = Beside(server.opened, say)
+    await beside.look(["lab-1-2"])
+    assert said == [("lab-1-1", "made, but not lab-1-2")]
+    resting = asyncio.create_task(beside.rest())
+    await asyncio.sleep(0)
+    assert not resting.done()
+    server.made.set()
+    await resting

@@ -1,0 +1,145 @@
+"""Node groups in a file: the short form and the long one, their sizes, and other numbers of nodes."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from headway.domain.cluster import Cluster
+from headway.domain.slots import Worth, choose
+from headway.errors import Conflict, NotFound, Refused
+from headway.spec.catalogue import load_catalogue
+from headway.spec.load import check, parse_yaml, resolve
+from headway.spec.scale import scaled, scaled_text, targets_of
+
+CATALOGUE = load_catalogue({})
+GROUPS = """
+name: lab
+groups:
+  gpu: {plan: h100-8, nodes: 2, max: 4, spares: 1}
+  cheap: {plan: h100-8, nodes: 1, spot: true, price: 9.5}
+  cpu: {plan: cpu-64, min: 1, max: 3, idle: 10}
+partitions: {train: {groups: [gpu, cheap]}, any: {}}
+"""
+
+
+def cluster(text: str = GROUPS) -> Cluster:
+    return resolve(parse_yaml(text), CATALOGUE, owner="ann")
+
+
+def paths(text: str) -> list[str]:
+    return [fault.path for fault in check(parse_yaml(text), CATALOGUE, owner="ann")[1] if fault.level == "error"]
+
+
+def test_a_group_has_slots_for_its_most_nodes_and_spares_under_its_own_name() -> None:
+    got = cluster()
+    gpu, cheap, cpu = got.groups
+    assert gpu.slots == ("lab-gpu-1-1", "lab-gpu-1-2", "lab-gpu-1-3", "lab-gpu-1-4", "lab-gpu-1-5")
+    assert (gpu.nodes, gpu.most, gpu.spares, gpu.idle_s) == (2, 4, 1, None)
+    assert (cheap.spot, cheap.price_usd_per_node_hour) == (True, Decimal("9.5"))
+    assert (cpu.nodes, cpu.most, cpu.idle_s) == (1, 3, 600)
+    assert [leaf.name for leaf in got.switches] == ["gpu-leaf1", "cheap-leaf1", "cpu-leaf1", "spine"]
+    assert [slot.number for slot in got.slots] == list(range(1, 10))
+    train, everything = got.partitions
+    assert train.nodes == (*gpu.slots, *cheap.slots)
+    assert everything.nodes == got.slot_names
+    assert got.largest.name == "h100-8"
+    assert (got.nodes, got.spares, got.gpus) == (4, 1, 24)
+    assert [got.role_of(name) for name in ("lab-head", "lab-gpu-1-1", "lab-cpu-1-1")] == [
+        "head",
+        "node-gpu",
+        "node-cpu",
+    ]
+
+
+def test_no_other_group_s_node_is_renamed_when_one_may_grow() -> None:
+    grown = cluster(GROUPS.replace("max: 4", "max: 40").replace("name: lab", "name: lab\nfabric: {leaf_size: 2}"))
+    before = cluster(GROUPS.replace("name: lab", "name: lab\nfabric: {leaf_size: 2}"))
+    assert set(before.slot_names) < set(grown.slot_names)
+    leaf = {slot.name: slot.leaf for slot in grown.slots}
+    assert all(leaf[slot.name] == slot.leaf for slot in before.slots)
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"plan": "h100-8"}, "plan"),
+        ({"nodes": 4}, "nodes"),
+        ({"groups": {"gpu": {"plan": "h100-8"}}}, "groups.gpu.nodes"),
+        ({"groups": {"gpu": {"plan": "h100-9", "nodes": 1}}}, "groups.gpu.plan"),
+        ({"groups": {"gpu": {"plan": "h100-8", "nodes": 3, "max": 2}}}, "groups.gpu.max"),
+        ({"groups": {"gpu": {"plan": "h100-8", "nodes": 3, "min": 2}}}, "groups.gpu.min"),
+        ({"groups": {"gpu": {"plan": "h100-8", "nodes": 3, "max": 5, "idle": 5}}}, "groups.gpu.nodes"),
+        ({"groups": {"gpu": {"plan": "h100-8", "idle": 5}}}, "groups.gpu.max"),
+        ({"groups": {"gpu": {"plan": "h100-8", "nodes": 0}}}, "groups.gpu.nodes"),
+        ({"groups": {"a-b": {"plan": "h100-8", "nodes": 1}}}, "groups.a-b"),
+        ({"groups": {"head": {"plan": "h100-8", "nodes": 1}}}, "groups.head"),
+        ({"partitions": {"train": {"groups": ["gpu", "gpus"]}}}, "partitions.train.groups[1]"),
+        ({"partitions": {"train": {"nodes": 1}}}, "partitions.train.nodes"),
+        ({"cost": {"usd_per_hour": 30}}, "cost.usd_per_hour"),
+        ({"provider": "ssh"}, "groups.gpu.max"),
+    ],
+)
+def test_what_is_wrong_with_a_group_is_said_where_it_is(change: dict[str, Any], path: str) -> None:
+    spec = {"name": "lab", "groups": {"gpu": {"plan": "h100-8", "nodes": 2, "max": 4}}, **change}
+    found = [fault.path for fault in check(spec, CATALOGUE, owner="ann")[1] if fault.level == "error"]
+    assert path in found
+
+
+def test_the_short_form_may_have_room_to_grow() -> None:
+    (group,) = cluster("name: lab\nplan: h100-8\nnodes: 0\nmax: 3").groups
+    assert (group.name, group.nodes, group.slots) == ("main", 0, ("lab-1-1", "lab-1-2", "lab-1-3"))
+    assert paths("name: lab\nplan: h100-8\nnodes: 4\nmax: 3") == ["max"]
+
+
+def test_machines_that_are_there_keep_their_slots_and_the_first_free_ones_follow() -> None:
+    got = cluster("name: lab\nplan: h100-8\nnodes: 2\nmax: 4")
+    assert choose(got, ()) == ("lab-1-1", "lab-1-2")
+    assert choose(got, ("lab-head", "lab-1-4")) == ("lab-1-1", "lab-1-4")
+
+
+def test_of_too_many_the_broken_go_first_then_the_idle_then_the_last() -> None:
+    got = cluster("name: lab\nplan: h100-8\nnodes: 2\nmax: 4")
+    worth = {"lab-1-1": Worth.BROKEN, "lab-1-4": Worth.BUSY}
+    assert choose(got, got.slot_names) == ("lab-1-1", "lab-1-2")
+    assert choose(got, got.slot_names, worth) == ("lab-1-2", "lab-1-4")
+
+
+def test_a_group_that_scales_by_itself_keeps_what_it_has_and_has_its_least() -> None:
+    got = cluster()
+    assert [name for name in choose(got, ()) if "cpu" in name] == ["lab-cpu-1-1"]
+    there = ("lab-cpu-1-2", "lab-cpu-1-3")
+    assert tuple(name for name in choose(got, there) if "cpu" in name) == there
+
+
+def test_fewer_nodes_keep_their_places() -> None:
+    spec = {"name": "lab", "plan": "h100-8", "nodes": 4}
+    less = scaled(spec, {"main": 1})
+    assert less == {**spec, "nodes": 1, "max": 4}
+    assert scaled(less, {"main": 4}) == {**spec, "max": 4}
+    assert scaled(less, {"main": 6}) == {**spec, "nodes": 6, "max": 6}
+    assert spec["nodes"] == 4
+    long = {"groups": {"gpu": {"nodes": 2, "max": 8}, "cpu": {"nodes": 1}}}
+    assert scaled(long, {"gpu": 0})["groups"] == {"gpu": {"nodes": 0, "max": 8}, "cpu": {"nodes": 1}}
+
+
+def test_the_file_s_text_follows_with_its_comments() -> None:
+    text = "name: lab  # ours\nplan: h100-8\nnodes: 4   # not many\n"
+    spec = parse_yaml(text)
+    less = scaled(spec, {"main": 1})
+    assert scaled_text(text, spec, less) == "name: lab  # ours\nplan: h100-8\nnodes: 1   # not many\nmax: 4\n"
+    assert scaled_text("{name: lab, plan: h100-8, nodes: 4}", spec, less) == "{name: lab, plan: h100-8, nodes: 4}"
+
+
+def test_only_a_group_that_people_scale_can_be_scaled() -> None:
+    got = cluster()
+    assert targets_of(got, {"gpu": 3}) == {"gpu": 3}
+    assert targets_of(cluster("name: lab\nplan: h100-8\nnodes: 2"), {"": 3}) == {"main": 3}
+    with pytest.raises(Conflict, match="scales by itself"):
+        targets_of(got, {"cpu": 3})
+    with pytest.raises(NotFound, match="no group 'gpus'"):
+        targets_of(got, {"gpus": 3})
+    with pytest.raises(Refused, match="several groups"):
+        targets_of(got, {"": 3})

@@ -1,0 +1,33 @@
+"""Notebooks for the furnished site: alice's in `demo`, one that runs and one that waits."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.unit.server_fakes import FakeWork
+
+from headway.store import NotebookRow, Store
+
+RUNNING, WAITING = "a" * 16, "b" * 16
+
+
+class _Listening:
+    """A tunnel to a Jupyter that takes connections."""
+
+    alive = True
+
+    async def connect(self) -> Any:
+        return self
+
+    async def close(self) -> None: ...
+
+
+async def put(store: Store, work: FakeWork, running: int, waiting: int) -> None:
+    """With the numbers of jobs of alice's that run and wait."""
+    work.answers["tunnel"] = _Listening()
+    for notebook, job in ((RUNNING, running), (WAITING, waiting)):
+        folder = f"/scratch/alice/.headway/notebooks/{notebook}"
+        await store.save_notebook(
+            NotebookRow(notebook, "demo", job, "alice", "alice", folder, "secret", 3600, time.time() - job)
+        )

@@ -1,0 +1,105 @@
+"""Every page, by its route: what the tests walk and `make screenshots` takes pictures of. A new page adds its line here.
+
+The addresses are those of the furnished site (page_demo.furnish): cluster `demo` has a broken node and a training, `prod`
+can't be read any more, `half` is being made. Role: who looks; "" = nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    name: str  # of its pictures
+    path: str
+    role: str = "admin"
+    status: int = 200
+
+
+PLACES: dict[str, tuple[Place, ...]] = {
+    "/": (Place("home", "/"), Place("sign-in", "/", role="", status=401)),
+    "/incidents": (Place("incidents", "/incidents", role="viewer"),),
+    "/clusters/{name}/events": (
+        Place("events", "/clusters/demo/events", role="viewer"),
+        Place("events-none", "/clusters/prod/events"),
+    ),
+    "/clusters/{name}/incidents": (
+        Place("cluster-incidents", "/clusters/demo/incidents"),
+        Place("no-incidents", "/clusters/prod/incidents?show=open", role="viewer"),
+    ),
+    "/clusters/{name}/incidents/{number}": (
+        Place("incident-open", "/clusters/demo/incidents/2", role="operator"),
+        Place("incident-over", "/clusters/demo/incidents/1", role="viewer"),
+    ),
+    "/clusters/{name}/nodes": (
+        Place("nodes", "/clusters/prod/nodes", role="viewer"),
+        Place("nodes-none", "/clusters/demo/nodes?q=nothing"),
+        Place("nodes-half", "/clusters/half/nodes"),
+    ),
+    "/clusters/{name}/scale": (
+        Place("scale", "/clusters/grow/scale"),
+        Place("scale-viewer", "/clusters/demo/scale", role="viewer"),
+    ),
+    "/clusters/{name}/nodes/{node}": (
+        Place("node", "/clusters/demo/nodes/demo-1-1", role="operator"),
+        Place("node-broken", "/clusters/demo/nodes/demo-1-3"),
+        Place("node-stale", "/clusters/prod/nodes/prod-1-4", role="viewer"),
+    ),
+    "/clusters/{name}": (
+        Place("cluster", "/clusters/demo"),
+        Place("cluster-stale", "/clusters/prod", role="viewer"),
+        Place("cluster-half", "/clusters/half"),
+        Place("cluster-groups", "/clusters/grow"),
+        Place("no-cluster", "/clusters/none", status=404),
+    ),
+    "/clusters/{name}/notebooks": (
+        Place("notebooks", "/clusters/demo/notebooks", role="member"),
+        Place("no-notebooks", "/clusters/demo/notebooks", role="operator"),
+    ),
+    "/clusters/{name}/queue": (
+        Place("queue", "/clusters/demo/queue"),
+        Place("queue-none", "/clusters/demo/queue?q=nothing", role="viewer"),
+    ),
+    "/clusters/{name}/jobs/{job_id}": (
+        Place("job", "/clusters/demo/jobs/104", role="member"),
+        Place("job-waits", "/clusters/demo/jobs/107", role="viewer"),
+        Place("no-job", "/clusters/demo/jobs/9", status=404),
+    ),
+    "/clusters/{name}/submit": (
+        Place("submit", "/clusters/demo/submit", role="member"),
+        Place("submit-command", "/clusters/demo/submit?how=command", role="member"),
+        Place("submit-like", "/clusters/demo/submit?from=104", role="member"),
+    ),
+    "/new": (Place("new", "/new"), Place("change", "/new?cluster=demo", role="member")),
+    "/operations/{operation_id}": (
+        Place("operation-failed", "/operations/op-failed"),
+        Place("operation", "/operations/op-running", role="viewer"),
+        Place("no-operation", "/operations/op-none", status=404),
+    ),
+    "/signin/oidc": (Place("sign-in-no-provider", "/signin/oidc", role="", status=404),),
+    "/signin/oidc/back": (Place("sign-in-back", "/signin/oidc/back", role="", status=404),),
+    "/signin": (
+        Place("sign-in-page", "/signin", role=""),
+        Place("sign-in-spent", "/signin?code=x", role="", status=401),
+    ),
+    "/tokens": (Place("tokens", "/tokens"), Place("tokens-viewer", "/tokens", role="viewer")),
+    "/people": (Place("people", "/people"), Place("people-refused", "/people", role="member", status=403)),
+    "/audit": (Place("audit", "/audit"), Place("audit-none", "/audit?person=nobody-at-all")),
+    "/settings": (Place("settings", "/settings"),),
+    "/clusters/{name}/teams": (
+        Place("teams", "/clusters/demo/teams"),
+        Place("teams-viewer", "/clusters/prod/teams", role="viewer"),
+    ),
+}
+
+# Routes that answer no page: streams, pieces of pages, files.
+NO_PAGE = {
+    "/clusters/{name}/fabric",
+    "/clusters",
+    "/clusters/{name}/live",
+    "/clusters/{name}/queue/live",
+    "/clusters/{name}/jobs/{job_id}/live",
+    "/operations/{operation_id}/live",
+    "/clusters/{name}/notebooks/{notebook_id}/open",
+}

@@ -1,0 +1,164 @@
+"""Every operation of the OpenAPI document against requests made up from it: no server error, and answers as they are
+described."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from tests import builders
+from tests.unit import server_fakes
+from tests.unit.server_fakes import FakeWork, Server, changes, reading
+
+from headway.domain.accounts import Share
+from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.server.work import RealWork
+from headway.wire.schemas import ExecOut, LogFoundOut, LogLineOut, LogPartOut, SubmitOut
+
+JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))
+
+
+async def rebooted(*_: Any) -> Any:
+    async def up() -> str:
+        return "up"
+
+    return up()
+
+
+class AnyWork(FakeWork):
+    """Whatever is asked is answered; documents are checked in earnest."""
+
+    def resolve(self, document: Any) -> Any:
+        return RealWork.resolve(None, document)  # type: ignore[arg-type]
+
+    async def _call(self, name: str, *args: Any) -> Any:
+        return await super()._call(name, *args)
+
+    async def converse(self, *_: Any) -> Any:
+        yield "out", b"hello\n"
+        yield "code", b"0"
+
+
+def answers() -> dict[str, Any]:
+    submitted = SubmitOut(job_id=5, cluster="lab", user="ann", workdir="/home/ann")
+    incident = Incident(1, "lab", "lab-1-1", "XID 79", XidClass.REBOOT, IncidentState.RETURNED, 1.0, 1.0)
+    return {
+        "metrics": (),
+        "plan": changes(),
+        "apply": None,
+        "down": (),
+        "checks": (),
+        "machines": (builders.machine("lab-head"),),
+        "read": reading(*JOBS),
+        "history": JOBS,
+        "job": lambda _cluster, number: builders.job(number),
+        "task": JOBS[0],
+        "array": {"1": "COMPLETED"},
+        "progress": {},
+        "submit": submitted,
+        "keep_bundle": True,
+        "cancel": None,
+        "run_command": ExecOut(code=0),
+        "tail_log": [b"loss 1.0\n"],
+        "tail_array": [b"1: loss 1.0\n"],
+        "bring_back": incident,
+        "inject": "done",
+        "drain_node": "drained",
+        "return_node": "returned",
+        "reboot_node": rebooted,
+        "test_node": (("gpus", True, "answer"),),
+        "shares": (Share("default", 1.0, 0.5, 0.4, 12.5),),
+        "control": None,
+        "runs": JOBS[2:],
+        "log_part": LogPartOut(text="loss 1.0\n", start=0, end=9, size=9),
+        "log_search": LogFoundOut(found=[LogLineOut(offset=0, line=1, text="loss 1.0")]),
+    }
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """(URL, an admin's token) of the app with fakes, served from a thread."""
+    ready: list[tuple[str, str]] = []
+    started, loop = threading.Event(), asyncio.new_event_loop()
+    http: list[uvicorn.Server] = []
+
+    async def serve(folder: Path) -> None:
+        server = await server_fakes.start(folder, builders.Clock())
+        server.state.work = server.work = AnyWork(**answers())
+        await furnish(server)
+        _, token = await server.store.create_token("ann")
+        config = uvicorn.Config(server.app, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+        http.append(uvicorn.Server(config))
+        serving = asyncio.create_task(http[0].serve())
+        while not http[0].started:
+            await asyncio.sleep(0.01)
+        ready.append((f"http://127.0.0.1:{http[0].servers[0].sockets[0].getsockname()[1]}", token))
+        started.set()
+        await serving
+        await server.close()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(tmp_path_factory.mktemp("schema")),))
+    thread.start()
+    try:
+        assert started.wait(60)
+        yield ready[0]
+    finally:
+        for one in http:
+            one.should_exit = True
+        thread.join(30)
+        loop.close()
+
+
+async def furnish(server: Server) -> None:
+    await server.apply()
+    await server.store.put_person("ann", "admin")
+
+
+def streams(operation: Any) -> bool:
+    """Those that end only when somebody goes away."""
+    return "text/event-stream" in str(operation.definition.raw.get("responses", {}).get("200", {}))
+
+
+@pytest.mark.parametrize("examples", [3, pytest.param(200, marks=pytest.mark.soak)])
+def test_no_request_breaks_the_server_and_answers_are_as_described(live: tuple[str, str], examples: int) -> None:
+    import schemathesis
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi.checks import (
+        content_type_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+    )
+
+    url, token = live
+    schema = schemathesis.openapi.from_url(f"{url}/api/v1/openapi.json")
+    checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+    how = settings(
+        max_examples=examples, deadline=None, database=None, derandomize=True, phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    faults, count = [], 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if streams(operation):
+            continue
+        count += 1
+
+        @how
+        @given(case=operation.as_strategy())
+        def holds(case: Any) -> None:
+            if "name" in case.path_parameters:
+                case.path_parameters["name"] = "lab"  # else hardly anything gets past "no such cluster"
+            case.call_and_validate(headers={"authorization": f"Bearer {token}"}, checks=checks, timeout=20)
+
+        try:
+            holds()
+        except (Exception, BaseExceptionGroup) as error:
+            faults.append(f"{operation.method.upper()} {operation.path}: {error}"[:1500])
+    assert not faults, "\n\n".join(faults)
+    assert count > 40

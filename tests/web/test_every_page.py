@@ -1,0 +1,106 @@
+"""What holds for every page: it answers, it is in the table, axe finds nothing, phones need not scroll sideways, and it
+is small."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import page_demo
+import pytest
+from conftest import RULES, Site, faults, serve
+from places import NO_PAGE, PLACES, Place
+from playwright.sync_api import Browser, Page, Request, Response
+
+from headway.web.route import PageRoute
+
+pytestmark = pytest.mark.browser
+MOST_BYTES = 150_000  # of one page with all its files over the wire, nothing of it kept from before
+EVERY = [place for places in PLACES.values() for place in places]
+
+
+@dataclass
+class Look:
+    """One browser window that goes from page to page, and what was said in it since it was last asked."""
+
+    scheme: str
+    width: int
+    rules: tuple[str, ...]
+    page: Page
+    said: list[str] = field(default_factory=list)
+    answers: list[int] = field(default_factory=list)
+    fetched: list[Request] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", lambda m: self.said.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("requestfinished", lambda request: self.fetched.append(request))  # an open stream never finishes
+        if self.rules == RULES:  # here each page is weighed as by somebody who has seen none before
+            self.page.context.new_cdp_session(self.page).send("Network.setCacheDisabled", {"cacheDisabled": True})
+        self.page.on("response", self._answered)
+
+    def _answered(self, answer: Response) -> None:
+        if answer.request.is_navigation_request():
+            self.answers.append(answer.status)
+
+
+@pytest.fixture(scope="module")
+def furnished(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Like `demo`, for all of these tests together: they only look."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copy(database, folder / "headway.db")
+    for site in serve(folder):
+        site.run(page_demo.furnish(site.state, site.work))
+        yield site
+
+
+@pytest.fixture(scope="module")
+def looks(browser: Browser, axe: str) -> Iterator[list[Look]]:
+    """Light and wide, then dark on a phone, where axe looks at colours and sizes alone."""
+    made = []
+    for scheme, width, rules in (("light", 1280, RULES), ("dark", 360, ("color-contrast", "target-size"))):
+        how: Any = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
+        context = browser.new_context(**how)
+        context.add_init_script(axe)  # once read, not once a page
+        made.append(Look(scheme, width, rules, context.new_page()))
+    yield made
+    for look in made:
+        look.page.context.close()
+
+
+def test_no_page_is_missing_here(site: Site) -> None:
+    known = [r for included in site.app.routes for r in getattr(included, "original_router", site.app).routes]
+    pages = {r.path for r in known if isinstance(r, PageRoute) and "GET" in r.methods}
+    assert sorted(pages - NO_PAGE - PLACES.keys()) == [], "add them to tests/web/places.py"
+    assert sorted(PLACES.keys() - pages) == [], "pages that are gone"
+
+
+@pytest.mark.parametrize("place", EVERY, ids=lambda place: place.name)
+def test_every_page(furnished: Site, looks: list[Look], place: Place) -> None:
+    assert [text for look in looks for text in _faults(furnished, look, place)] == []
+
+
+def _faults(site: Site, look: Look, place: Place) -> list[str]:
+    """What axe, the content policy, the console and the ruler have to say."""
+    look.said.clear()
+    look.answers.clear()
+    look.fetched.clear()
+    site.goto(look.page, place.path, role=place.role)
+    found = [] if look.answers[0] == place.status else [f"answered {look.answers[0]}"]
+    found += faults(look.page, *look.rules)
+    if (total := wire_bytes(look.fetched)) > MOST_BYTES:
+        found.append(f"{total} bytes over the wire")
+    wide = look.page.evaluate("document.documentElement.scrollWidth")
+    if wide > look.width:
+        found.append(f"{wide} px wide")
+    found += [text for text in look.said if f"status of {place.status}" not in text]
+    return [f"{look.scheme} {look.width}: {text}" for text in found]
+
+
+def wire_bytes(fetched: list[Request]) -> int:
+    """What came over the wire, answers' heads included."""
+    sizes = [request.sizes() for request in fetched]
+    return sum(one["responseBodySize"] + one["responseHeadersSize"] for one in sizes)

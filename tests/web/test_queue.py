@@ -1,0 +1,216 @@
+"""The pages of somebody's day: the queue, a job, a submission. And what must not slow or fool them."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import page_demo
+import pytest
+from conftest import PEOPLE, Site
+from playwright.sync_api import Page, expect
+from tests import builders
+
+from headway.domain.live import JobState
+from headway.errors import Refused
+from headway.wire.schemas import SubmitOut
+
+pytestmark = pytest.mark.browser
+EVIL = "\"><img src=x onerror='window.hit=1'><script>window.hit=1</script>"
+ROW = "#rows tr"
+
+
+@pytest.fixture
+def complaints(page: Page) -> list[str]:
+    """What the browser's console complained of."""
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    return said
+
+
+def labels(page: Page) -> list[str]:
+    return page.locator("#rows .q-jobarrayid a").all_inner_texts()
+
+
+def test_a_view_of_the_queue_is_its_address(demo: Site, page: Page, complaints: list[str]) -> None:
+    demo.goto(page, "/clusters/demo/queue", role="member")
+    assert labels(page) == ["104", "105", "107", "108"]
+    expect(page.locator("#job-107")).to_contain_text("waits until enough nodes or GPUs are free")
+    page.locator("#filters [name=user]").select_option("carol")
+    expect(page.locator(ROW)).to_have_count(1)
+    assert "user=carol" in page.url
+    page.get_by_role("link", name="Clear").click()
+    page.get_by_label("Search", exact=True).fill("SWEEP")
+    page.keyboard.press("Enter")
+    expect(page.locator(ROW)).to_have_count(1)
+    page.goto(f"{demo.url}/clusters/demo/queue?sort=-jobarrayid&show=running,waiting,ended&cols=jobarrayid,qos,numcpus")
+    assert labels(page) == ["108", "107", "105", "104", "101"]
+    assert page.locator("thead th").all_inner_texts() == ["Job", "QOS", "CPUs"]
+    page.locator("thead").get_by_role("link", name="Job").click()
+    expect(page.locator("#rows .q-jobarrayid a").first).to_have_text("101")
+    page.get_by_role("button", name=re.compile("Columns")).click()
+    page.locator("#columns").get_by_label("Restarts").check()
+    page.locator("#columns").get_by_role("button", name="Show these").click()
+    expect(page.locator("thead th")).to_have_count(4)
+    assert "restartcnt" in page.url
+    assert complaints == []
+
+
+def test_ten_thousand_tasks_and_a_name_of_markup(demo: Site, page: Page, complaints: list[str]) -> None:
+    tasks = tuple(
+        builders.job(
+            5000 + i, "PENDING", name=EVIL, user="alice", account="vision", reason="Priority", array_job_id=5000,
+            array_task=str(i), gpus=1, node_count=1, submit_time=int(time.time()) - 60, priority=10,
+            start_time=0,
+        )
+        for i in range(10_000)
+    )  # fmt: skip
+    _queued(demo, tasks)
+    demo.work.answers["array"] = {task.array_task: task.state for task in tasks}
+    began = time.monotonic()
+    answer = _get(demo, "/clusters/demo/queue?size=250")
+    took_s = time.monotonic() - began
+    assert "1 to 250 of 10,001" in answer.text
+    assert answer.num_bytes_downloaded < 150_000
+    assert took_s < 10, took_s  # half a second on an idle machine
+    demo.goto(page, "/clusters/demo/queue?show=waiting")
+    expect(page.locator(ROW)).to_have_count(50)
+    expect(page.locator("#name-5000")).to_have_text(EVIL)
+    page.get_by_role("link", name="Further").click()
+    expect(page.locator("#jobarrayid-5050")).to_have_text("5000_50")
+    page.goto(f"{demo.url}/clusters/demo/jobs/5007")
+    expect(page.locator("h1")).to_have_text(EVIL)
+    expect(page.locator("#head")).to_contain_text("jobs go before it")
+    expect(page.locator("[aria-labelledby=tasks-title]")).to_contain_text("0 of 10,000 done, 0 running, 10,000 waiting")
+    page.goto(f"{demo.url}/clusters/demo")
+    assert page.evaluate("window.hit") is None
+    assert complaints == []
+
+
+def _queued(demo: Site, tasks: tuple[JobState, ...]) -> None:
+    known = demo.state.live.snapshot("demo")
+    page_demo._SHOWN["demo"] = replace(known, jobs=(known.jobs[0], *tasks))
+    demo.loop.call_soon_threadsafe(demo.state.live.put, page_demo._SHOWN["demo"])
+
+
+def _get(demo: Site, path: str) -> httpx.Response:
+    cookie = demo.run(demo._sign_in(PEOPLE["viewer"], "viewer"))
+    return httpx.get(f"{demo.url}{path}", cookies={demo.state.settings.cookie: cookie}, timeout=30)
+
+
+def test_a_log_of_a_hundred_thousand_lines(
+    demo: Site, page: Page, complaints: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"line {i} {EVIL}" if i % 1000 == 0 else f"line {i}" for i in range(100_000)]
+    monkeypatch.setattr(page_demo, "LOG", lines)
+    more = [f"live {i}\n" for i in range(100_000)]
+    demo.work.answers["tail_log"] = ["".join(more[i : i + 500]).encode() for i in range(0, 100_000, 500)]
+    began = time.monotonic()
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    text = page.locator("#log-text")
+    expect(text).to_contain_text("live 99999", timeout=30_000)
+    assert time.monotonic() - began < 20
+    assert int(text.get_attribute("data-lines") or 0) <= 5000
+    expect(page.locator("#log-state")).to_have_text("complete")
+    page.get_by_label("Search the whole log").fill("line 97777")
+    page.get_by_role("button", name="Find").click()
+    hit = page.locator("#log-found button")
+    expect(hit).to_have_count(1)
+    hit.click()
+    expect(text.locator("mark")).to_have_text("line 97777")
+    with page.expect_download() as got:
+        page.get_by_role("link", name="Download").click()
+    assert got.value.suggested_filename == "job-104.log"
+    assert page.evaluate("window.hit") is None
+    assert complaints == []
+
+
+def test_what_can_be_done_with_a_job(demo: Site, page: Page, complaints: list[str]) -> None:
+    demo.work.answers |= {"cancel": None, "control": None}
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    course = page.locator("#timeline")
+    expect(course).to_contain_text("Submitted")
+    expect(course).to_contain_text("Incident 2 on demo-1-3")
+    assert page.locator("#timeline a").first.get_attribute("href") == "/clusters/demo/incidents/2"
+    expect(page.locator("#facts")).to_contain_text("under 2 leaves")
+    page.locator("#do-requeue").click()
+    page.locator("#ask-requeue").get_by_role("button", name="Requeue").click()
+    expect(page.locator("#toasts")).to_contain_text("Job 104 goes back to the queue")
+    page.locator("#do-cancel").click()
+    page.locator("#ask-cancel").get_by_role("button", name="Cancel").click()
+    expect(page.locator("#toasts")).to_contain_text("Job 104 is cancelled")
+    assert [args[1:] for args in demo.work.named("cancel")] == [(104, "alice", False)]
+    assert [args[1:3] for args in demo.work.named("control")] == [(104, "requeue")]
+    page.goto(f"{demo.url}/clusters/demo/jobs/105")
+    page.get_by_role("button", name="Hold").click()
+    expect(page.locator("#toasts")).to_contain_text("Job 105 is held")
+    page.get_by_role("link", name="Clone").click()
+    expect(page.locator("#f-script")).to_have_value(page_demo.SCRIPT.decode())
+    demo.goto(page, "/clusters/demo/jobs/104", role="viewer")
+    expect(page.locator("#do-cancel")).to_have_count(0)
+    expect(page.locator("#log-text")).to_have_count(0)
+    assert complaints == []
+
+
+def test_a_question_stays_open_while_the_page_is_brought_up_to_date(
+    demo: Site, page: Page, complaints: list[str]
+) -> None:
+    demo.put(page_demo.happy())
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    expect(page.locator("#head")).not_to_contain_text("requeued")
+    page.locator("#do-cancel").click()
+    demo.put(page_demo.broken())
+    expect(page.locator("#facts")).to_contain_text("demo-2-1")  # the news has come
+    question = page.locator("#ask-cancel")
+    expect(question).to_be_visible()
+    question.get_by_role("button", name="Leave it").click()
+    expect(page.locator("#head")).to_contain_text("requeued 1")
+    assert complaints == []
+
+
+def test_a_submission_is_checked_beside_its_fields_and_sent(demo: Site, page: Page, tmp_path: Path) -> None:
+    demo.goto(page, "/clusters/demo/submit", role="member")
+    script = tmp_path / "mine.sbatch"
+    script.write_text("#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=8\nsrun hostname\n")
+    page.locator("#f-file").set_input_files(script)
+    verdict = page.locator("#verdict")
+    expect(verdict).to_contain_text("It fits. Slurm expects to start it in 14 min on demo-1-1, partition train")
+    for field, value, said in (
+        ("GPUs a node", "9", "9 GPUs on each node are asked for; a node of demo has 8"),
+        ("Time limit", "30-0", "30 days is asked for, train allows 7 days"),
+        ("Nodes", "99", "99 nodes are asked for, train has 5"),
+    ):
+        box = page.get_by_label(field, exact=True)
+        box.fill(value)
+        box.press("Tab")
+        expect(page.locator(".field.is-bad").filter(has_text=said)).to_have_count(1)
+        box.fill("")
+        box.press("Tab")
+        expect(page.locator(".field.is-bad")).to_have_count(0)
+    page.locator("#f-partition").select_option("train")
+    demo.work.answers["submit"] = Refused("sbatch: error: QOSMaxSubmitJobPerUserLimit", hint="wait")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.locator(".field.is-bad")).to_contain_text("QOSMaxSubmitJobPerUserLimit")
+    expect(page.locator("#f-partition")).to_have_value("train")
+    demo.work.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url("**/jobs/105")
+    sent = demo.work.named("submit")[-1][1]
+    assert (sent.script_name, sent.args) == ("mine.sbatch", ["--partition=train"])
+    expect(page.locator("#toasts")).to_contain_text("Job 105 is submitted")
+
+
+def test_a_command_becomes_a_script(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/submit?how=command", role="member")
+    page.locator("#f-command").fill("torchrun train.py --lr '1e-3")
+    page.locator("#f-command").press("Tab")
+    expect(page.locator(".field.is-bad")).to_contain_text("a quote may be missing")
+    page.locator("#f-command").fill("torchrun train.py --lr '1e-3'")
+    page.locator("#f-gpus").fill("8")
+    page.locator("#f-gpus").press("Tab")
+    expect(page.locator("#verdict")).to_contain_text("It fits.")
+    expect(page.locator(".s-made pre")).to_contain_text("torchrun")
