@@ -28,11 +28,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(autouse=True)
-def _no_job_outlives_a_failed_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a test left running when it failed would keep the next ones waiting."""
+def _after_a_failed_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What happened on its cluster is told, and the jobs that it left running don't keep the next tests waiting."""
     yield
     if request.node.stash.get(FAILED, False) and "lab" in request.fixturenames:
         lab: Lab = request.getfixturevalue("lab")
+        request.node.add_report_section("teardown", "story", lab.story())
         left = lab.head("squeue", "--noheader", "--format=%A").out.split()
         if left:
             lab.head("scancel", *left, check=False)

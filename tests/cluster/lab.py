@@ -165,6 +165,15 @@ class Lab:
         filters = (f"--filter=label=headway.{key}={value}" for key, value in wanted.items())
         return [str(row["Names"][0]) for row in json.loads(self.podman("ps", "-a", "--format", "json", *filters))]
 
+    def story(self) -> str:
+        """What happened on this cluster, for whoever reads of a failed test."""
+        lines = []
+        for one in self.client.incidents(self.name):
+            steps = self.client.incident(self.name, one.number).steps
+            lines += [f"incident {one.number} {one.node}", *(f"  {s.at:.2f} {s.state}: {s.text}" for s in steps)]
+        lines += [f"{op.kind} {op.state} {op.started_at}..{op.finished_at}" for op in self.client.operations(self.name)]
+        return "\n".join([*lines, self.cli("server", "logs", "-n", "60", check=False).out])
+
     def down(self) -> None:
         self.cli("down", self.name, "--yes", "--delete-data", check=False)
         self.cli("server", "stop", check=False)

@@ -45,7 +45,7 @@ def test_a_machine_started_again_under_its_job_goes_down_so_that_the_job_is_requ
     there = machines()
     there["lab-1-3"] = replace(there["lab-1-3"], started_at=1000.0)
     ghost = job(7, nodes=("lab-1-2", "lab-1-3"), start_time=990)
-    lost = Dead("lab-1-3", "its machine was started again under its jobs", 1000.0, runs=True)
+    lost = Dead("lab-1-3", "its machine was started again under its jobs", 1000.0, runs=True, jobs=(7,))
     assert lost in actions(world(), there, (ghost,))
     assert lost not in actions(world(), there, (replace(ghost, start_time=1001),))
     assert lost not in actions(world(), there, (replace(ghost, nodes=("lab-1-2",)),))

@@ -235,6 +235,27 @@ async def test_who_was_killed_between_noting_and_fencing_fences_when_back(lab: W
     assert lab.world.order[:2] == ["fence", "down"]
 
 
+@pytest.mark.parametrize("noted", [{"fence": "its machine is gone"}, {"fenced": True, "had": [7]}])
+async def test_who_was_killed_before_setting_down_lets_the_next_life_of_the_machine_be(
+    lab: Ward, noted: dict[str, object]
+) -> None:
+    """An apply has made it anew since, and returned the node: a job runs there."""
+    await lab.store.open_incident("lab", NODE, "its machine is gone", XidClass.REBOOT, 1.0, {"dead": True, **noted})
+    lab.world.jobs = {8: "RUNNING"}
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert lab.world.order == ["drain", "resume"]
+    assert lab.world.jobs == {8: "RUNNING"}
+
+
+async def test_what_an_older_reading_says_is_asked_again_before_a_running_machine_is_set_down(lab: Ward) -> None:
+    assert not await lab.responder.still_so(NODE, ()), "Slurm has the node in service"
+    lab.world.state = "DOWN"
+    assert await lab.responder.still_so(NODE, ())
+    lab.world.jobs = {7: "COMPLETING", 8: "RUNNING"}
+    assert await lab.responder.still_so(NODE, (8, 9))
+    assert not await lab.responder.still_so(NODE, (7,)), "the job has ended"
+
+
 async def test_a_machine_that_runs_again_already_is_tested_and_not_started_again(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.dead(NODE, "its machine was started again under its jobs", at=990.0, runs_again=True, fence="x")

@@ -42,6 +42,22 @@ async def test_second_operation_of_a_cluster_waits_for_the_first(store: Store) -
     assert (await store.claim("b", 1000, 30)).id == second.id  # type: ignore[union-attr]
 
 
+async def test_an_operation_begins_after_the_end_of_the_one_before(store: Store, clock: Clock) -> None:
+    """Who claims may have asked for the time before that end was written."""
+    asked_at = clock.now
+    for _ in range(2):
+        await store.enqueue_operation("lab", "apply", "ann")
+    first = await store.claim("a", asked_at, 30)
+    clock.now += 1
+    assert first
+    assert await store.finish(first.id, "a", "done")
+    second = await store.claim("a", asked_at, 30)
+    ended = (await store.operation(first.id)).finished_at
+    assert second
+    assert ended
+    assert (second.started_at or 0.0) >= ended
+
+
 async def test_racing_claims_give_each_operation_to_one_owner(tmp_path: Path) -> None:
     stores = [await open_store(tmp_path) for _ in range(4)]
     for number in range(10):

@@ -21,12 +21,14 @@ SLURM_DRAINS = ("Duplicate jobid",)
 @dataclass(frozen=True, slots=True)
 class Dead:
     """The machine does not run, or was started again under its jobs, or Slurm has lost it: Slurm need not wait for
-    minutes to requeue the work. `at`: since when, 0 where that isn't known. `runs`: it runs (again)."""
+    minutes to requeue the work. `at`: since when, 0 where that isn't known. `runs`: it runs (again). `jobs`: those that
+    Slurm believes in although their machine has been started since."""
 
     node: str
     what: str
     at: float = 0.0
     runs: bool = False
+    jobs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,10 @@ def decide(
     actions: list[Action] = []
     expected = dict(nodes)
     jobs = tuple(jobs)
-    lost = {node for job in jobs if job.state == "RUNNING" for node in job.nodes if _outlived(job, machines.get(node))}
+    lost = [(node, j.id) for j in jobs if j.state == "RUNNING" for node in j.nodes if _outlived(j, machines.get(node))]
     for name in cluster.slot_names:
         if name in nodes:
-            found = _dead(nodes[name], machines.get(name), has_lost_a_job=name in lost)
+            found = _dead(nodes[name], machines.get(name), tuple(job for node, job in lost if node == name))
             if found is not None:
                 actions.append(found)
                 expected[name] = replace(nodes[name], states=("DOWN",))
@@ -77,7 +79,7 @@ def _outlived(job: JobState, machine: Machine | None) -> bool:
     return machine is not None and 0 < job.start_time < machine.started_at
 
 
-def _dead(node: NodeState, machine: Machine | None, *, has_lost_a_job: bool) -> Dead | None:
+def _dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> Dead | None:
     """A node that a person has taken out of service and that nothing runs on is theirs; one that never came up is
     apply's."""
     if node.absent or node.changes or node.reason.startswith(LEAVES):
@@ -91,8 +93,9 @@ def _dead(node: NodeState, machine: Machine | None, *, has_lost_a_job: bool) -> 
         return Dead(node.name, f"its machine is {'stopped' if machine is not None else 'gone'}")
     if drained and not node.cpus_used:
         return Dead(node.name, f"Slurm had drained it: {node.reason}", runs=True)
-    if has_lost_a_job:
-        return Dead(node.name, "its machine was started again under its jobs", machine.started_at, runs=True)
+    if lost:
+        what = "its machine was started again under its jobs"
+        return Dead(node.name, what, machine.started_at, runs=True, jobs=lost)
     if "DOWN" in node.states and not a_persons and "NOT_RESPONDING" not in node.states:
         return Dead(node.name, f"Slurm had lost it: {node.reason}", runs=True)
     return None

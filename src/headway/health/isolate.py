@@ -16,7 +16,7 @@ async def isolate(tools: Tools, incident: Incident) -> Incident:
     if incident.action not in DRAINS:
         return await _only_its_jobs(tools, incident)
     if incident.found("dead"):
-        if not incident.found("fenced") and await _lives_again(tools, incident):
+        if await _lives_again(tools, incident):
             incident = await _drain(tools, incident)
             words = "its machine was made or started again meanwhile: tests begin"
             evidence = {"try": Repair.REBOOT.value, "tests": True}
@@ -48,8 +48,10 @@ async def _lives_again(tools: Tools, incident: Incident) -> bool:
     """The server that saw it dead may have been killed, and an apply been at work before the next one goes on: what runs
     there now is another life of the machine, with jobs of its own. That jobs of the one before are lost is seen by itself."""
     machine = (await tools.machines()).get(incident.node)
-    seen_at = incident.current[0].at
-    return machine is not None and machine.state is MachineState.RUNNING and machine.started_at > seen_at
+    if machine is None or machine.state is not MachineState.RUNNING:
+        return False
+    stopped = bool(incident.found("fence") or incident.found("fenced")) and not incident.found("runs_again")
+    return machine.started_at > incident.current[0].at or (stopped and tools.env.provider.fences)
 
 
 async def _fence(tools: Tools, incident: Incident) -> Incident:

@@ -166,6 +166,13 @@ class Responder:
         incident = await self._open(node, what, XidClass.REBOOT, at, {**evidence, "dead": True, "at": at})
         return [(node, what), *await self.advance(incident)]
 
+    async def still_so(self, node: str, jobs: Iterable[int]) -> bool:
+        """Whether the controller still says what a reading of some seconds ago did of a node whose machine runs: that these
+        jobs run there, or, where none are given, that the node is out. An apply may have returned it meanwhile."""
+        if jobs:
+            return bool(await self.tools.jobs_on(node, ending=False) & set(jobs))
+        return bool((await self.tools.node_now(node))[0] & OUT)
+
     async def hear_beats(self, beats: Beats, now: float) -> Said:
         """Nodes that neither beat nor answer are dead: fenced first, so that no write of theirs follows the first of the
         run that takes their work over. Where the provider can't fence, their agent has ended their jobs by then."""

@@ -50,9 +50,10 @@ class Watch:
         said, waited = [], False
         for action in decide(self.cluster, machines, by_name, all_jobs.values(), reserved):
             if isinstance(action, Dead):
-                said += await self.responder.dead(
-                    action.node, action.what, at=action.at, runs_again=action.runs, fence=action.what
-                )
+                if not action.runs or await self.responder.still_so(action.node, action.jobs):
+                    said += await self.responder.dead(
+                        action.node, action.what, at=action.at, runs_again=action.runs, fence=action.what
+                    )
                 continue
             if isinstance(action, StartNow):
                 if not self.cluster.health.act or (action.job, all_jobs[action.job].restarts) in self.nudged:

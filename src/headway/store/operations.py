@@ -112,7 +112,9 @@ class OperationStore(Base):
                         lease_owner=owner,
                         lease_until=now + lease_s,
                         attempts=o.c.attempts + 1,
-                        started_at=func.coalesce(o.c.started_at, now),
+                        started_at=func.coalesce(
+                            o.c.started_at, self._now()
+                        ),  # `now` may lie before the end of the one before
                     )
                 )
                 if not taken.rowcount:
