@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 from headway.errors import HeadwayError
 from headway.sdk.client import Client
-from headway.wire.schemas import ExecIn
+from headway.wire.work import ExecIn
 from place import Place, place
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.sdk.client import Client
-from headway.wire.schemas import ExecIn
+from headway.wire.work import ExecIn
 from place import Place, place
 
 MOST = 4

@@ -28,7 +28,7 @@ from headway.domain.machine import Machine
 from headway.machines.providers import provider
 from headway.machines.ssh import Connections
 from headway.store import open_store
-from headway.wire.schemas import SubmitIn
+from headway.wire.work import SubmitIn
 from place import Place, place
 
 RUNS = 60

@@ -13,7 +13,7 @@ from headway.domain.cluster import MAIN, Cluster, Group, Partition, Plan, Site, 
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
 from headway.store import Store, open_store
-from headway.wire.schemas import ClusterOut
+from headway.wire.clusters import ClusterOut
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2048000, Decimal("31.20"), "NVIDIA H100 80GB HBM3")
 

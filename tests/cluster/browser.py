@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from tests.cluster.lab import PATIENCE_S, Lab
 
 from headway.sdk.client import Client
-from headway.wire.schemas import TokenIn
+from headway.wire.people import TokenIn
 
 CHROMIUM = os.environ.get("HEADWAY_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 

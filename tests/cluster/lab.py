@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.sdk.client import Client
-from headway.wire.schemas import ExecIn, SubmitIn
+from headway.wire.work import ExecIn, SubmitIn
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from tests.cluster.lab import Lab
 
 from headway.errors import NotAllowed, NotFound
 from headway.sdk.client import Client
-from headway.wire.schemas import TokenIn
+from headway.wire.people import TokenIn
 
 ON_NODE = ["ssh", "-o", "StrictHostKeyChecking=no", "-o", "BatchMode=yes", "-i", ".ssh/test"]
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import httpx
 from tests.cluster.lab import Lab
 
-from headway.wire.schemas import API_PREFIX
+from headway.wire.base import API_PREFIX
 
 VIEWERS = 20
 SPAN_S = 6.0

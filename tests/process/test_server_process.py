@@ -23,7 +23,7 @@ from headway.sdk.discover import discover
 from headway.sdk.liveness import alive
 from headway.sdk.local import Running, log_file, running, start_server, stop_server
 from headway.server.main import DEFAULT_PORT, bind
-from headway.wire.schemas import TokenIn
+from headway.wire.people import TokenIn
 from tests.unit.server_fakes import document
 
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from headway.slurm import accounts, control, history
 from headway.slurm.adapters import adapter
 from headway.slurm.reader import SlurmReader
 from headway.slurm.rest import Rest, SlurmToken
-from headway.wire.schemas import SubmitIn
+from headway.wire.work import SubmitIn
 
 HERE = Path(__file__).parent
 _SHORT = {

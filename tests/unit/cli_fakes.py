@@ -11,7 +11,8 @@ import pytest
 
 from headway.cli import session
 from headway.cli.main import main
-from headway.wire import schemas as w
+from headway.wire.clusters import ChangeOut, ClusterOut, EventOut, GpuOut, NodeOut, OperationOut
+from headway.wire.jobs import JobOut
 from tests import builders
 
 
@@ -109,41 +110,39 @@ class _Stream(io.TextIOWrapper):
 # --- answers
 
 
-def cluster(name: str = "lab", **others: Any) -> w.ClusterOut:
+def cluster(name: str = "lab", **others: Any) -> ClusterOut:
     fields = {"gpus_used": 12, "jobs_running": 1, "jobs_pending": 2, "price_usd_per_hour": "156.00", "as_of": None}
     return builders.cluster_out(name=name, **{**fields, **others})
 
 
-def node(name: str = "lab-1-1", used: int = 0, **others: Any) -> w.NodeOut:
+def node(name: str = "lab-1-1", used: int = 0, **others: Any) -> NodeOut:
     fields: dict[str, Any] = {
         "name": name, "role": "node", "leaf": "leaf1", "machine": "running", "states": ["MIXED"] if used else ["IDLE"],
-        "gpus": [w.GpuOut(index=i, job_id=12 if i < used else None) for i in range(8)], "cpus": 128, "usable": True,
+        "gpus": [GpuOut(index=i, job_id=12 if i < used else None) for i in range(8)], "cpus": 128, "usable": True,
         "memory_mib": 2048000, "partitions": ["train"],
     }  # fmt: skip
-    return w.NodeOut(**{**fields, **others})
+    return NodeOut(**{**fields, **others})
 
 
-def job(number: int = 12, **others: Any) -> w.JobOut:
+def job(number: int = 12, **others: Any) -> JobOut:
     fields: dict[str, Any] = {
         "id": number, "name": "train_ddp", "user": "alice", "account": "vision", "partition": "train",
         "state": "RUNNING", "nodes": ["lab-1-1", "lab-1-2"], "nodelist": "lab-1-[1-2]", "node_count": 2, "gpus": 16,
         "elapsed_s": 247, "time_limit_s": 86400,
     }  # fmt: skip
-    return w.JobOut(**{**fields, **others})
+    return JobOut(**{**fields, **others})
 
 
-def change(kind: str, where: str, what: str, disturbs: str = "nothing", **others: Any) -> w.ChangeOut:
-    return w.ChangeOut(
-        kind=kind, where=where, what=what, why=others.pop("why", "it is new"), disturbs=disturbs, **others
-    )
+def change(kind: str, where: str, what: str, disturbs: str = "nothing", **others: Any) -> ChangeOut:
+    return ChangeOut(kind=kind, where=where, what=what, why=others.pop("why", "it is new"), disturbs=disturbs, **others)
 
 
-def operation(state: str = "queued", **others: Any) -> w.OperationOut:
+def operation(state: str = "queued", **others: Any) -> OperationOut:
     fields: dict[str, Any] = {
         "id": "op1", "cluster": "lab", "kind": "apply", "state": state, "person": "alice", "created_at": 1000.0,
     }  # fmt: skip
-    return w.OperationOut(**{**fields, **others})
+    return OperationOut(**{**fields, **others})
 
 
-def event(seq: int, step: str, text: str, at: float = 1001.0, **others: Any) -> w.EventOut:
-    return w.EventOut(seq=seq, at=at, step=step, text=text, **others)
+def event(seq: int, step: str, text: str, at: float = 1001.0, **others: Any) -> EventOut:
+    return EventOut(seq=seq, at=at, step=step, text=text, **others)

@@ -24,7 +24,7 @@ from headway.server.page import PageLive
 from headway.server.reconcile import Reconciler
 from headway.store import Store
 from headway.web.app import mount
-from headway.wire.schemas import Document
+from headway.wire.clusters import Document
 from tests import builders
 
 URL = "http://127.0.0.1:7878"

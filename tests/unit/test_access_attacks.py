@@ -18,7 +18,8 @@ from headway.api import going
 from headway.api.notebooks import still_may
 from headway.domain.cluster import Team, User
 from headway.store import AuditAsk, NotebookRow, people
-from headway.wire.schemas import ExecOut, NewsOut, SubmitOut
+from headway.wire.clusters import NewsOut
+from headway.wire.work import ExecOut, SubmitOut
 from tests import builders
 from tests.unit.server_fakes import URL, Server, reading
 

@@ -12,7 +12,7 @@ import pytest
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.store import AuditAsk
-from headway.wire.schemas import SubmitOut
+from headway.wire.work import SubmitOut
 from tests import builders
 from tests.unit import server_fakes, test_access_table
 from tests.unit.access_table import TABLE

@@ -18,7 +18,9 @@ from headway.api.work import Reading
 from headway.domain.cluster import Team, User
 from headway.errors import Unreachable
 from headway.store import NotebookRow
-from headway.wire.schemas import API_PREFIX, ExecOut, LogFoundOut, LogPartOut, SubmitOut
+from headway.wire.base import API_PREFIX
+from headway.wire.jobs import LogFoundOut, LogPartOut
+from headway.wire.work import ExecOut, SubmitOut
 from tests import builders
 from tests.unit import server_fakes
 from tests.unit.access_table import PUBLIC, ROLES, TABLE, THINGS, Row

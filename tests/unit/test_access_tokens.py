@@ -15,7 +15,7 @@ from headway.api.access import SCOPES
 from headway.api.tries import KEPT, MOST, Tries, address_key
 from headway.errors import TooManyTries
 from headway.store import AuditAsk, Store, open_store
-from headway.wire.schemas import SubmitOut
+from headway.wire.work import SubmitOut
 from tests import builders
 from tests.unit.server_fakes import URL, Server, reading
 

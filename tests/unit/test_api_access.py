@@ -12,7 +12,9 @@ import pytest
 
 from headway.api.jobs import MOST_AT_ONCE
 from headway.domain.cluster import Dataset, Host, Team, User
-from headway.wire.schemas import PROBLEM_JSON, ExecOut, JobsPage, Problem, SubmitOut
+from headway.wire.base import PROBLEM_JSON, Problem
+from headway.wire.jobs import JobsPage
+from headway.wire.work import ExecOut, SubmitOut
 from tests import builders
 from tests.unit.server_fakes import URL, Server, changes, document, reading
 

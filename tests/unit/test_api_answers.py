@@ -11,7 +11,7 @@ import headway.cluster.ops  # noqa: F401  (an error of its own)
 from headway.api.docs import PROBLEMS
 from headway.api.packed import accepts_gzip
 from headway.errors import HeadwayError
-from headway.wire.schemas import PROBLEM_JSON, Problem
+from headway.wire.base import PROBLEM_JSON, Problem
 from tests import builders
 from tests.unit.server_fakes import Server, reading
 

@@ -16,7 +16,8 @@ from headway.domain.cluster import Dataset, Health, Storage
 from headway.domain.live import Check
 from headway.domain.machine import Machine, MachineState
 from headway.errors import Refused, Unreachable
-from headway.wire.schemas import ChangeSetOut, OperationOut, Problem, StatusOut
+from headway.wire.base import Problem
+from headway.wire.clusters import ChangeSetOut, OperationOut, StatusOut
 from tests import builders
 from tests.unit.server_fakes import Server, changes, document, reading
 

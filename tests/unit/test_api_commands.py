@@ -8,8 +8,8 @@ from typing import Any
 
 from headway.api.jobs import MOST_AT_ONCE
 from headway.errors import Unreachable
+from headway.wire.base import ErrorOut
 from headway.wire.frames import frames
-from headway.wire.schemas import ErrorOut
 from tests.unit.server_fakes import Server
 
 KEY = "0123456789abcdef" * 2

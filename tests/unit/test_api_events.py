@@ -11,7 +11,7 @@ import pytest
 
 from headway.api import going
 from headway.api.live import MOST_NEWS, Live, Snapshot
-from headway.wire.schemas import NewsOut
+from headway.wire.clusters import NewsOut
 from tests import builders
 from tests.unit.server_fakes import Server
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.incident import IncidentState, XidClass
-from headway.wire.schemas import HappeningPage
+from headway.wire.people import HappeningPage
 from tests.unit.server_fakes import Server
 
 API = "/api/v1/clusters/lab/happenings"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import Conflict, Refused
-from headway.wire.schemas import IncidentOut
+from headway.wire.incidents import IncidentOut
 from tests.unit.server_fakes import Server
 
 

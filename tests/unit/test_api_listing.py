@@ -12,7 +12,7 @@ import pytest
 from headway.api.state import GLANCE_S
 from headway.api.work import Reading
 from headway.domain.live import JobState
-from headway.wire.schemas import JobsPage
+from headway.wire.jobs import JobsPage
 from tests import builders
 from tests.unit.server_fakes import Server, reading
 

@@ -10,7 +10,7 @@ import pytest
 
 from headway.errors import Refused, Unreachable
 from headway.jobs import notebook as jupyter
-from headway.wire.schemas import NotebookIn, SubmitIn, SubmitOut
+from headway.wire.work import NotebookIn, SubmitIn, SubmitOut
 from tests import builders
 from tests.unit import server_fakes
 from tests.unit.server_fakes import Server, reading

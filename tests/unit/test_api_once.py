@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from headway.errors import Unanswered, Unreachable
-from headway.wire.schemas import SubmitOut
+from headway.wire.work import SubmitOut
 from tests.unit.server_fakes import Server
 
 JOBS = "/api/v1/clusters/lab/jobs"

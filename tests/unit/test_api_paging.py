@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 
 from headway import Client
-from headway.wire.schemas import API_PREFIX
+from headway.wire.base import API_PREFIX
 from tests import builders
 from tests.unit.server_fakes import Server, reading
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused
-from headway.wire.schemas import ExecOut, SubmitOut
+from headway.wire.work import ExecOut, SubmitOut
 from tests import builders
 
 from . import server_fakes

@@ -13,7 +13,7 @@ import pytest
 
 from headway.cli import sshfiles
 from headway.errors import Refused
-from headway.wire import schemas as w
+from headway.wire.people import AccessOut
 
 from .cli_fakes import Cli, cli, cluster
 
@@ -44,13 +44,13 @@ def became(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return found
 
 
-def access(name: str = "lab", **others: object) -> w.AccessOut:
+def access(name: str = "lab", **others: object) -> AccessOut:
     fields = {
         "cluster": name, "user": "alice", "head": f"{name}-head", "address": "10.87.3.2",
         "host_keys": [f"{name}-head {KEY}", f"10.87.3.2 {KEY}", f"{name}-1-1 {KEY}"],
         "machines": {f"{name}-head": "10.87.3.2", f"{name}-1-1": "10.87.3.11", f"{name}-2-1": "10.87.3.12"},
     } | others  # fmt: skip
-    return w.AccessOut.model_validate(fields)
+    return AccessOut.model_validate(fields)
 
 
 def two_clusters(cli: Cli) -> None:

@@ -12,7 +12,9 @@ import pytest
 from headway.cli import changeset as cs
 from headway.cli import show
 from headway.errors import Conflict, NotFound, Refused, Unreachable
-from headway.wire import schemas as w
+from headway.wire.base import ErrorOut, FaultOut
+from headway.wire.clusters import ChangeOut, ChangeSetOut, EventOut
+from headway.wire.people import MeOut
 
 from .cli_fakes import Cli, change, cli, cluster, event, operation
 
@@ -35,13 +37,13 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(path)
 
 
-def changes(*found: w.ChangeOut, asks: int = 0, **others: Any) -> w.ChangeSetOut:
-    return w.ChangeSetOut(cluster="lab", changes=list(found), asks=asks, digest="d1", **others)
+def changes(*found: ChangeOut, asks: int = 0, **others: Any) -> ChangeSetOut:
+    return ChangeSetOut(cluster="lab", changes=list(found), asks=asks, digest="d1", **others)
 
 
-def ready(cli: Cli, plan: w.ChangeSetOut) -> None:
+def ready(cli: Cli, plan: ChangeSetOut) -> None:
     api = cli.api
-    api.on("me", w.MeOut(person="alice", role="admin", version="1")).on("plan", plan)
+    api.on("me", MeOut(person="alice", role="admin", version="1")).on("plan", plan)
     api.on("apply", operation()).on("cluster", cluster())
     api.on("events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd is up", at=1012.34)]))
     api.on("operation", operation("done", finished_at=1020.0))
@@ -119,7 +121,7 @@ def test_plan_and_dry_run_only_show(cli: Cli, file: str) -> None:
 
 
 def test_warnings_come_first(cli: Cli, file: str) -> None:
-    ready(cli, changes(*MANY, warnings=[w.FaultOut(path="nodes", message="many")]))
+    ready(cli, changes(*MANY, warnings=[FaultOut(path="nodes", message="many")]))
     assert cli("plan", file).out.splitlines()[0] == "warning: nodes: many"
 
 
@@ -130,7 +132,7 @@ def test_json_is_the_operation_and_nothing_else(cli: Cli, file: str) -> None:
 
 def test_a_failed_apply_ends_with_its_error(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
-    failed = operation("failed", error=w.ErrorOut(kind="unreachable", message="lab-1-2 never booted", hint="look"))
+    failed = operation("failed", error=ErrorOut(kind="unreachable", message="lab-1-2 never booted", hint="look"))
     cli.api.on("operation", failed)
     done = cli("apply", file)
     assert (done.code, done.err) == (7, "error: lab-1-2 never booted\n  look\n")
@@ -145,7 +147,7 @@ def test_another_operation_holds_the_cluster(cli: Cli, file: str) -> None:
 def test_interrupt_says_that_the_work_goes_on(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
 
-    def interrupted(*_: Any, **__: Any) -> Iterator[w.EventOut]:
+    def interrupted(*_: Any, **__: Any) -> Iterator[EventOut]:
         yield event(1, "machines", "creating")
         raise KeyboardInterrupt
 
@@ -166,10 +168,10 @@ def test_apply_starts_a_server_where_none_runs(cli: Cli, file: str, monkeypatch:
     ready(cli, changes(why_empty="it is so"))
     started: list[str] = []
 
-    def me() -> w.MeOut:
+    def me() -> MeOut:
         if not started:
             raise Unreachable("no server")
-        return w.MeOut(person="alice", role="admin", version="1")
+        return MeOut(person="alice", role="admin", version="1")
 
     cli.api.on("me", me)
     monkeypatch.setattr("headway.cli.apply._start_server", lambda: started.append("x") or "http://127.0.0.1:9")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.cli import show
-from headway.wire import schemas as w
+from headway.wire.clusters import CheckOut, GroupOut, StatusOut
 
 from .cli_fakes import Cli, cli, cluster, node
 
@@ -19,13 +19,13 @@ __all__ = ["cli"]  # a fixture
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def status(**others: object) -> w.StatusOut:
+def status(**others: object) -> StatusOut:
     fields = {
         "cluster": cluster(),
-        "checks": [w.CheckOut(name="controller", ok=True, message="slurmctld answers")],
+        "checks": [CheckOut(name="controller", ok=True, message="slurmctld answers")],
         "nodes": [node("lab-head", role="head", gpus=[], states=[]), node("lab-1-1", used=4), node("lab-1-2")],
     } | others
-    return w.StatusOut.model_validate(fields)
+    return StatusOut.model_validate(fields)
 
 
 def test_ls(cli: Cli) -> None:
@@ -55,8 +55,8 @@ def test_status_ready(cli: Cli) -> None:
 
 def test_status_says_how_many_machines_each_group_has_and_what_they_cost(cli: Cli) -> None:
     groups = [
-        w.GroupOut(name="gpu", plan="h100-8", nodes=2, max=4, machines=3, spares=1, price_usd_per_node_hour="31.20"),
-        w.GroupOut(name="cheap", plan="h100-8", nodes=0, max=8, machines=1, spot=True, idle_s=600),
+        GroupOut(name="gpu", plan="h100-8", nodes=2, max=4, machines=3, spares=1, price_usd_per_node_hour="31.20"),
+        GroupOut(name="cheap", plan="h100-8", nodes=0, max=8, machines=1, spot=True, idle_s=600),
     ]
     cli.api.on("only_cluster", "lab").on("status", status(cluster=cluster(groups=groups)))
     lines = cli("status").out.splitlines()
@@ -66,7 +66,7 @@ def test_status_says_how_many_machines_each_group_has_and_what_they_cost(cli: Cl
 
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_status_not_ready_exits_with_1(cli: Cli, output: str) -> None:
-    bad = [w.CheckOut(name="nodes", ok=False, message="lab-1-2 is down\nheadway apply gives it back")]
+    bad = [CheckOut(name="nodes", ok=False, message="lab-1-2 is down\nheadway apply gives it back")]
     cli.api.on("status", status(checks=bad))
     done = cli("status", "lab", "-o", output)
     assert done.code == 1

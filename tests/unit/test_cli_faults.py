@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.wire import schemas as w
+from headway.wire.incidents import FaultIn, FaultMadeOut
 
 from .cli_fakes import Cli, cli
 
@@ -27,11 +27,11 @@ __all__ = ["cli"]  # a fixture
     ],
 )
 def test_a_fault_is_asked_for(cli: Cli, words: list[str], ask: dict[str, object]) -> None:
-    cli.api.on("only_cluster", "lab").on("fault", w.FaultMadeOut(done="done"))
+    cli.api.on("only_cluster", "lab").on("fault", FaultMadeOut(done="done"))
     assert cli("fault", *words).out == "done\n"
     ((args, _),) = cli.api.named("fault")
     assert args[0] == "lab"
-    assert args[1] == w.FaultIn.model_validate(ask)
+    assert args[1] == FaultIn.model_validate(ask)
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_a_fault_that_is_not_clear_is_asked_back(cli: Cli, words: list[str]) -> 
 )
 def test_what_does_not_fit_together_is_refused(ask: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"needs a daemon|which node|is not on a node"):
-        w.FaultIn.model_validate(ask)
+        FaultIn.model_validate(ask)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 
-from headway.wire import schemas as w
+from headway.wire.incidents import IncidentOut, IncidentStepOut, MovedJobOut, NodeHistoryOut, TimesOut
 
 from .cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture
 
 
-def incident(number: int = 3, state: str = "out of service") -> w.IncidentOut:
+def incident(number: int = 3, state: str = "out of service") -> IncidentOut:
     steps = [
-        w.IncidentStepOut(at=1001.5, state="seen", actor="headway", text="XID 79: fell off", evidence={"at": 1000.0}),
-        w.IncidentStepOut(at=1002.0, state="draining", actor="headway", text="drained: incident 3"),
+        IncidentStepOut(at=1001.5, state="seen", actor="headway", text="XID 79: fell off", evidence={"at": 1000.0}),
+        IncidentStepOut(at=1002.0, state="draining", actor="headway", text="drained: incident 3"),
     ]
-    return w.IncidentOut(
+    return IncidentOut(
         number=number, cluster="lab", node="lab-1-2", what="XID 79: fell off", action="rma", state=state,
         opened_at=1001.5, fault_at=1000.0, score=3, steps=steps,
-        times=w.TimesOut(detect_s=1.5, drain_s=2.0, requeue_s=2.5),
-        jobs=[w.MovedJobOut(job=7, requeued_at=1002.5, running_at=1009.0)],
+        times=TimesOut(detect_s=1.5, drain_s=2.0, requeue_s=2.5),
+        jobs=[MovedJobOut(job=7, requeued_at=1002.5, running_at=1009.0)],
     )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def test_a_node_is_returned(cli: Cli) -> None:
 
 
 def test_a_node_s_history_says_what_speaks_against_it(cli: Cli) -> None:
-    found = w.NodeHistoryOut(
+    found = NodeHistoryOut(
         node="lab-1-2", score=9, limit=8, days=14, why_out="fails too often", incidents=[incident(), incident(2)]
     )
     cli.api.on("only_cluster", "lab").on("node_history", found)

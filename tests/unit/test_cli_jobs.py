@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from headway.errors import NotAllowed, NotFound
-from headway.wire import schemas as w
+from headway.wire.clusters import StatusOut
+from headway.wire.jobs import ArrayOut, ProgressOut
+from headway.wire.work import SubmitIn, SubmitOut
 
 from .cli_fakes import Cli, cli, cluster, job
 
@@ -26,10 +28,10 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def accepts(cli: Cli) -> None:
     cli.api.on("only_cluster", "lab").on("clusters", [cluster("lab")])
-    cli.api.on("sbatch", w.SubmitOut(job_id=12, cluster="lab", user="alice", workdir="/home/alice"))
+    cli.api.on("sbatch", SubmitOut(job_id=12, cluster="lab", user="alice", workdir="/home/alice"))
 
 
-def sent(cli: Cli) -> tuple[str, w.SubmitIn]:
+def sent(cli: Cli) -> tuple[str, SubmitIn]:
     (((name, request), _),) = cli.api.named("sbatch")
     return name, request
 
@@ -40,7 +42,7 @@ def test_submit_says_what_where_and_as_whom(cli: Cli, script: str) -> None:
     assert (done.code, done.out) == (0, "Submitted batch job 12 on lab as alice in /home/alice\n")
     name, request = sent(cli)
     assert name == "lab"
-    assert request == w.SubmitIn(
+    assert request == SubmitIn(
         args=["-N", "2", "--gpus-per-node=8"], script="#!/bin/bash\nsrun hostname\n", script_name="train.sbatch",
         script_args=["--epochs", "3"],
     )  # fmt: skip
@@ -138,7 +140,7 @@ def test_submit_wait_waits_for_all_tasks_and_fails_with_one(
 ) -> None:
     accepts(cli)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    counts = iter([w.ArrayOut(total=4, done=3, running=1), w.ArrayOut(total=4, done=3, failed=1, failed_tasks="2")])
+    counts = iter([ArrayOut(total=4, done=3, running=1), ArrayOut(total=4, done=3, failed=1, failed_tasks="2")])
     cli.api.on("job", job(array_job_id=12, array_task="3", state="COMPLETED")).on("tasks", lambda *_: next(counts))
     done = cli("submit", "--wait", script)
     assert done.code == 1
@@ -151,7 +153,7 @@ def test_submit_wait_waits_for_all_tasks_and_fails_with_one(
 def test_queue_orders_and_explains(cli: Cli) -> None:
     jobs = [
         job(3, state="PENDING", reason="Resources", nodes=[], nodelist="", elapsed_s=0),
-        job(2, progress=w.ProgressOut(step=120, loss=1.8734), restarts=1),
+        job(2, progress=ProgressOut(step=120, loss=1.8734), restarts=1),
         job(1, state="FAILED", exit_code=2),
     ]
     cli.api.on("only_cluster", "lab").on("jobs", jobs).on("cluster", cluster())
@@ -182,7 +184,7 @@ def test_real_gpus_are_not_called_simulated(cli: Cli) -> None:
 @pytest.mark.parametrize("command", ["queue", "nodes"])
 def test_old_figures_are_called_old(cli: Cli, command: str) -> None:
     old = cluster(stale="no SSH to lab-head")
-    cli.api.on("jobs", []).on("cluster", old).on("status", w.StatusOut(cluster=old, checks=[], nodes=[]))
+    cli.api.on("jobs", []).on("cluster", old).on("status", StatusOut(cluster=old, checks=[], nodes=[]))
     done = cli(command, "lab")
     assert done.code == 0
     assert "these figures are old: no SSH to lab-head; headway status lab" in done.err
@@ -215,7 +217,7 @@ def test_a_jobs_name_cannot_steer_the_terminal(cli: Cli) -> None:
 def test_job_in_full(cli: Cli) -> None:
     found = job(
         qos="vision", stdout="/home/alice/o", stderr="/home/alice/o", submit_time=1,
-        progress=w.ProgressOut(step=9, loss=1.5, tokens_per_s=12345.6, series=[(1, 3.0), (5, 2.0), (9, 1.5)]),
+        progress=ProgressOut(step=9, loss=1.5, tokens_per_s=12345.6, series=[(1, 3.0), (5, 2.0), (9, 1.5)]),
     )  # fmt: skip
     cli.api.on("job", found).on("cluster", cluster())
     out = cli("job", "lab", "12").out

@@ -9,16 +9,29 @@ import pytest
 from headway.cli import access as access_commands
 from headway.cli import shell as shell_command
 from headway.cli import sshfiles
-from headway.wire import schemas as w
+from headway.wire.jobs import ArrayOut
+from headway.wire.people import AccessOut
+from headway.wire.work import (
+    BundleOut,
+    GitIn,
+    LineageOut,
+    PipelineOut,
+    PipelineRetryIn,
+    RetryIn,
+    RunOut,
+    ScriptLine,
+    StepOut,
+    SubmitOut,
+)
 
 from .cli_fakes import Cli, cli, cluster, job
 
 __all__ = ["cli"]  # a fixture
 
 
-def made(number: int = 12) -> w.RunOut:
-    lines = [w.ScriptLine(text="#!/bin/bash"), w.ScriptLine(text="#SBATCH --nodes=2", origin="--nodes")]
-    return w.RunOut(job_id=number, cluster="lab", user="alice", workdir="/scratch/alice/runs/x-1", script=lines,
+def made(number: int = 12) -> RunOut:
+    lines = [ScriptLine(text="#!/bin/bash"), ScriptLine(text="#SBATCH --nodes=2", origin="--nodes")]
+    return RunOut(job_id=number, cluster="lab", user="alice", workdir="/scratch/alice/runs/x-1", script=lines,
                     script_args=["x.py", "a b"])  # fmt: skip
 
 
@@ -32,10 +45,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_run_sends_the_folder_once_and_the_words_untouched(cli: Cli, folder: Path) -> None:
     there: set[str] = set()
 
-    def keep(_: str, digest: str, archive: bytes, **__: str) -> w.BundleOut:
+    def keep(_: str, digest: str, archive: bytes, **__: str) -> BundleOut:
         there.add(digest)
         assert archive
-        return w.BundleOut(digest=digest, present=True)
+        return BundleOut(digest=digest, present=True)
 
     cli.api.on("only_cluster", "lab").on("make_run", made())
     cli.api.on("has_bundle", lambda _, digest, **__: digest in there).on("put_bundle", keep)
@@ -88,25 +101,25 @@ def test_job_is_job_show_and_an_array_has_its_counts(cli: Cli) -> None:
     # The record under the array's number is its last task's, which has ended well.
     last = job(12, array_job_id=12, array_task="9", state="COMPLETED", exit_code=0)
     cli.api.on("job", last).on("cluster", cluster("lab"))
-    cli.api.on("tasks", w.ArrayOut(total=10, done=7, failed=1, running=1, pending=1, failed_tasks="3"))
+    cli.api.on("tasks", ArrayOut(total=10, done=7, failed=1, running=1, pending=1, failed_tasks="3"))
     for words in (("job", "lab", "12"), ("job", "show", "lab", "12")):
         done = cli(*words)
         assert "7 of 10 done, 1 failed, 1 running, 1 waiting; failed: 3" in done.out
         assert "state      RUNNING\n" in done.out
         assert "lab-1-1" not in done.out
-    cli.api.on("tasks", w.ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
+    cli.api.on("tasks", ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
     assert "state      FAILED\n" in cli("job", "lab", "12").out
     assert cli("job", "-o", "json", "lab", "12").code == 0
 
 
 def test_retry_and_rerun_give_secrets_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "s")
-    out = w.SubmitOut(job_id=13, cluster="lab", user="alice", workdir="/w")
+    out = SubmitOut(job_id=13, cluster="lab", user="alice", workdir="/w")
     cli.api.on("retry", out).on("rerun", out)
     assert cli("job", "retry", "lab", "12", "--failed").out == "Submitted batch job 13 on lab as alice in /w\n"
     cli("job", "rerun", "lab", "12", "--env", "HF_TOKEN")
     ((args, _),) = cli.api.named("rerun")
-    assert args == ("lab", 12, w.RetryIn(env={"HF_TOKEN": "s"}))
+    assert args == ("lab", 12, RetryIn(env={"HF_TOKEN": "s"}))
 
 
 def test_one_task_s_log_by_either_word(cli: Cli) -> None:
@@ -118,9 +131,9 @@ def test_one_task_s_log_by_either_word(cli: Cli) -> None:
 
 
 def test_lineage_is_shown(cli: Cli) -> None:
-    found = w.LineageOut(
+    found = LineageOut(
         job_id=12, cluster="lab", submitted_at=1.0, person="ann", user="ann", kind="rerun", parent=7, script="#!/bin/sh\nx\n",
-        git=w.GitIn(commit="c" * 40, branch="main", dirty=True), env={"HF_TOKEN": "********"},
+        git=GitIn(commit="c" * 40, branch="main", dirty=True), env={"HF_TOKEN": "********"},
     )  # fmt: skip
     cli.api.on("lineage", found)
     out = cli("job", "show", "lab", "12", "--lineage").out
@@ -130,8 +143,8 @@ def test_lineage_is_shown(cli: Cli) -> None:
 
 def test_a_pipeline_s_steps_are_shown(cli: Cli, folder: Path) -> None:
     (folder / "p.yaml").write_text("name: p\nsteps: {a: {run: true}}\n")
-    step = w.StepOut(name="a", job_id=5, state="FAILED", why="the program was not found", runs=2)
-    out = w.PipelineOut(
+    step = StepOut(name="a", job_id=5, state="FAILED", why="the program was not found", runs=2)
+    out = PipelineOut(
         id="p-1",
         cluster="lab",
         name="p",
@@ -148,7 +161,7 @@ def test_a_pipeline_s_steps_are_shown(cli: Cli, folder: Path) -> None:
     assert "the program was not found" in shown
     cli("pipeline", "retry", "p", "--step", "a")
     ((args, _),) = cli.api.named("retry_pipeline")
-    assert args == ("lab", "p", w.PipelineRetryIn(steps=["a"]))
+    assert args == ("lab", "p", PipelineRetryIn(steps=["a"]))
 
 
 def test_a_shell_is_srun_over_ssh(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -156,7 +169,7 @@ def test_a_shell_is_srun_over_ssh(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(shell_command, "become", became.append)
     monkeypatch.setattr(sshfiles, "write", lambda _: tmp_path / "config")
     assert shell_command.become is not access_commands.become
-    cli.api.on("access", w.AccessOut(cluster="lab", user="a", head="lab-head", address="10.0.0.1", host_keys=[]))
+    cli.api.on("access", AccessOut(cluster="lab", user="a", head="lab-head", address="10.0.0.1", host_keys=[]))
     cli("shell", "lab", "--gpus", "1", "--", "echo", "a b; id")
     # On one node: --gpus=9 alone would be given nine GPUs of two.
     step = "srun --job-name=shell --nodes=1 --ntasks=1 --gpus-per-node=1 echo 'a b; id'"

@@ -14,7 +14,7 @@ import pytest
 from headway import paths
 from headway.errors import Refused
 from headway.sdk import local
-from headway.wire import schemas as w
+from headway.wire.people import PersonIn, PersonOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
 
 from .cli_fakes import Cli, cli
 
@@ -102,7 +102,7 @@ def test_what_an_old_server_left_is_no_server(folder: Path, text: str) -> None:
 def test_status_has_the_url(cli: Cli) -> None:
     cli.api.on(
         "server",
-        w.ServerOut(url="http://127.0.0.1:9", version="1", pid=1, state_dir="/s", database="sqlite", clusters=2),
+        ServerOut(url="http://127.0.0.1:9", version="1", pid=1, state_dir="/s", database="sqlite", clusters=2),
     )
     assert json.loads(cli("server", "status", "-o", "json").out)["url"] == "http://127.0.0.1:9"
     assert "http://127.0.0.1:9" in cli("server", "status").out
@@ -126,31 +126,31 @@ def test_the_unit_quotes_its_words(cli: Cli, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_token_is_alone_on_standard_output(cli: Cli) -> None:
-    made = w.TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0, token="hw_secret")
+    made = TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0, token="hw_secret")
     cli.api.on("create_token", made)
     done = cli("token", "create", "bob", "--role", "viewer", "--name", "ci", "--days", "3")
     assert done.out == "hw_secret\n"
     assert "hw_secret" not in done.err
-    assert cli.api.named("create_token")[0][0][0] == w.TokenIn(person="bob", role="viewer", label="ci", days=3)
+    assert cli.api.named("create_token")[0][0][0] == TokenIn(person="bob", role="viewer", label="ci", days=3)
 
 
 def test_a_quiet_token_is_all_that_is_printed(cli: Cli) -> None:
     cli.api.on(
-        "create_token", w.TokenOut(id="t1", person="ann", role="admin", label="ci", created_at=1.0, token="hw_secret")
+        "create_token", TokenOut(id="t1", person="ann", role="admin", label="ci", created_at=1.0, token="hw_secret")
     )
     done = cli("token", "create", "--name", "ci", "--quiet", "--scope", "jobs", "--cluster", "lab")
     assert (done.out, done.err) == ("hw_secret\n", "")
-    asked = w.TokenIn(label="ci", scopes=["jobs"], cluster="lab")
+    asked = TokenIn(label="ci", scopes=["jobs"], cluster="lab")
     assert cli.api.named("create_token")[0][0][0] == asked
 
 
 def test_people_get_roles_and_are_removed(cli: Cli) -> None:
-    olga = w.PersonOut(name="olga", role="operator", user="olga", teams={"lab": ["red"]})
+    olga = PersonOut(name="olga", role="operator", user="olga", teams={"lab": ["red"]})
     cli.api.on("put_person", olga).on("people", [olga]).on("delete_person", None)
     assert cli("people", "set", "olga", "operator").out == "olga is operator, on clusters as olga\n"
     cli("people", "set", "olga", "operator", "--user", "")
     assert [call[0] for call in cli.api.named("put_person")] == [
-        ("olga", w.PersonIn(role="operator")), ("olga", w.PersonIn(role="operator", user=""))
+        ("olga", PersonIn(role="operator")), ("olga", PersonIn(role="operator", user=""))
     ]  # fmt: skip
     assert "lab/red" in cli("people", "ls").out
     assert cli("people", "rm", "olga").out == "olga is removed\n"
@@ -163,7 +163,7 @@ def test_the_trail_is_passed_on_as_it_comes(cli: Cli) -> None:
 
 
 def test_tokens_are_listed_and_revoked(cli: Cli) -> None:
-    cli.api.on("tokens", [w.TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0)])
+    cli.api.on("tokens", [TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0)])
     cli.api.on("delete_token", None)
     assert "never" in cli("token", "ls").out
     assert cli("token", "revoke", "t1").out == "revoked t1\n"
@@ -171,5 +171,5 @@ def test_tokens_are_listed_and_revoked(cli: Cli) -> None:
 
 
 def test_a_sign_in_link_is_alone_on_standard_output(cli: Cli) -> None:
-    cli.api.on("sign_in_link", w.SignInLinkOut(url="http://127.0.0.1:9/signin?code=x", expires_at=1.0))
+    cli.api.on("sign_in_link", SignInLinkOut(url="http://127.0.0.1:9/signin?code=x", expires_at=1.0))
     assert cli("token", "link").out == "http://127.0.0.1:9/signin?code=x\n"

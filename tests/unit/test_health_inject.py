@@ -17,7 +17,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Refused
 from headway.health.inject import inject
 from headway.machines.run import Ran
-from headway.wire.schemas import FaultIn
+from headway.wire.incidents import FaultIn
 from tests.builders import cluster, machine
 
 LAB = cluster()

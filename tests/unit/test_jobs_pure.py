@@ -15,7 +15,7 @@ from headway.jobs.lineage import is_secret, lost_secrets, masked, masked_text, m
 from headway.jobs.run import again, prepare_run, prepare_submit
 from headway.jobs.tail_array import tasks_of
 from headway.jobs.words import container_word, explained, hint, why
-from headway.wire.schemas import RunIn, SubmitIn
+from headway.wire.work import RunIn, SubmitIn
 from tests import builders
 
 LAB = builders.cluster(4)

@@ -11,7 +11,7 @@ from headway.errors import Refused
 from headway.jobs.place import place
 from headway.jobs.run import prepare_run
 from headway.jobs.script import Script, dependency, job_name, run_script
-from headway.wire.schemas import ContainerIn, RunIn
+from headway.wire.work import ContainerIn, RunIn
 from tests.builders import cluster
 
 LAB = cluster(4)

@@ -18,7 +18,7 @@ from headway.jobs.remote import command
 from headway.jobs.submit import cancel, run_command, script_name, submit
 from headway.machines.program import program as text
 from headway.machines.run import Ran
-from headway.wire.schemas import SubmitIn
+from headway.wire.work import SubmitIn
 from tests.builders import machine, open_to_all
 
 HEAD = machine("lab-head")

@@ -22,7 +22,7 @@ from headway.jobs.submit import submit
 from headway.jobs.warm import KEPT_S, MOST_EACH, Warm
 from headway.machines.program import program
 from headway.machines.run import Ran
-from headway.wire.schemas import SubmitIn
+from headway.wire.work import SubmitIn
 from tests.builders import Clock, machine, open_to_all
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")

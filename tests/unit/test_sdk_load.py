@@ -32,7 +32,7 @@ from headway.sdk.errors import to_error
 from headway.sdk.liveness import start_time
 from headway.sdk.load import identity, load_document
 from headway.spec.sshkey import key_fault
-from headway.wire.schemas import ErrorOut
+from headway.wire.base import ErrorOut
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8m1yvDOZ1uJ7m4w1Jb3m5b1m4w1Jb3m5b1m4w1Jb3m ann"
 

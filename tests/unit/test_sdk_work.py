@@ -12,7 +12,8 @@ from headway.cli.run import run
 from headway.errors import Refused
 from headway.sdk.aio import AsyncJob
 from headway.sdk.work import Job, Work, run_request
-from headway.wire import schemas as w
+from headway.wire.jobs import ArrayOut
+from headway.wire.work import RunIn, SubmitOut
 
 from .cli_fakes import FakeApi, job
 
@@ -31,7 +32,7 @@ def in_turn(*answers: Any) -> Any:
 
 
 def test_an_array_with_a_failed_task_has_failed_though_its_last_task_has_not() -> None:
-    api = FakeApi().on("job", LAST).on("tasks", w.ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
+    api = FakeApi().on("job", LAST).on("tasks", ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
     ended = handle(api).wait()
     assert (ended.state, ended.exit_code) == ("FAILED", 1)
     assert ended.tasks is not None
@@ -40,7 +41,7 @@ def test_an_array_with_a_failed_task_has_failed_though_its_last_task_has_not() -
 
 def test_an_array_ends_with_its_slowest_task() -> None:
     api = FakeApi().on("job", LAST)
-    api.on("tasks", in_turn(w.ArrayOut(total=10, done=9, running=1), w.ArrayOut(total=10, done=10)))
+    api.on("tasks", in_turn(ArrayOut(total=10, done=9, running=1), ArrayOut(total=10, done=10)))
     assert handle(api).wait(poll_s=0).state == "COMPLETED"
     assert len(api.named("tasks")) == 2
 
@@ -56,16 +57,16 @@ def test_waiting_has_an_end() -> None:
 
 
 async def test_the_same_for_asyncio() -> None:
-    api = FakeApi().on("job", LAST).on("tasks", w.ArrayOut(total=10, done=8, failed=2, failed_tasks="3,5"))
+    api = FakeApi().on("job", LAST).on("tasks", ArrayOut(total=10, done=8, failed=2, failed_tasks="3,5"))
     assert (await AsyncJob(handle(api)).wait()).state == "FAILED"
-    api.on("rerun", w.SubmitOut(job_id=41, cluster="lab", user="a", workdir="/w"))
+    api.on("rerun", SubmitOut(job_id=41, cluster="lab", user="a", workdir="/w"))
     again = await AsyncJob(handle(api)).rerun(env={"A": "1"})
     assert (type(again), again.id) == (AsyncJob, 41)
     assert inspect.signature(AsyncClient.run) == inspect.signature(Client.run)
 
 
 def test_a_run_has_the_same_fields_and_defaults_wherever_it_is_asked_for() -> None:
-    fields = w.RunIn.model_fields
+    fields = RunIn.model_fields
     for asks, own in (
         (Client.run, {"self", "command", "cluster", "files"}),
         (run, {"ctx", "cluster", "folder", "no_files", "output", *CONTAINER}),

@@ -15,7 +15,7 @@ from headway.server.hearing import Listener
 from headway.server.logs import BLANK, blank_secrets
 from headway.server.page import PageLive
 from headway.server.poll import Poller
-from headway.wire.schemas import ProgressOut
+from headway.wire.jobs import ProgressOut
 from tests import builders
 from tests.unit.server_fakes import Server, reading
 

@@ -17,7 +17,7 @@ from headway.errors import NotFound, NotSignedIn, Refused
 from headway.web import app as web
 from headway.web import html, stream
 from headway.web.live import Snapshot
-from headway.wire.schemas import ClusterOut, StatusOut
+from headway.wire.clusters import ClusterOut, StatusOut
 from tests import builders
 
 

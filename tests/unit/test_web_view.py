@@ -11,17 +11,9 @@ from headway.web.live import Snapshot
 from headway.web.parts import Chart, FabricView, FaultsView, Notice, QueueView, SummaryView, TrainingView
 from headway.web.view import ROWS, JobKeys, page, price
 from headway.web.words import count, duration, job_word, node_kind, pending_reason
-from headway.wire.schemas import (
-    CheckOut,
-    GpuOut,
-    IncidentOut,
-    JobOut,
-    MovedJobOut,
-    NodeOut,
-    ProgressOut,
-    StatusOut,
-    TimesOut,
-)
+from headway.wire.clusters import CheckOut, GpuOut, NodeOut, StatusOut
+from headway.wire.incidents import IncidentOut, MovedJobOut, TimesOut
+from headway.wire.jobs import JobOut, ProgressOut
 from tests import builders
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import page_demo
+import demo_state
 import pytest
 import uvicorn
 from fastapi import FastAPI
@@ -55,7 +55,7 @@ class Site:
 
     def put(self, snapshot: Snapshot | None, name: str = "demo") -> None:
         """Shows a cluster as it is now; None takes it away."""
-        self.run(page_demo.put(self.state, self.work, snapshot, name))
+        self.run(demo_state.put(self.state, self.work, snapshot, name))
 
     def goto(self, page: Page, path: str = "/", *, role: str = "admin") -> None:
         """Opens a page, signed in as the person of PEOPLE with this role; "" = as nobody."""
@@ -123,13 +123,13 @@ def site(tmp_path: Path, database: Path) -> Iterator[Site]:
 @pytest.fixture
 def demo(site: Site) -> Site:
     """The site with clusters in several states, people, teams and incidents."""
-    site.run(page_demo.furnish(site.state, site.work))
+    site.run(demo_state.furnish(site.state, site.work))
     return site
 
 
 def serve(folder: Path) -> Iterator[Site]:
     """The app on the folder's store."""
-    work = FakeWork(**page_demo.answers())
+    work = FakeWork(**demo_state.answers())
     made: list[AppState] = []
     config = uvicorn.Config(lambda: None, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)
     server = _Server(config)

@@ -1,6 +1,6 @@
 """Every page, by its route: what the tests walk and `make screenshots` takes pictures of. A new page adds its line here.
 
-The addresses are those of the furnished site (page_demo.furnish): cluster `demo` has a broken node and a training, `prod`
+The addresses are those of the furnished site (demo_state.furnish): cluster `demo` has a broken node and a training, `prod`
 can't be read any more, `half` is being made. Role: who looks; "" = nobody.
 """
 

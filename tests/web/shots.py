@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import conftest
+import demo_state
 import page_demo
 from places import PLACES, Place
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -45,7 +46,7 @@ STILL = """() => document.readyState === 'complete' && !document.querySelector('
 def furnished() -> Iterator[conftest.Site]:
     with tempfile.TemporaryDirectory() as folder:
         for site in conftest.serve(Path(folder)):
-            site.run(page_demo.furnish(site.state, site.work))
+            site.run(demo_state.furnish(site.state, site.work))
             yield site
 
 

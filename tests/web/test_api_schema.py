@@ -18,7 +18,8 @@ from tests.unit.server_fakes import FakeWork, Server, changes, reading
 from headway.domain.accounts import Share
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.server.work import RealWork
-from headway.wire.schemas import ExecOut, LogFoundOut, LogLineOut, LogPartOut, SubmitOut
+from headway.wire.jobs import LogFoundOut, LogLineOut, LogPartOut
+from headway.wire.work import ExecOut, SubmitOut
 
 JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import page_demo
+import demo_state
 import pytest
 from conftest import RULES, Site, faults, serve
 from places import NO_PAGE, PLACES, Place
@@ -53,7 +53,7 @@ def furnished(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("site")
     shutil.copy(database, folder / "headway.db")
     for site in serve(folder):
-        site.run(page_demo.furnish(site.state, site.work))
+        site.run(demo_state.furnish(site.state, site.work))
         yield site
 
 

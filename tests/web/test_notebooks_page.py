@@ -6,7 +6,7 @@ import pytest
 from conftest import Site
 from playwright.sync_api import Page, expect
 
-from headway.wire.schemas import SubmitOut
+from headway.wire.work import SubmitOut
 
 pytestmark = pytest.mark.browser
 FETCH = """async ([url, how]) => {

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import demo_state
 import httpx
 import page_demo
 import pytest
@@ -16,7 +17,7 @@ from tests import builders
 
 from headway.domain.live import JobState
 from headway.errors import Refused
-from headway.wire.schemas import SubmitOut
+from headway.wire.work import SubmitOut
 
 pytestmark = pytest.mark.browser
 EVIL = "\"><img src=x onerror='window.hit=1'><script>window.hit=1</script>"
@@ -93,8 +94,8 @@ def test_ten_thousand_tasks_and_a_name_of_markup(demo: Site, page: Page, complai
 
 def _queued(demo: Site, tasks: tuple[JobState, ...]) -> None:
     known = demo.state.live.snapshot("demo")
-    page_demo._SHOWN["demo"] = replace(known, jobs=(known.jobs[0], *tasks))
-    demo.loop.call_soon_threadsafe(demo.state.live.put, page_demo._SHOWN["demo"])
+    demo_state._SHOWN["demo"] = replace(known, jobs=(known.jobs[0], *tasks))
+    demo.loop.call_soon_threadsafe(demo.state.live.put, demo_state._SHOWN["demo"])
 
 
 def _get(demo: Site, path: str) -> httpx.Response:
@@ -149,7 +150,7 @@ def test_what_can_be_done_with_a_job(demo: Site, page: Page, complaints: list[st
     page.get_by_role("button", name="Hold").click()
     expect(page.locator("#toasts")).to_contain_text("Job 105 is held")
     page.get_by_role("link", name="Clone").click()
-    expect(page.locator("#f-script")).to_have_value(page_demo.SCRIPT.decode())
+    expect(page.locator("#f-script")).to_have_value(demo_state.SCRIPT.decode())
     demo.goto(page, "/clusters/demo/jobs/104", role="viewer")
     expect(page.locator("#do-cancel")).to_have_count(0)
     expect(page.locator("#log-text")).to_have_count(0)

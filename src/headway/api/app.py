@@ -35,7 +35,7 @@ from headway.api import (
 from headway.api.once import Once
 from headway.api.packed import Packed
 from headway.api.state import AppState
-from headway.wire.schemas import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
+from headway.wire.base import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
 
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "

@@ -15,7 +15,7 @@ from headway.api.access import Admin, State
 from headway.api.state import AppState
 from headway.errors import Refused
 from headway.store import AuditAsk, AuditRow
-from headway.wire.schemas import AuditOut, AuditPage
+from headway.wire.people import AuditOut, AuditPage
 
 router = APIRouter(prefix="/audit", tags=["people"])
 PIECE = 500  # lines of an export that are in memory at once

@@ -16,17 +16,8 @@ from headway.api.paging import ANY, DEEP, Page, States, Text, Words, fits, says
 from headway.api.shapes import check_out, cluster_out, event_out, node_outs, operation_out, without_secrets
 from headway.api.state import AppState
 from headway.errors import Conflict
-from headway.wire.schemas import (
-    AccessOut,
-    ApplyIn,
-    ChangeSetOut,
-    ClusterOut,
-    Document,
-    DownIn,
-    OperationOut,
-    ScaleIn,
-    StatusOut,
-)
+from headway.wire.clusters import ApplyIn, ChangeSetOut, ClusterOut, Document, DownIn, OperationOut, ScaleIn, StatusOut
+from headway.wire.people import AccessOut
 
 router = APIRouter(tags=["clusters"])
 LOOK_S = 1.0  # another server may write the events: look at least this often

@@ -17,7 +17,7 @@ from headway.api.jobs import Octets, place
 from headway.api.state import AppState
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.wire.frames import frame
-from headway.wire.schemas import CommandIn
+from headway.wire.work import CommandIn
 
 router = APIRouter(prefix="/clusters/{name}/commands", tags=["jobs"])
 _AHEAD = 4  # pieces of input kept for a command that does not read yet

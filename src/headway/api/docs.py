@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
-from headway.wire.schemas import API_PREFIX, PROBLEM_JSON
+from headway.wire.base import API_PREFIX, PROBLEM_JSON
 
 router = APIRouter(include_in_schema=False)
 

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 
 from headway.api.access import note_failure
 from headway.errors import HeadwayError, InvalidSpec, Unanswered
-from headway.wire.schemas import API_PREFIX, PROBLEM_JSON, ErrorOut, FaultOut, Problem
+from headway.wire.base import API_PREFIX, PROBLEM_JSON, ErrorOut, FaultOut, Problem
 
 ROOM_HINT = "make room there (headway server status names it), then try again; nothing is lost"
 log = structlog.get_logger("headway.api")

@@ -11,7 +11,7 @@ from headway.api.access import Anyone, Everywhere, Principal, Right, State
 from headway.api.going import while_allowed
 from headway.api.live import Live, news_topic
 from headway.api.state import AppState
-from headway.wire.schemas import NewsOut
+from headway.wire.clusters import NewsOut
 
 router = APIRouter(tags=["events"])
 PING_S = 10

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from headway.api.access import Anyone, State
 from headway.errors import Refused
 from headway.store import HappeningRow
-from headway.wire.schemas import HappeningOut, HappeningPage
+from headway.wire.people import HappeningOut, HappeningPage
 
 router = APIRouter(prefix="/clusters/{name}", tags=["events"])
 Kind = Literal["", "operation", "incident", "deed"]

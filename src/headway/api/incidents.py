@@ -12,7 +12,7 @@ from headway.api.shapes import incident_out
 from headway.api.state import AppState
 from headway.errors import NotFound
 from headway.health import ladder
-from headway.wire.schemas import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
+from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
 
 router = APIRouter(prefix="/clusters/{name}", tags=["incidents"])
 MOST = 2**31 - 1

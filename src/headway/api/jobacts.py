@@ -21,17 +21,9 @@ from headway.domain.live import JobState
 from headway.errors import Conflict, NotFound
 from headway.jobs.lineage import masked_text, masked_words
 from headway.jobs.placement import fewest, leaves_of
-from headway.wire.schemas import (
-    ExecIn,
-    IncidentOut,
-    JobRunOut,
-    JobRunsOut,
-    LogFoundOut,
-    LogPartOut,
-    PlacementOut,
-    ScriptOut,
-    SubmitIn,
-)
+from headway.wire.incidents import IncidentOut
+from headway.wire.jobs import JobRunOut, JobRunsOut, LogFoundOut, LogPartOut, PlacementOut, ScriptOut
+from headway.wire.work import ExecIn, SubmitIn
 
 router = APIRouter(prefix="/clusters/{name}/jobs/{job_id}", tags=["jobs"])
 MOST_LINES = 5000

@@ -26,17 +26,8 @@ from headway.errors import Conflict, HeadwayError, Refused, Unreachable
 from headway.jobs.check import faults, refusal, start_of
 from headway.jobs.run import checked_run, prepare_submit
 from headway.jobs.words import NO_CONTAINER, container_word
-from headway.wire.schemas import (
-    CheckJobIn,
-    CheckJobOut,
-    ExecIn,
-    ExecOut,
-    JobOut,
-    JobsAsk,
-    JobsPage,
-    SubmitIn,
-    SubmitOut,
-)
+from headway.wire.jobs import JobOut, JobsAsk, JobsPage
+from headway.wire.work import CheckJobIn, CheckJobOut, ExecIn, ExecOut, SubmitIn, SubmitOut
 
 
 class Octets(StreamingResponse):

@@ -13,7 +13,7 @@ from headway.api.state import AppState
 from headway.domain.jobstate import ENDED, RUNNING, WAITING
 from headway.domain.live import JobState
 from headway.errors import Unreachable
-from headway.wire.schemas import JobsAsk, JobsPage
+from headway.wire.jobs import JobsAsk, JobsPage
 
 KNOWN = sorted(ENDED | RUNNING | WAITING)
 MOST_KEPT = 256  # what was made of one snapshot, before it is forgotten

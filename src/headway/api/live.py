@@ -17,7 +17,8 @@ from headway.domain.incident import Incident
 from headway.domain.jobstate import ENDED, RUNNING, WAITING
 from headway.domain.live import Check, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
-from headway.wire.schemas import NewsOut, ProgressOut
+from headway.wire.clusters import NewsOut
+from headway.wire.jobs import ProgressOut
 
 MOST_NEWS = 20_000  # an array of ten thousand tasks starts and ends
 OPERATIONS = "operations"  # topic: some operation has ended

@@ -16,8 +16,8 @@ from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.errors import Conflict, HeadwayError, NotFound
+from headway.wire.clusters import NodeOut
 from headway.wire.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn, TestOut
-from headway.wire.schemas import NodeOut
 
 router = APIRouter(prefix="/clusters/{name}/nodes", tags=["nodes"])
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})

@@ -21,7 +21,7 @@ from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
 from headway.jobs import notebook as jupyter
 from headway.jobs.words import waiting
 from headway.store import NotebookRow
-from headway.wire.schemas import NotebookIn, NotebookLinkOut, NotebookOut
+from headway.wire.work import NotebookIn, NotebookLinkOut, NotebookOut
 
 if TYPE_CHECKING:
     from headway.jobs.tunnel import Tunnel

@@ -19,7 +19,7 @@ from headway.api import errors
 from headway.api.access import principal_of, state_of
 from headway.errors import HeadwayError
 from headway.store import Store
-from headway.wire.schemas import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
+from headway.wire.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
 
 REPLAYED = "idempotency-replayed"
 _KEEP_HEADERS = ("content-type", "location")

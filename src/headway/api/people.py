@@ -16,7 +16,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.spec.words import user_name_fault
 from headway.store import Person
-from headway.wire.schemas import MeOut, PersonIn, PersonOut, ServerOut
+from headway.wire.people import MeOut, PersonIn, PersonOut, ServerOut
 
 router = APIRouter(tags=["people"])
 

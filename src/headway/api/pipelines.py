@@ -22,7 +22,7 @@ from headway.jobs.place import place
 from headway.jobs.run import prepare_run
 from headway.spec.pipeline import Pipeline, read_pipeline
 from headway.store import JobRecord, PipelineRow
-from headway.wire.schemas import GitIn, PipelineIn, PipelineOut, PipelineRetryIn
+from headway.wire.work import GitIn, PipelineIn, PipelineOut, PipelineRetryIn
 
 router = APIRouter(prefix="/clusters/{name}/pipelines", tags=["jobs"])
 

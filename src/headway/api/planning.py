@@ -20,7 +20,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
 from headway.spec.scale import scaled, scaled_text, targets_of
 from headway.store import Operation
-from headway.wire.schemas import ApplyIn, ChangeSetOut, Document, ScaleIn
+from headway.wire.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
 
 PLAN_KEPT_S = 15.0
 # A dataset is shown to every user of a cluster: never from where a host keeps its own affairs.

@@ -23,18 +23,8 @@ from headway.jobs.array import array_out, failed_tasks, with_array
 from headway.jobs.place import place
 from headway.jobs.run import Prepared, again, prepare_run, run_out
 from headway.store import JobRecord
-from headway.wire.schemas import (
-    ArrayOut,
-    BundleOut,
-    ExecIn,
-    GitIn,
-    LineageOut,
-    RetryIn,
-    RunIn,
-    RunOut,
-    SubmitIn,
-    SubmitOut,
-)
+from headway.wire.jobs import ArrayOut
+from headway.wire.work import BundleOut, ExecIn, GitIn, LineageOut, RetryIn, RunIn, RunOut, SubmitIn, SubmitOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 MAX_ARCHIVE = 64 * 1024 * 1024  # bytes of a bundle as it is sent

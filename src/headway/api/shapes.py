@@ -23,28 +23,22 @@ from headway.jobs.saying import told
 from headway.jobs.why import Why
 from headway.jobs.words import why
 from headway.store import ClusterRow, Event, Operation, PriceRow
-from headway.wire.schemas import (
+from headway.wire.base import ErrorOut, FaultOut
+from headway.wire.clusters import (
     ChangeOut,
     ChangeSetOut,
     CheckOut,
     ClusterOut,
-    CourseOut,
     DifferenceOut,
     Document,
-    ErrorOut,
     EventOut,
-    FaultOut,
     GpuOut,
-    IncidentOut,
-    IncidentStepOut,
-    JobOut,
-    MovedJobOut,
     NewsOut,
     NodeOut,
     OperationOut,
-    ProgressOut,
-    TimesOut,
 )
+from headway.wire.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
+from headway.wire.jobs import CourseOut, JobOut, ProgressOut
 
 HIDDEN = "hidden"
 _MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") :]  # as JobState has them

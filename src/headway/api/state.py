@@ -22,8 +22,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.live import Check, JobState
 from headway.errors import HeadwayError, NotFound
 from headway.store import ClusterRow, Store
+from headway.wire.clusters import Document
 from headway.wire.nodes import DeedOut
-from headway.wire.schemas import Document
 
 if TYPE_CHECKING:
     from headway.jobs.room import World

@@ -14,7 +14,7 @@ from headway.domain.cluster import Cluster, Team
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
 from headway.errors import HeadwayError
-from headway.wire.schemas import TeamOut, TeamsOut, UserOut
+from headway.wire.people import TeamOut, TeamsOut, UserOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["teams"])
 READ_TIMEOUT_S = 10.0

@@ -14,7 +14,7 @@ from headway.api.state import AppState
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.spec.words import user_name_fault
 from headway.store import Token
-from headway.wire.schemas import SignInLinkOut, TokenIn, TokenOut
+from headway.wire.people import SignInLinkOut, TokenIn, TokenOut
 
 router = APIRouter(tags=["people"])
 

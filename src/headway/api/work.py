@@ -15,17 +15,10 @@ from headway.domain.live import Check, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
 from headway.errors import Fault
 from headway.render.series import Query, Row
-from headway.wire.schemas import (
-    Document,
-    ExecIn,
-    ExecOut,
-    FaultIn,
-    LogFoundOut,
-    LogPartOut,
-    ProgressOut,
-    SubmitIn,
-    SubmitOut,
-)
+from headway.wire.clusters import Document
+from headway.wire.incidents import FaultIn
+from headway.wire.jobs import LogFoundOut, LogPartOut, ProgressOut
+from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
     from headway.cluster.env import Say

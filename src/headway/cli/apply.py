@@ -15,7 +15,7 @@ from headway.cli.session import Format, Output
 
 if TYPE_CHECKING:
     from headway.cli.session import Api
-    from headway.wire.schemas import ChangeSetOut, Document, OperationOut
+    from headway.wire.clusters import ChangeSetOut, Document, OperationOut
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.", show_default=True)]
 Diff = Annotated[bool, typer.Option("--diff", help="With the changed lines of each file.")]

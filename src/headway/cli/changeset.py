@@ -11,7 +11,7 @@ from headway.domain.change import ASK_FROM, Disturbs
 from headway.domain.hostlist import compress
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import ChangeOut, ChangeSetOut, DifferenceOut
+    from headway.wire.clusters import ChangeOut, ChangeSetOut, DifferenceOut
 
 _ASK = {str(d) for d in ASK_FROM}
 _HARD = {str(Disturbs.JOBS), str(Disturbs.DATA)}

@@ -10,7 +10,7 @@ from headway.cli import session, show
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import CheckOut, ClusterOut, GroupOut, NodeOut
+    from headway.wire.clusters import CheckOut, ClusterOut, GroupOut, NodeOut
 
 _STATE_STYLE = {
     "ready": "good", "creating": "busy", "changing": "busy", "degraded": "warn", "down": "dim", "failed": "bad",

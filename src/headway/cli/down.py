@@ -11,7 +11,7 @@ from headway.cli.follow import follow
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import ClusterOut
+    from headway.wire.clusters import ClusterOut
 
 
 def down(

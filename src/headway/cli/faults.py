@@ -11,7 +11,7 @@ from headway.cli.session import Format, Output
 from headway.domain.fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import FaultIn
+    from headway.wire.incidents import FaultIn
 
 
 def fault(
@@ -48,7 +48,7 @@ def fault(
 
 def parse(words: list[str], **options: Any) -> tuple[str, FaultIn]:
     """(cluster or "", what is asked). Raises BadParameter."""
-    from headway.wire.schemas import FaultIn
+    from headway.wire.incidents import FaultIn
 
     kinds = list(FaultKind)
     cluster, rest = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headway.cli.session import Api
-    from headway.wire.schemas import EventOut, OperationOut
+    from headway.wire.clusters import EventOut, OperationOut
 
 STEP_WIDTH = 14
 

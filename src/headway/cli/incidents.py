@@ -12,7 +12,7 @@ from headway.errors import Conflict
 
 if TYPE_CHECKING:
     from headway.cli.session import Api
-    from headway.wire.schemas import IncidentOut
+    from headway.wire.incidents import IncidentOut
 
 app = typer.Typer(help="One fault of a node.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 Number = Annotated[int, typer.Argument(metavar="INCIDENT", help="Its number.")]

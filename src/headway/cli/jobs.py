@@ -15,7 +15,8 @@ from headway.cli.session import Format, Output
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import ArrayOut, JobOut, LineageOut
+    from headway.wire.jobs import ArrayOut, JobOut
+    from headway.wire.work import LineageOut
 
 _PASSING = "/tmp/headway-"  # where a submitted script lay while sbatch read it; nothing is there now
 _HELP = "The cluster may be left out when there is one."
@@ -82,7 +83,7 @@ def rerun(
 
 def _once_more(words: list[str], env: list[str] | None, output: Format, how: str) -> None:
     from headway.cli.run import environment
-    from headway.wire.schemas import RetryIn
+    from headway.wire.work import RetryIn
 
     cluster, word = _one_job(words)
     api = session.connect()

@@ -14,7 +14,7 @@ from headway.cli.session import Api, ClusterName, Format, Output
 from headway.errors import Conflict
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import NotebookOut
+    from headway.wire.work import NotebookOut
 
 POLL_S = 1.0
 
@@ -34,7 +34,7 @@ def notebook(
     opened, none is started beside it; headway cancel ends it.
 
     headway notebook --gpus 1"""
-    from headway.wire.schemas import NotebookIn
+    from headway.wire.work import NotebookIn
 
     api = session.connect()
     where = session.pick(api, cluster)

@@ -53,7 +53,7 @@ def put(
     ] = None,
 ) -> None:
     """Give somebody a role; who is new here is made."""
-    from headway.wire.schemas import PersonIn
+    from headway.wire.people import PersonIn
 
     made = session.connect().put_person(person, PersonIn.model_validate({"role": role.value, "user": user}))
     session.say(f"{made.name} is {made.role}, {f'on clusters as {made.user}' if made.user else 'and only looks on'}")

@@ -12,7 +12,7 @@ from headway.cli.session import Format, Output
 from headway.errors import NotFound
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import PipelineOut
+    from headway.wire.work import PipelineOut
 
 app = typer.Typer(
     help="Steps as jobs that follow each other.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -33,7 +33,7 @@ def run(
 
     headway pipeline run rlhf.yaml"""
     from headway.spec.yamltext import parse_yaml
-    from headway.wire.schemas import PipelineIn
+    from headway.wire.work import PipelineIn
 
     if not file.is_file():
         raise NotFound(f"{file}: no such file", hint="headway pipeline run FILE.yaml")
@@ -84,7 +84,7 @@ def retry(
 
     headway pipeline retry rlhf"""
     from headway.cli.run import environment
-    from headway.wire.schemas import PipelineRetryIn
+    from headway.wire.work import PipelineRetryIn
 
     api = session.connect()
     request = PipelineRetryIn(steps=step or [], env=environment(env or []))

@@ -14,7 +14,8 @@ from headway.errors import Refused
 
 if TYPE_CHECKING:
     from headway.cli.session import Api
-    from headway.wire.schemas import ClusterOut, JobOut
+    from headway.wire.clusters import ClusterOut
+    from headway.wire.jobs import JobOut
 
 WATCH_S = 2.0
 _ORDER = {"RUNNING": 0, "COMPLETING": 0, "CONFIGURING": 1, "SUSPENDED": 1, "PENDING": 2, "REQUEUED": 2}

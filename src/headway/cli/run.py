@@ -14,7 +14,7 @@ from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import ContainerIn, RunOut
+    from headway.wire.work import ContainerIn, RunOut
 
 
 def run(
@@ -64,7 +64,7 @@ def run(
 
 def _given(ctx: typer.Context) -> dict[str, object]:
     """The run's fields on the command line: an option has its field's name, and None or "" leave the field's default."""
-    from headway.wire.schemas import RunIn
+    from headway.wire.work import RunIn
 
     return {name: value for name, value in ctx.params.items() if name in RunIn.model_fields and value not in (None, "")}
 
@@ -85,7 +85,7 @@ def _container(image: str, mounts: list[str], workdir: str, name: str, mount_hom
         if mounts or workdir or name or mount_home is not None:
             raise Refused("a container flag without an image", hint="--container-image docker://...")
         return None
-    from headway.wire.schemas import ContainerIn
+    from headway.wire.work import ContainerIn
 
     every = [one for word in mounts for one in word.split(",") if one]
     return ContainerIn(image=image, mounts=every, workdir=workdir, name=name, mount_home=mount_home)

@@ -13,7 +13,7 @@ from headway.cli.follow import follow
 from headway.cli.session import Format, Output
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import ChangeSetOut
+    from headway.wire.clusters import ChangeSetOut
 
 
 def scale(

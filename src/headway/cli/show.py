@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import NodeOut
+    from headway.wire.clusters import NodeOut
 
 # good: as it should be; busy: in use; warn: look soon; bad: look now; dim: not now
 STYLES = {"good": "32", "busy": "36", "warn": "33", "bad": "1;31", "dim": "2", "bold": "1"}

@@ -11,7 +11,7 @@ from headway import paths
 from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import AccessOut
+    from headway.wire.people import AccessOut
 
 KEY_FILE = "id_ed25519"  # the client's own key, where it made one
 

@@ -36,7 +36,7 @@ def submit(
         session.say(ctx.get_help())
         return
     from headway.cli.run import environment
-    from headway.wire.schemas import SubmitIn
+    from headway.wire.work import SubmitIn
 
     api = session.connect()
     name, line = _which(api, words) if cluster is None else (session.pick(api, cluster), line)

@@ -11,7 +11,7 @@ from headway.cli import session, show
 from headway.cli.session import Format, Output
 
 if TYPE_CHECKING:
-    from headway.wire.schemas import TokenOut
+    from headway.wire.people import TokenOut
 
 app = typer.Typer(
     help="Access tokens and sign-in links.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -45,7 +45,7 @@ def create(
     output: Output = Format.table,
 ) -> None:
     """Create a token. It is shown this once."""
-    from headway.wire.schemas import TokenIn
+    from headway.wire.people import TokenIn
 
     asked = {
         "person": person,

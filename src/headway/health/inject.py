@@ -13,7 +13,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, NotFound, Refused
 from headway.machines.base import Breakable
 from headway.machines.program import program
-from headway.wire.schemas import FaultIn
+from headway.wire.incidents import FaultIn
 
 _REFUSED = 97  # how node/fault.py says no
 _TIMEOUT_S = 60.0

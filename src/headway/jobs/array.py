@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from headway.domain.jobstate import RUNNING, WAITING
-from headway.wire.schemas import ArrayOut, SubmitIn
+from headway.wire.jobs import ArrayOut
+from headway.wire.work import SubmitIn
 
 _ARRAY_FLAG = re.compile(r"--arr(a(y)?)?=.*")
 

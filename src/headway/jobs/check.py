@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from headway.domain.cluster import Cluster, Partition
 from headway.errors import Fault
 from headway.jobs.saying import length
-from headway.wire.schemas import SubmitIn
+from headway.wire.work import SubmitIn
 
 # Options that are looked at, by their long name; and the letters that some have.
 _LETTERS = {"p": "partition", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time", "A": "account", "G": "gpus",

@@ -10,7 +10,7 @@ from headway.domain.live import JobState
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError, NotFound
 from headway.jobs.remote import Links, call
-from headway.wire.schemas import LogFoundOut, LogLineOut, LogPartOut
+from headway.wire.jobs import LogFoundOut, LogLineOut, LogPartOut
 
 WINDOW = 256 * 1024  # bytes at most
 MOST_FOUND = 200

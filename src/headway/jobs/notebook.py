@@ -10,7 +10,7 @@ from headway.errors import Fault, Refused
 from headway.jobs.place import place
 from headway.jobs.run import Prepared
 from headway.jobs.submit import Stage
-from headway.wire.schemas import NotebookIn, SubmitIn
+from headway.wire.work import NotebookIn, SubmitIn
 
 SECRET = "HEADWAY_NOTEBOOK_SECRET"  # noqa: S105 (the name of a variable)
 

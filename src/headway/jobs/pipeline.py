@@ -9,7 +9,7 @@ from headway.domain.live import JobState
 from headway.jobs.words import why
 from headway.spec.pipeline import Pipeline
 from headway.store.records import JobRecord, PipelineRow
-from headway.wire.schemas import GitIn, PipelineOut, RunIn, StepOut
+from headway.wire.work import GitIn, PipelineOut, RunIn, StepOut
 
 
 def step_run(pipeline: Pipeline, name: str, jobs: Mapping[str, int], *, bundle: str, git: GitIn | None) -> RunIn:

@@ -16,7 +16,7 @@ from headway.jobs.script import Script, run_faults, run_script
 from headway.jobs.submit import Stage
 from headway.machines.program import program
 from headway.paths import node_dir
-from headway.wire.schemas import RunIn, RunOut, ScriptLine, SubmitIn
+from headway.wire.work import RunIn, RunOut, ScriptLine, SubmitIn
 
 _MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark of a job's own folder
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.place import Place
-from headway.wire.schemas import ContainerIn, RunIn
+from headway.wire.work import ContainerIn, RunIn
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")

@@ -14,7 +14,7 @@ from headway.errors import CommandFailed, NotAllowed, NotFound, Refused, Unanswe
 from headway.jobs.remote import REFUSED as PROGRAM_REFUSED
 from headway.jobs.remote import Links, call, command, refusal
 from headway.machines.run import Ran
-from headway.wire.schemas import SubmitIn, SubmitOut
+from headway.wire.work import SubmitIn, SubmitOut
 
 OPERATOR = "headway"  # acts where Slurm would refuse the person, and the server has checked that they may
 SUBMIT_S = 60.0

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headway.sdk.client import Client
 from headway.sdk.work import POLL_S, Job
-from headway.wire.schemas import JobOut
+from headway.wire.jobs import JobOut
 
 P = ParamSpec("P")
 T = TypeVar("T")

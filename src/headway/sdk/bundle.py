@@ -17,7 +17,7 @@ from headway.errors import NotFound, Refused
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-    from headway.wire.schemas import GitIn
+    from headway.wire.work import GitIn
 
 MAX_ARCHIVE_MIB = 64  # compressed, as it is sent
 MAX_FILES_MIB = 512  # before
@@ -65,7 +65,7 @@ def bundle(folder: Path) -> Bundle:
 
 def git_state(folder: Path) -> GitIn | None:
     """Commit, branch and whether files differ from it; None outside of a repository or without git."""
-    from headway.wire.schemas import GitIn
+    from headway.wire.work import GitIn
 
     if not any((place / ".git").exists() for place in (folder, *folder.parents)):
         return None

@@ -11,51 +11,40 @@ from headway.sdk.discover import NO_SERVER_HINT
 from headway.sdk.errors import to_error
 from headway.sdk.transport import Http, part
 from headway.sdk.work import Work
-from headway.wire.frames import frames
-from headway.wire.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
-from headway.wire.schemas import (
-    AccessOut,
+from headway.wire.base import ErrorOut
+from headway.wire.clusters import (
     ApplyIn,
-    ArrayOut,
-    BundleOut,
     ChangeSetOut,
     ClusterOut,
-    CommandIn,
     Document,
     DownIn,
-    ErrorOut,
     EventOut,
+    OperationOut,
+    ScaleIn,
+    StatusOut,
+)
+from headway.wire.frames import frames
+from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
+from headway.wire.jobs import ArrayOut, JobOut, JobsPage
+from headway.wire.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
+from headway.wire.people import AccessOut, MeOut, PersonIn, PersonOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
+from headway.wire.work import (
+    BundleOut,
+    CommandIn,
     ExecIn,
     ExecOut,
-    FaultIn,
-    FaultMadeOut,
-    IncidentOut,
-    JobOut,
-    JobsPage,
     LineageOut,
-    MeOut,
-    NodeHistoryOut,
     NotebookIn,
     NotebookLinkOut,
     NotebookOut,
-    OperationOut,
-    PersonIn,
-    PersonOut,
     PipelineIn,
     PipelineOut,
     PipelineRetryIn,
     RetryIn,
-    ReturnIn,
     RunIn,
     RunOut,
-    ScaleIn,
-    ServerOut,
-    SignInLinkOut,
-    StatusOut,
     SubmitIn,
     SubmitOut,
-    TokenIn,
-    TokenOut,
 )
 
 STOPPED_PATIENCE_S = 15.0  # a server that was stopped in good order may be about to start again

@@ -14,7 +14,7 @@ from headway.behind import acting_as, behind
 from headway.errors import Fault, InvalidSpec, NotFound, Refused
 from headway.spec.sshkey import looks_like_path, looks_private
 from headway.spec.yamltext import LARGEST_BYTES, parse_yaml
-from headway.wire.schemas import Document
+from headway.wire.clusters import Document
 
 CATALOGUE_FILE = "catalogue.yaml"
 KEY_NAME = "id_ed25519"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
 from headway.sdk.discover import NO_SERVER, NO_SERVER_HINT, in_reach, own_certificate
 from headway.sdk.errors import to_error
-from headway.wire.schemas import API_PREFIX, ErrorOut, Problem, Wire
+from headway.wire.base import API_PREFIX, ErrorOut, Problem, Wire
 
 if TYPE_CHECKING:
     import ssl

@@ -11,12 +11,11 @@ from typing import Protocol
 
 from headway.domain.jobstate import ENDED
 from headway.errors import NotFound, Refused
-from headway.wire.schemas import (
-    ArrayOut,
+from headway.wire.jobs import ArrayOut, JobOut
+from headway.wire.work import (
     BundleOut,
     ContainerIn,
     GitIn,
-    JobOut,
     Launcher,
     LineageOut,
     RetryIn,

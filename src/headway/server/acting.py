@@ -16,7 +16,7 @@ from headway.domain.incident import XidClass
 from headway.domain.live import JobState, NodeState
 from headway.errors import Conflict, HeadwayError
 from headway.server.held import Holding, Open
-from headway.wire.schemas import FaultIn
+from headway.wire.incidents import FaultIn
 
 if TYPE_CHECKING:
     from headway.domain.incident import Incident, Signal

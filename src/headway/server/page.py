@@ -10,7 +10,8 @@ from headway.api.state import AppState
 from headway.web.live import Happening
 from headway.web.live import Snapshot as PageSnapshot
 from headway.web.view import FAULTS
-from headway.wire.schemas import ClusterOut, IncidentOut, StatusOut
+from headway.wire.clusters import ClusterOut, StatusOut
+from headway.wire.incidents import IncidentOut
 
 
 class PageLive:

@@ -17,7 +17,8 @@ from headway.api.state import AppState
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.store import ClusterRow, Operation
 from headway.store.operations import MAX_ATTEMPTS
-from headway.wire.schemas import Document, ErrorOut
+from headway.wire.base import ErrorOut
+from headway.wire.clusters import Document
 
 LEASE_S = 30.0
 LOOK_S = 1.0  # another server, or a lease that passes, does not wake us

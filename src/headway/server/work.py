@@ -18,16 +18,9 @@ from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
 from headway.render.series import Query, Row
 from headway.server.acting import Acting
 from headway.server.beside import Beside
-from headway.wire.schemas import (
-    Document,
-    ExecIn,
-    ExecOut,
-    LogFoundOut,
-    LogPartOut,
-    ProgressOut,
-    SubmitIn,
-    SubmitOut,
-)
+from headway.wire.clusters import Document
+from headway.wire.jobs import LogFoundOut, LogPartOut, ProgressOut
+from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:
     from headway.cluster.env import Say

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.domain.hostlist import compress
-from headway.wire.schemas import ChangeOut, ChangeSetOut
+from headway.wire.clusters import ChangeOut, ChangeSetOut
 
 THINGS = 4  # named of a group of changes; the rest is counted
 

@@ -12,7 +12,8 @@ from headway.jobs.saying import Words
 from headway.jobs.why import Why
 from headway.jobs.words import why as ended_why
 from headway.web.words import count, job_word, slurm_time
-from headway.wire.schemas import IncidentOut, JobRunOut, JobRunsOut, PlacementOut, ProgressOut
+from headway.wire.incidents import IncidentOut
+from headway.wire.jobs import JobRunOut, JobRunsOut, PlacementOut, ProgressOut
 
 DEEDS = {"requeue": RUNNING, "hold": WAITING, "release": WAITING, "cancel": RUNNING | WAITING}
 

@@ -8,7 +8,9 @@ from typing import Literal, Protocol
 
 from starlette.requests import Request
 
-from headway.wire.schemas import ClusterOut, IncidentOut, JobOut, StatusOut
+from headway.wire.clusters import ClusterOut, StatusOut
+from headway.wire.incidents import IncidentOut
+from headway.wire.jobs import JobOut
 
 
 @dataclass(frozen=True, slots=True)

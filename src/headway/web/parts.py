@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headway.web.words import count
-from headway.wire.schemas import CourseOut
+from headway.wire.jobs import CourseOut
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from headway.api.shapes import cluster_out
 from headway.api.state import AppState
-from headway.wire.schemas import ClusterOut
+from headway.wire.clusters import ClusterOut
 
 COOKIE = "headway_said"
 _LIFE_S = 20  # the time between a form's answer and the page it leads to

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.web.parts import Notice
-from headway.wire.schemas import ClusterOut
+from headway.wire.clusters import ClusterOut
 
 _BY_STATE = {
     "failed": Notice(

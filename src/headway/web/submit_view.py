@@ -9,7 +9,9 @@ from dataclasses import dataclass, fields
 
 from headway.errors import Fault
 from headway.jobs.check import asked
-from headway.wire.schemas import CheckJobIn, ContainerIn, FaultOut, Launcher, RunIn, ScriptOut, SubmitIn
+from headway.wire.base import FaultOut
+from headway.wire.jobs import ScriptOut
+from headway.wire.work import CheckJobIn, ContainerIn, Launcher, RunIn, SubmitIn
 
 LAUNCHERS: tuple[tuple[str, str], ...] = (
     ("", "by the command's first word"),

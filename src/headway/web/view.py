@@ -33,7 +33,9 @@ from headway.web.parts import (
 )
 from headway.web.standing import standing
 from headway.web.words import count, job_word, node_kind, pending_reason
-from headway.wire.schemas import CheckOut, ClusterOut, IncidentOut, JobOut, NodeOut
+from headway.wire.clusters import CheckOut, ClusterOut, NodeOut
+from headway.wire.incidents import IncidentOut
+from headway.wire.jobs import JobOut
 
 HUES = 8
 PATTERNS = 4

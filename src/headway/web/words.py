@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.jobs.words import waiting
-from headway.wire.schemas import NodeOut
+from headway.wire.clusters import NodeOut
 
 _DOWN = {"DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}
 _STARTING = {"UNKNOWN", "FUTURE", "INVALID_REG", "POWERING_UP", "REBOOT_ISSUED"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.wire.schemas import Wire
+from headway.wire.base import Wire
 
 
 class LineOut(Wire):

@@ -6,7 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from headway.wire.schemas import Ask, IncidentOut, NodeOut, Wire
+from headway.wire.base import Ask, Wire
+from headway.wire.clusters import NodeOut
+from headway.wire.incidents import IncidentOut
 
 DeedKind = Literal["reboot", "test"]
 

@@ -25,7 +25,7 @@ from headway.web.html import HEADERS, render
 from headway.web.route import page_router
 from headway.web.view import groups_view
 from headway.web.words import duration, node_kind
-from headway.wire.schemas import NodeOut
+from headway.wire.clusters import NodeOut
 
 router = page_router()
 ROWS = 100

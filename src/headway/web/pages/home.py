@@ -20,7 +20,8 @@ from headway.web.html import render
 from headway.web.route import page_router
 from headway.web.view import price
 from headway.web.words import node_kind
-from headway.wire.schemas import ClusterOut, IncidentOut, NodeOut
+from headway.wire.clusters import ClusterOut, NodeOut
+from headway.wire.incidents import IncidentOut
 
 router = page_router()
 LATEST = 6

@@ -19,7 +19,7 @@ from headway.web.html import render
 from headway.web.place import see_other
 from headway.web.route import page_router
 from headway.web.words import incident_kind
-from headway.wire.schemas import IncidentOut, IncidentStepOut, ReturnIn
+from headway.wire.incidents import IncidentOut, IncidentStepOut, ReturnIn
 
 router = page_router()
 MOST = 500

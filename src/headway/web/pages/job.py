@@ -21,7 +21,9 @@ from headway.web.html import render
 from headway.web.place import see_other
 from headway.web.route import page_router
 from headway.web.stream import Parts, pulse_of, stream
-from headway.wire.schemas import API_PREFIX, ArrayOut, JobRunOut, JobRunsOut, LineageOut, ScriptOut
+from headway.wire.base import API_PREFIX
+from headway.wire.jobs import ArrayOut, JobRunOut, JobRunsOut, ScriptOut
+from headway.wire.work import LineageOut
 
 router = page_router()
 GPU_SERIES = ("gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature")

@@ -29,7 +29,7 @@ from headway.spec import form as forms
 from headway.web.changes_view import grouped
 from headway.web.html import render
 from headway.web.route import page_router
-from headway.wire.schemas import ApplyIn, Document
+from headway.wire.clusters import ApplyIn, Document
 
 router = page_router()
 SPARE_ROWS = 1  # empty rows below those that are filled

@@ -17,8 +17,8 @@ from headway.web.html import render
 from headway.web.place import see_other
 from headway.web.route import page_router
 from headway.web.words import job_word, node_kind
+from headway.wire.jobs import JobOut
 from headway.wire.nodes import DrainIn, NodeTestIn, RebootIn
-from headway.wire.schemas import JobOut
 
 router = page_router()
 _GPU = (

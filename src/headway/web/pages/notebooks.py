@@ -18,7 +18,7 @@ from headway.api.access import Anyone, Member, Right, State, note_failure
 from headway.errors import HeadwayError
 from headway.web.html import render
 from headway.web.route import page_router
-from headway.wire.schemas import NotebookIn
+from headway.wire.work import NotebookIn
 
 router = page_router()
 FIELDS = ("gpus", "time", "partition", "team", "idle_minutes")

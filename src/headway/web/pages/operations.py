@@ -18,7 +18,8 @@ from headway.api.state import AppState
 from headway.errors import NotFound
 from headway.web.html import render, templates
 from headway.web.route import page_router
-from headway.wire.schemas import ErrorOut, EventOut, OperationOut
+from headway.wire.base import ErrorOut
+from headway.wire.clusters import EventOut, OperationOut
 
 router = page_router()
 LOOK_S = 1.0  # another server may write the events: look at least this often

@@ -13,7 +13,7 @@ from headway.errors import HeadwayError, NotAllowed
 from headway.web.html import render
 from headway.web.place import see_other
 from headway.web.route import page_router
-from headway.wire.schemas import PersonIn, Role
+from headway.wire.people import PersonIn, Role
 
 router = page_router()
 ROLES: dict[Role, str] = {

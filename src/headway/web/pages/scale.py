@@ -20,7 +20,7 @@ from headway.web.changes_view import grouped
 from headway.web.html import render
 from headway.web.route import page_router
 from headway.web.view import groups_view
-from headway.wire.schemas import ChangeSetOut, ScaleIn
+from headway.wire.clusters import ChangeSetOut, ScaleIn
 
 router = page_router()
 _NODES = "nodes-"  # a field a group

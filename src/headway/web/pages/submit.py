@@ -19,7 +19,8 @@ from headway.web.html import HEADERS, render, templates
 from headway.web.place import see_other
 from headway.web.route import page_router
 from headway.web.submit_view import Draft
-from headway.wire.schemas import CheckJobIn, CheckJobOut, FaultOut
+from headway.wire.base import FaultOut
+from headway.wire.work import CheckJobIn, CheckJobOut
 
 router = page_router()
 

@@ -13,7 +13,7 @@ from headway.errors import HeadwayError
 from headway.web.html import render
 from headway.web.place import see_other
 from headway.web.route import page_router
-from headway.wire.schemas import TokenIn, TokenOut
+from headway.wire.people import TokenIn, TokenOut
 
 router = page_router()
 WORDS = {

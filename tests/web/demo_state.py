@@ -1,0 +1,326 @@
+"""The snapshots of `page_demo` as the state of a server: its clusters, its people, its incidents, its answers."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import demo_notebooks
+import demo_operations
+from page_demo import CHECKS, TRAIN, broken, cluster, creating, head, losses, mixed, node, renamed, stale, training
+from sqlalchemy import insert, select
+from tests import builders
+from tests.unit import server_fakes
+from tests.unit.server_fakes import FakeWork
+
+from headway.api.live import Notice
+from headway.api.live import Snapshot as Known
+from headway.api.shapes import summary_of
+from headway.api.state import AppState
+from headway.api.work import Reading
+from headway.domain.accounts import Share
+from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User
+from headway.domain.live import Check, JobState, NodeState
+from headway.domain.machine import Machine, MachineState
+from headway.errors import NotFound, Unreachable
+from headway.jobs.logpart import window
+from headway.render.series import Query, Row
+from headway.store import schema as t
+from headway.web.live import Snapshot
+from headway.wire.clusters import ClusterOut, NodeOut, StatusOut
+from headway.wire.incidents import IncidentOut
+from headway.wire.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
+from headway.wire.work import ExecIn, ExecOut, SubmitOut
+
+PLAN = replace(builders.H100, price_usd_per_node_hour=Decimal("23.92"))
+TEAMS = (Team("vision", ("alice", "bob", "lena"), 3), Team("speech", ("carol",), 1))
+USERS = tuple(User(name, (), (team.name,)) for team in TEAMS for name in team.users)
+
+
+def answers() -> dict[str, Any]:
+    """What the cluster's machines say to those who ask: what was put."""
+    return {
+        "machines": lambda cluster: _SHOWN[cluster.name].machines,
+        "read": _read,
+        "checks": lambda cluster: _SHOWN[cluster.name].checks,
+        "history": lambda cluster: (),
+        "job": _job,
+        "array": lambda cluster, job: {},
+        "progress": lambda cluster, jobs: {},
+        "metrics": metrics,
+        "forget": None,
+        "shares": _shares,
+        "runs": lambda cluster, job: (),
+        "run_command": _ran,
+        "submit": lambda cluster, request, user: SubmitOut(
+            job_id=0,
+            cluster=cluster.name,
+            user=user,
+            workdir="~",
+            message=f"sbatch: Job 9 to start at {int(time.time()) + 840} using 8 processors on nodes demo-1-1 in partition train",
+        ),
+        "log_part": lambda cluster, job, before, lines, err: log_part(before, lines),
+        "log_search": lambda cluster, job, text, err: log_search(text),
+        "tail_log": (),
+    }
+
+
+def _ran(cluster: Cluster, ask: ExecIn, user: str) -> ExecOut:
+    """The script that accounting keeps; of anything else nothing."""
+    if ask.argv[0] == "sacct":
+        return ExecOut(code=0, stdout_b64=base64.b64encode(SCRIPT).decode())
+    return ExecOut(code=1)
+
+
+SCRIPT = b"#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\n#SBATCH --time=01:00:00\n\nsrun python train.py\n"
+LOG = [f"step {step} loss {loss}" for step, loss in losses(420)]  # a training's
+
+
+def log_part(before: int | None, lines: int) -> LogPartOut:
+    """As the cluster's own reading of it."""
+    data = "".join(f"{line}\n" for line in LOG).encode()
+    end = len(data) if before is None else min(before, len(data))
+    return window(data[:end], 0, len(data), lines)
+
+
+def log_search(text: str) -> LogFoundOut:
+    """The same, searched."""
+    at, found = 0, []
+    for number, line in enumerate(LOG, 1):
+        if text.lower() in line.lower():
+            found.append(LogLineOut(offset=at, line=number, text=line))
+        at += len(line.encode()) + 1
+    return LogFoundOut(found=found[:200])
+
+
+def metrics(cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int) -> tuple[Row, ...]:
+    """A training's: busy, with a pause now and then."""
+    rows = []
+    for query in queries:
+        node, job = re.search(r'node="([^"]+)"', query.text), re.search(r'hpc_job="', query.text)
+        every = [one.name for one in cluster.slots] if query.key == "use" else []
+        nodes = every or [node[1]] if every or node else ["demo-1-1", "demo-1-2"] if job else [""]
+        for name in nodes:
+            for gpu in range(8) if "by (node, gpu)" in query.text else [0]:
+                labels = {"node": name, "gpu": str(gpu)} if "by (node, gpu)" in query.text else {}
+                at = range(int(start), int(end) + 1, step_s)
+                rows.append(Row(query.key, query.line, labels, tuple((t, _figure(query.key, t, gpu)) for t in at)))
+    return tuple(rows)
+
+
+def _figure(key: str, at: int, gpu: int) -> float:
+    noise = math.sin(at / 97 + gpu * 2.1) + math.sin(at / 31 + gpu)
+    busy = 0.0 if at % 1500 < 90 else 1.0
+    if "utilisation" in key or key == "use":
+        return max(0.0, busy * (93 + 2.2 * noise))
+    if key == "gpu_memory":
+        return 61_000 + 400 * gpu + 300 * noise
+    if "power" in key:
+        return (0.25 + 0.75 * busy) * (640 + 9 * gpu + 12 * noise) * (1 if key == "gpu_power" else 32)
+    if "temperature" in key:
+        return 44 + 18 * busy + gpu * 1.3 + noise
+    if key == "gpu_nvlinks":
+        return 18
+    return 5.0 if key == "machines_up" else 0
+
+
+_SHOWN: dict[str, Known] = {}  # by cluster; one server at a time
+
+
+def _read(cluster: Cluster) -> Reading:
+    shown = _SHOWN[cluster.name]
+    if shown.stale:
+        raise Unreachable(shown.stale)
+    return Reading(shown.nodes, shown.jobs)
+
+
+def _shares(cluster: Cluster) -> tuple[Share, ...]:
+    if _SHOWN[cluster.name].stale:
+        raise Unreachable(_SHOWN[cluster.name].stale)
+    even, used = 1 / len(cluster.teams), (0.61, 0.27, 0.12)
+    found = zip(cluster.teams, (*used, *(0.0 for _ in cluster.teams)), strict=False)
+    return tuple(Share(team.name, even, part, 1 - part, 2140.0 * part) for team, part in found)
+
+
+def _job(cluster: Cluster, number: int) -> JobState:
+    for one in _SHOWN[cluster.name].jobs:
+        if one.id == number:
+            return one
+    raise NotFound(f"{cluster.name} has no job {number}")
+
+
+async def put(state: AppState, work: FakeWork, snapshot: Snapshot | None, name: str = "demo") -> None:
+    """Makes the cluster's row and what was last read of it; None takes it away."""
+    if snapshot is None:
+        await state.store.forget_cluster(name)
+        state.live.forget(name)
+        return
+    out = snapshot.status.cluster
+    nodes = [n for n in snapshot.status.nodes if n.role != "head"]
+    cluster = _resolved(work, name, nodes, out)
+    document = server_fakes.document(name, nodes=cluster.nodes, spares=cluster.spares).model_dump()
+    known = "ready" if out.state == "degraded" else out.state
+    await state.store.save_cluster(name, document, summary=summary_of(cluster), state=known, owner="ann")
+    await _put_incidents(state, name, snapshot.incidents)
+    shown = _SHOWN[name] = Known(
+        name,
+        tuple(_node_state(n, n.role == "spare") for n in nodes),
+        tuple(_job_state(j, snapshot.status.nodes) for j in snapshot.jobs),
+        tuple(_machine(name, n) for n in snapshot.status.nodes if n.machine),
+        tuple(Check(c.name, c.ok, c.message) for c in snapshot.status.checks),
+        {j.id: j.progress for j in snapshot.jobs if j.progress},
+        out.as_of,
+        out.stale,
+    )
+    state.live.put(shown)
+    state.live._notices[name] = deque(Notice(h.at, h.text, h.level, h.where) for h in snapshot.happenings)
+    state.live.touch(name)
+
+
+def _resolved(work: FakeWork, name: str, nodes: Sequence[NodeOut], out: ClusterOut) -> Cluster:
+    spares = sum(n.role == "spare" for n in nodes) if nodes else out.spares
+    leaf_size = max(Counter(n.leaf for n in nodes).values(), default=4)
+    slots = tuple(n.name for n in nodes)
+    more: dict[str, Any] = {"spares": spares, "leaf_size": leaf_size, "plan": PLAN, "teams": TEAMS, "users": USERS}
+    more["partitions"] = (
+        Partition("train", slots, True, 1, 604800, 86400, (), False, 0, ()),
+        Partition("debug", slots[:1], False, 2, 3600, 600, (), False, 0, ()),
+    )
+    work.clusters[name] = more
+    return builders.cluster(len(nodes) - spares if nodes else out.nodes, name=name, **more)
+
+
+def _node_state(n: NodeOut, spare: bool) -> NodeState:
+    held = tuple(gpu.index for gpu in n.gpus if gpu.job_id is not None)
+    return NodeState(
+        n.name, tuple(n.states), n.reason, len(n.gpus), len(held), held, n.cpus, n.cpus_used, n.memory_mib,
+        n.memory_mib * len(held) // 12, tuple(n.partitions), "headway_spares" if spare else "", 1,
+    )  # fmt: skip
+
+
+def _job_state(j: JobOut, nodes: Sequence[NodeOut]) -> JobState:
+    held = {n.name: tuple(g.index for g in n.gpus if g.job_id == j.id) for n in nodes}
+    return builders.job(
+        j.id, j.state, name=j.name, user=j.user, account=j.account, partition=j.partition, reason=j.reason,
+        nodes=tuple(j.nodes) or tuple(n for n, gpus in held.items() if gpus), node_count=j.node_count, gpus=j.gpus,
+        submit_time=j.submit_time, start_time=j.start_time, end_time=j.end_time, time_limit_s=j.time_limit_s,
+        restarts=j.restarts, gpu_indexes={n: gpus for n, gpus in held.items() if gpus},
+    )  # fmt: skip
+
+
+def _machine(cluster: str, n: NodeOut) -> Machine:
+    return Machine(n.name, cluster, n.address, MachineState(n.machine), "ssh-ed25519 AAAA")
+
+
+async def _put_incidents(state: AppState, name: str, incidents: Sequence[IncidentOut]) -> None:
+    """Each as its times say it went."""
+    async with state.store._write() as db:
+        for one in incidents:
+            if (await db.execute(select(t.incidents.c.number).where(t.incidents.c.number == one.number))).first():
+                continue
+            values = one.model_dump(
+                include={"number", "node", "what", "action", "state", "opened_at", "drained", "score"}
+            )
+            await db.execute(
+                insert(t.incidents).values(cluster=name, last_signal_at=one.fault_at, fault_at=one.fault_at, **values)
+            )
+            for seq, (after, word, text, evidence) in enumerate(_course(one), 1):
+                at = one.fault_at + after
+                row = {"incident": one.number, "seq": seq, "at": at, "state": word, "text": text, "evidence": evidence}
+                await db.execute(insert(t.incident_steps).values(actor="headway", **row))
+            for job in one.jobs:
+                moments = {
+                    key: one.fault_at + after if after is not None else None
+                    for key, after in (("running_at", one.times.running_s), ("step_at", one.times.step_s))
+                }
+                requeued = one.fault_at + (one.times.requeue_s or 1)
+                row = {"incident": one.number, "job": job.job, "requeued_at": requeued, **moments}
+                await db.execute(insert(t.incident_jobs).values(**row))
+
+
+def _course(one: IncidentOut) -> list[tuple[float, str, str, dict[str, object]]]:
+    times, moved = one.times, [job.job for job in one.jobs]
+    said = {"text": "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus.", "gpu": 3, "xid": 79}
+    steps: list[tuple[float | None, str, str, dict[str, object]]] = [
+        (times.detect_s, "seen", one.what, said),
+        (times.drain_s, "draining", f"drained: incident {one.number}", {}),
+        (times.requeue_s, "jobs moved", f"jobs requeued: {', '.join(map(str, moved))}", {"requeued": moved}),
+        ((times.requeue_s or 1) + 9, "repairing", "its machine is started again", {"try": "reboot"}),
+        (times.closed_s and times.closed_s - 20, "testing", "tests begin", {"tests": True}),
+        (
+            times.closed_s,
+            one.state,
+            "tests passed; back in service",
+            {"passed": ["daemons", "gpus", "memory", "burn", "copy"]},
+        ),
+    ]
+    return [(after, word, text, more) for after, word, text, more in steps if after is not None]
+
+
+async def furnish(state: AppState, work: FakeWork) -> None:
+    """Clusters in several states, as a server that is at work has them."""
+    work.clusters["lab"] = {"plan": PLAN}  # which is what /new begins with
+    for person, role in (("ann", "admin"), ("alice", "member"), ("victor", "viewer")):
+        await state.store.put_person(person, role)
+    for person, label, scopes, only in (
+        ("alice", "laptop", ("all",), ""),
+        ("alice", "CI of the vision team", ("jobs",), "demo"),
+        ("ann", "Grafana", ("read",), ""),
+    ):
+        await state.store.create_token(person, label=label, days=90, scopes=scopes, cluster=only)
+    for who, action, target, result, detail in (
+        ("ann", "apply", "demo", "ok", {"confirmed": True}),
+        ("alice", "submit", "demo", "ok", {"job": 104, "user": "alice"}),
+        ("olga", "node.drain", "demo/demo-1-2", "ok", {"reason": "the fan is loud; a new one comes at four"}),
+        ("olga", "node.return", "demo/demo-1-2", "ok", {}),
+        ("victor", "cancel", "demo/104", "refused", {"why": "victor is a viewer and may not cancel job 104"}),
+        ("", "signin", "", "refused", {"how": "link", "why": "this sign-in link was used already or is too old"}),
+        ("olga", "bring_back", "demo/3", "failed", {"why": "the node's memory test failed"}),
+    ):
+        await state.store.note(who, action, target, detail, address="192.0.2.17", result=result)
+    await put(state, work, broken(), "demo")
+    await put(state, work, renamed(stale(mixed()), "prod"), "prod")
+    await put(state, work, renamed(creating(), "half"), "half")
+    await put_elastic(state, work)
+    await demo_operations.put(state.store)
+    await demo_notebooks.put(state.store, work, TRAIN, 105)
+
+
+GROUPS = (
+    Group("gpu", PLAN, 2, 4, 1, tuple(f"grow-gpu-1-{i}" for i in range(1, 6)), price_usd_per_node_hour=Decimal("31.2")),
+    Group(
+        "cheap", PLAN, 2, 8, 0, tuple(f"grow-cheap-2-{i}" for i in range(1, 9)), spot=True,
+        price_usd_per_node_hour=Decimal("9.5"),
+    ),
+    Group(
+        "night", PLAN, 0, 6, 0, tuple(f"grow-night-3-{i}" for i in range(1, 7)), idle_s=600,
+        price_usd_per_node_hour=Decimal("31.2"),
+    ),
+)  # fmt: skip
+
+
+async def put_elastic(state: AppState, work: FakeWork) -> None:
+    """Groups that grow: one by people's word, one of spot machines of which one is missing, one by itself."""
+    slots = tuple(
+        Slot(slot, f"leaf{leaf}", number, group.name)
+        for leaf, group in enumerate(GROUPS, 1)
+        for number, slot in enumerate(group.slots, 1)
+    )
+    names = ("gpu-1-1", "gpu-1-2", "gpu-1-5", "cheap-2-1", "night-3-1")
+    there = [node(f"grow-{name}", f"leaf{name[-3]}", held=[TRAIN] * 8, partitions=["train"]) for name in names]
+    there.insert(3, node("grow-cheap-2-2", "leaf2", machine="", states=["DOWN"], usable=False))
+    there[2] = node("grow-gpu-1-5", "leaf1", role="spare", partitions=["train"])
+    out = cluster(name="grow", gpus_used=32, jobs_pending=0)
+    shown = Snapshot(StatusOut(cluster=out, checks=CHECKS, nodes=[head(), *there]), (training(["grow-gpu-1-1"]),))
+    await put(state, work, shown, "grow")
+    whole = replace(builders.cluster(1, 0, name="grow", teams=TEAMS, users=USERS), slots=slots, groups=GROUPS)
+    work.whole["grow"] = whole
+    document = server_fakes.document("grow", nodes=4, spares=1).model_dump()
+    await state.store.save_cluster("grow", document, summary=summary_of(whole), state="ready", owner="ann")
