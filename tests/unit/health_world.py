@@ -54,6 +54,7 @@ class World:
         self.sound = True  # to the agent's own tests
         self.tested: list[str] = []
         self.batch_hosts: dict[int, str] = {}  # of jobs whose script runs on another node
+        self.ended: dict[int, int] = {}  # jobs that failed on the node, and when
         self.codes: dict[int, int] = {}  # exit codes of jobs that are completing
         self.idle: tuple[str, ...] = ()  # other nodes that run nothing
         self.slow_with: set[str] = set()  # those with which an all-reduce is slower than it should be
@@ -140,6 +141,8 @@ class World:
                 return self._update(state, line.partition("Reason=")[2])
         if "reservation" in words or words[:2] == ["scontrol", "delete"]:
             return self._reservation(words)
+        if "squeue" in words and "--states=FAILED" in words:
+            return 0, "".join(f"{number} {at}\n" for number, at in self.ended.items())
         if words[0] == "squeue":
             asked = line.partition("--states=")[2].split()[0].split(",")
             there = (n for n, state in self.jobs.items() if state in asked)

@@ -64,6 +64,19 @@ async def test_the_class_of_the_error_says_which_repair_begins(lab: Ward, code: 
     assert lab.world.order == begins
 
 
+async def test_a_job_that_failed_with_a_gpu_before_anybody_knew_that_it_held_it_is_requeued(lab: Ward) -> None:
+    lab.world.ended = {7: 990, 8: 700, 9: 994}  # the error: 990
+    lab.world.jobs = {7: "FAILED", 8: "FAILED", 9: "FAILED"}
+    await lab.responder.take(signal(), [])
+    assert lab.world.requeued == [7, 9]
+
+
+async def test_where_the_holder_is_known_what_else_failed_there_has_failed(lab: Ward) -> None:
+    lab.world.ended, lab.world.jobs = {7: 990, 8: 991}, {7: "FAILED", 8: "FAILED"}
+    await lab.responder.take(signal(job=7), [])
+    assert lab.world.requeued == [7]
+
+
 async def test_repairs_get_heavier_are_bounded_and_then_a_person_has_to_come(lab: Ward) -> None:
     lab.world.gpus, lab.world.gpus_after_reset = 7, 7
     await lab.responder.take(signal(46), [])

@@ -107,7 +107,7 @@ def test_a_log_of_a_hundred_thousand_lines(
     demo: Site, page: Page, complaints: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [f"line {i} {EVIL}" if i % 1000 == 0 else f"line {i}" for i in range(100_000)]
-    monkeypatch.setattr(page_demo, "LOG", lines)
+    monkeypatch.setattr(demo_state, "LOG", lines)
     more = [f"live {i}\n" for i in range(100_000)]
     demo.work.answers["tail_log"] = ["".join(more[i : i + 500]).encode() for i in range(0, 100_000, 500)]
     began = time.monotonic()

@@ -16,6 +16,7 @@ from headway.slurm import control
 from headway.slurm.warning import warning_asked
 
 ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
+_SAME_S = 15.0  # from a GPU's error to the end of the job that it ends
 # Errors with which a job on another GPU may still save itself; and a machine that its provider takes back.
 _GENTLE = frozenset({XidClass.RESET, XidClass.DRAIN, XidClass.RECLAIM})
 
@@ -81,11 +82,16 @@ async def _send_back(tools: Tools, incident: Incident, jobs: set[int]) -> Incide
 
 
 async def died(tools: Tools, incident: Incident, there: set[int]) -> set[int]:
-    """Jobs that the fault ended before anybody looked, and that no epilog held."""
-    head = await tools.head()
+    """Jobs that the fault ended before anybody looked, and that no epilog held. Of a GPU whose holder was not known yet,
+    because the job had just begun: those that failed on the node in the same moment."""
+    head, run, at = await tools.head(), tools.env.connections, incident.found("at")
     gone = victims(incident) - there
-    states = {job: await control.job_word(tools.env.connections, head, job) for job in gone}
-    return {job for job, state in states.items() if state in ENDED_BADLY}
+    states = {job: await control.job_word(run, head, job) for job in gone}
+    found = {job for job, state in states.items() if state in ENDED_BADLY}
+    if incident.found("xid") and not victims(incident) and isinstance(at, int | float):
+        ended = await control.failed_on(run, head, incident.node)
+        found |= {job for job, end in ended.items() if -1 <= end - at <= _SAME_S}
+    return found
 
 
 async def _moved_by_slurm(tools: Tools, incident: Incident) -> Incident:

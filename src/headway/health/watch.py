@@ -14,6 +14,7 @@ from headway.domain.hostlist import compress
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
 from headway.health import lemons
+from headway.health.cutshort import CutShort
 from headway.health.decide import Dead, Reserve, StartNow, decide
 from headway.health.refill import refill
 from headway.health.respond import Responder
@@ -33,6 +34,7 @@ class Watch:
     responder: Responder
     tender: Tender
     nudged: set[tuple[int, int]] = field(default_factory=set)
+    cut_short: CutShort = field(default_factory=CutShort)
     clock: Callable[[], float] = time.time
     refilled: float = 0.0  # when caps were last looked at
 
@@ -64,6 +66,8 @@ class Watch:
             words = await self._do(action, head, all_jobs)
             if words:
                 said.append(words)
+        if self.cluster.health.act:
+            said += await self.cut_short.step(self.env.connections, head, all_jobs.values())
         if self.clock() - self.refilled >= REFILL_EVERY_S:
             self.refilled = self.clock()
             now = datetime.fromtimestamp(self.refilled).astimezone()

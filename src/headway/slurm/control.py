@@ -29,7 +29,9 @@ _ENDS = ("COMPLETING", "STAGE_OUT")
 _NODES = re.compile(r"\bNodes=(\S+)")
 _NODE_STATE = re.compile(r"\bState=(\S+)")
 _NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]]*\])?\s*$", re.MULTILINE)
-_EXIT_CODE = re.compile(r"\bExitCode=(\d+):")  # exit code:signal
+_EXIT_CODE = re.compile(r"\bExitCode=(\d+):(\d+)")  # exit code:signal
+_BOOT_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\d+)", re.MULTILINE)
+_UNIX_TIMES = ("env", "SLURM_TIME_FORMAT=%s")
 _JOB_STATE = re.compile(r"\bJobState=(\S+)")
 
 
@@ -171,6 +173,29 @@ async def ends_badly(connections: Remote, head: Machine, job_id: int) -> bool:
     ran = await _scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
     code = _EXIT_CODE.search(ran.stdout)
     return "JobState=COMPLETING" in ran.stdout and code is not None and code[1] != "0"
+
+
+async def was_killed(connections: Remote, head: Machine, job_id: int) -> bool:
+    """Whether a job that failed was ended by signal 9, or its script by a task's."""
+    ran = await _scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
+    code = _EXIT_CODE.search(ran.stdout)
+    return code is not None and code.groups() in {("0", "9"), ("137", "0")}
+
+
+async def failed_on(connections: Remote, head: Machine, node: str) -> dict[int, int]:
+    """Jobs of this node that failed within the last minutes (MinJobAge), each with the unix second of its end."""
+    argv = [*_UNIX_TIMES, "squeue", "--all", "--noheader", f"--nodelist={node}", "--states=FAILED", "--format=%A %e"]
+    ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
+    rows = (line.split() for line in ran.stdout.splitlines())
+    return {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+
+
+async def controller_started_at(connections: Remote, head: Machine) -> int:
+    """Unix seconds; 0 where it does not say."""
+    argv = [*_UNIX_TIMES, "scontrol", "show", "config"]
+    ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
+    found = _BOOT_TIME.search(ran.stdout)
+    return int(found[1]) if found else 0
 
 
 async def reserved(connections: Remote, head: Machine, name: str = SPARES) -> tuple[str, ...]:

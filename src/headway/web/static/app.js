@@ -106,8 +106,13 @@
   document.addEventListener("click", (event) => event.target.closest("[data-close]")?.closest(".toast")?.remove());
   document.addEventListener("htmx:afterSwap", toasts);
 
-  // On a phone the tabs are a row to be pushed: where one is, is in sight.
-  document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  // On a phone the tabs are a row to be pushed: where one is, is in sight. Not by scrollIntoView, from which some browsers let
+  // the Tab key go on.
+  for (const here of document.querySelectorAll(".tabs [aria-current]")) {
+    const row = here.closest(".tabs");
+    const past = here.getBoundingClientRect().right - row.getBoundingClientRect().right;
+    if (past > 0) row.scrollLeft += past;
+  }
 
   setOffset();
   toasts();

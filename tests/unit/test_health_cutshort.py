@@ -1,0 +1,87 @@
+"""Runs that the controller itself killed when it came back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed
+from headway.health.cutshort import AFTER_S, SHORT_S, CutShort
+from headway.machines.run import Ran
+from tests.builders import job, machine
+
+HEAD = machine("lab-head")
+BEGAN = 1000  # when the controller was started
+SHORT = job(7, state="FAILED", start_time=1003, end_time=1005)
+
+
+@dataclass
+class Controller:
+    """Answers three questions; any other fails the test."""
+
+    code: str = "0:9"
+    requeues: bool = True
+    asked: list[str] = field(default_factory=list)
+    requeued: list[int] = field(default_factory=list)
+
+    async def remote(self, at: Machine, argv: Sequence[str], *, check: bool = True, **_: Any) -> Ran:
+        assert at is HEAD
+        line = " ".join(argv)
+        self.asked.append(line)
+        out = ""
+        if line == "env SLURM_TIME_FORMAT=%s scontrol show config":
+            out = f"AccountingStorageHost  = lab-head\nBOOT_TIME               = {BEGAN}\n"
+        elif "show job" in line:
+            out = f"JobId=7 JobState=FAILED Restarts=0 ExitCode={self.code} RunTime=00:00:02\n"
+        elif line == "scontrol requeue 7":
+            if not self.requeues:
+                raise CommandFailed(argv, 1, "Requested operation is presently disabled", where=at.name)
+            self.requeued.append(7)
+        else:
+            raise AssertionError(f"unexpected: {line}")
+        return Ran(tuple(argv), 0, out, "", 0.0)
+
+
+async def test_a_run_killed_as_the_controller_came_back_goes_back_to_the_queue_once() -> None:
+    slurm, look = Controller(), CutShort()
+    said = [("job 7", "the controller's restart killed it as it began; requeued")]
+    assert await look.step(slurm, HEAD, [SHORT]) == said
+    assert await look.step(slurm, HEAD, [SHORT]) == []
+    assert slurm.requeued == [7]
+    assert await look.step(slurm, HEAD, [replace(SHORT, restarts=1)]) == said, "the next run, too"
+
+
+async def test_what_forbids_a_requeue_is_said() -> None:
+    (said,) = await CutShort().step(Controller(requeues=False), HEAD, [SHORT])
+    assert "not requeued: " in said[1]
+
+
+@pytest.mark.parametrize("code", ["1:0", "0:15", "0:0"])
+async def test_a_job_that_failed_by_itself_has_failed(code: str) -> None:
+    slurm = Controller(code)
+    assert await CutShort().step(slurm, HEAD, [SHORT]) == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"state": "CANCELLED"},
+        {"end_time": 1003 + SHORT_S + 1},
+        {"start_time": 1003 + AFTER_S, "end_time": 1005 + AFTER_S},
+        {"start_time": 997, "end_time": 999},
+    ],
+)
+async def test_other_ends_have_other_causes(changed: dict[str, Any]) -> None:
+    slurm = Controller()
+    assert await CutShort().step(slurm, HEAD, [replace(SHORT, **changed)]) == []
+    assert slurm.requeued == []
+
+
+async def test_where_no_run_was_short_nothing_is_asked() -> None:
+    slurm = Controller()
+    assert await CutShort().step(slurm, HEAD, [job(8), replace(SHORT, state="COMPLETED")]) == []
+    assert slurm.asked == []
