@@ -69,7 +69,7 @@ async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Ope
         "deadline_s": ask.deadline_s,
     }
     operation = await state.store.enqueue_operation(name, "apply", who.person, document=stored, params=params)
-    _queued(state, operation)
+    queued(state, operation)
     return operation
 
 
@@ -95,7 +95,7 @@ async def scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Ope
     operation = await state.store.enqueue_operation(
         name, "scale", who.person, document=document.model_dump(), params=params
     )
-    _queued(state, operation)
+    queued(state, operation)
     return operation
 
 
@@ -117,7 +117,7 @@ async def down(state: AppState, who: Principal, name: str, *, delete_data: bool)
     operation = await state.store.enqueue_operation(
         name, "down", who.person, document=row.document, params={"delete_data": delete_data}
     )
-    _queued(state, operation)
+    queued(state, operation)
     return operation
 
 
@@ -222,7 +222,8 @@ def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:
         raise NeedsConfirmation(f"{what} what runs on {name}", hint="look at `headway plan`, then apply with --yes")
 
 
-def _queued(state: AppState, operation: Operation) -> None:
+def queued(state: AppState, operation: Operation) -> None:
+    """Tells those who wait for it that there is one more."""
     name = operation.cluster
     state.live.tell(operation_news(operation, "queued", state.clock()))
     state.plans.pop(name, None)

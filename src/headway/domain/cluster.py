@@ -188,6 +188,28 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
+class BackupRule:
+    """Backups that make themselves. Paths are of the server's machine."""
+
+    to: str  # folder
+    every_s: int
+    keep: int  # so many stay
+    key_file: str  # holds the passphrase
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """Where a key comes from that is not Headway's to make: a file of the server's machine, or a command run there."""
+
+    file: str = ""
+    command: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        return self.file or f"the command {self.command[0]}"
+
+
+@dataclass(frozen=True, slots=True)
 class Firewall:
     """Who reaches a machine of one's own, beyond the cluster's machines and the server."""
 
@@ -218,6 +240,8 @@ class Cluster:
     health: Health = field(default_factory=Health)
     most_usd_per_hour: Decimal | None = None  # what all machines together may cost; None: whatever they do
     firewall: Firewall = field(default_factory=Firewall)  # provider ssh
+    backup: BackupRule | None = None  # None: only when somebody asks
+    munge_key: KeySource | None = None  # None: Headway makes it
 
     @property
     def head(self) -> str:

@@ -409,6 +409,35 @@ class CostPart(Part):
     )
 
 
+class BackupPart(Part):
+    """Backups that make themselves, while jobs run."""
+
+    to: ServerPath = Field(description="Folder on the server's machine.", examples=["/backup/headway"])
+    every: Seconds = Field(86400, description="How often, in Slurm's forms; once a day unless said.", examples=["12:00:00"])
+    keep: int = Field(14, ge=1, le=10_000, description="So many of the cluster's backups stay in the folder.")
+    key_file: ServerPath = Field(
+        description="File on the server's machine whose first line is the passphrase.", examples=["/etc/headway/backup.key"]
+    )
+
+
+class KeyPart(Part):
+    """A key that is not Headway's to make."""
+
+    file: ServerPath | None = Field(None, description="File on the server's machine that holds it.")
+    command: list[Annotated[str, Field(min_length=1)]] | None = Field(
+        None,
+        min_length=1,
+        description="Words of a command, run on the server's machine, that prints it.",
+        examples=[["vault", "kv", "get", "-field=key", "secret/munge"]],
+    )
+
+
+class SecretsPart(Part):
+    """Keys from elsewhere."""
+
+    munge: KeyPart | None = Field(None, description="The MUNGE key, 32 to 1024 bytes; Headway makes one unless said.")
+
+
 class ClusterFile(Part):
     """A cluster in one file. The smallest one is name, plan and nodes."""
 
@@ -463,3 +492,5 @@ class ClusterFile(Part):
         default_factory=list, description="Provider ssh: your machines, the head first."
     )
     firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: who reaches your machines.")
+    backup: BackupPart | None = Field(None, description="Backups; only when somebody asks unless said.")
+    secrets: SecretsPart = Field(default_factory=SecretsPart, description="Keys from elsewhere.")

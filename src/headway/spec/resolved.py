@@ -63,7 +63,17 @@ def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Clust
         most_usd_per_hour=None if file.cost.usd_per_hour is None else Decimal(str(file.cost.usd_per_hour)),
         containers=file.containers.backend or "builtin",
         firewall=Firewall(tuple(file.firewall.ssh_from)),
+        backup=_backup(file.backup),
+        munge_key=_key(file.secrets.munge),
     )
+
+
+def _backup(part: BackupPart | None) -> BackupRule | None:
+    return None if part is None else BackupRule(part.to, part.every, part.keep, part.key_file)
+
+
+def _key(part: KeyPart | None) -> KeySource | None:
+    return None if part is None else KeySource(part.file or "", tuple(part.command or ()))
 
 
 def _health(part: HealthPart) -> Health:
