@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import secrets as random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,12 @@ from fastapi import APIRouter, Query
 
 from headway import __version__
 from headway.api.access import Admin, State, audit
-from headway.api.planning import SYSTEM_FOLDERS, queued
+from headway.api.paging import Page
+from headway.api.places import allowed
+from headway.api.planning import queued
 from headway.api.shapes import operation_out
 from headway.api.state import AppState
-from headway.errors import NeedsConfirmation, NotAllowed, Refused
+from headway.errors import NeedsConfirmation, Refused
 from headway.store import Operation
 from headway.wire.clusters import OperationOut
 from headway.wire.keeping import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
@@ -69,12 +70,13 @@ async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> Operat
 
 
 @router.get("/backups")
-async def backups(state: State, _: Admin, folder: str = Query(max_length=1000)) -> list[BackupOut]:
+async def backups(state: State, _: Admin, page: Page, folder: str = Query(max_length=1000)) -> list[BackupOut]:
     """Backups in a folder of the server's machine, the latest first, as they say themselves."""
     from headway.keep import archive
 
     found = await asyncio.to_thread(archive.found, allowed(state, folder))
-    return [_out(path, header, size) for path, header, size in found]
+    rows = [_out(path, header, size) for path, header, size in found]
+    return page.cut(rows, lambda one: (one.at, one.path), newest=True)
 
 
 @router.post("/backups/verify")
@@ -140,19 +142,6 @@ async def _keep_key(state: AppState, cluster: str, ref: str, key: bytes) -> bool
 
     value = base64.b64encode(key).decode()
     return await state.store.put_secret(cluster, KEY_PREFIX + ref, value) == value
-
-
-def allowed(state: AppState, path: str) -> Path:
-    """Raises Refused for a place where the server's machine keeps its own affairs."""
-    real = Path(os.path.realpath(path))
-    closed = (*SYSTEM_FOLDERS, state.settings.state_dir.resolve())
-    if not path.startswith("/"):
-        raise Refused(f"{path!r} is no absolute path", hint="name a folder of the server's machine")
-    if real == Path("/") or any(real.is_relative_to(folder) for folder in closed):
-        raise NotAllowed(
-            f"{real} belongs to the server's machine itself", hint="keep backups in a folder, best on a disk, of their own"
-        )
-    return real
 
 
 def _out(path: Path, header: Header, size: int) -> BackupOut:

@@ -53,7 +53,8 @@ async def plan(cluster: Cluster, env: Env) -> ChangeSet:
     place = seen.place(place) if seen else place
     chosen = await members(cluster, env, await machines_of(env, cluster.name))
     site = await site_of(cluster, env, place, chosen, give_uids=False)
-    goal = await goal_of(cluster, site, await env.store.secrets(cluster.name))
+    have = {**await env.store.secrets(cluster.name), **await secrets.given(cluster)}
+    goal = await goal_of(cluster, site, have)
     changes = changeset(goal, await observe(goal, env))
     return seen.told(changes) if seen else changes
 
@@ -73,7 +74,8 @@ async def apply(
 ) -> None:
     """Carries out what must change. `deadline`: unix seconds until which jobs on nodes that go may go on; None: no node
     with jobs goes. `beside`: what else makes machines of the cluster, and may do so while those jobs are waited for.
-    `before`: what is done on the head right before one of its stages. Raises HeadwayError naming every machine that did not get there."""
+    `before`: what is done on the head right before one of its stages. Raises HeadwayError naming every machine that did not
+    get there."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
     if gaps:
@@ -81,7 +83,7 @@ async def apply(
             "this host is not ready:\n" + "\n".join(f"  {gap.what}" for gap in gaps),
             hint="; ".join(dict.fromkeys(gap.fix for gap in gaps)),
         )
-    have = await secrets.ensure(env.store, cluster.name, (cluster.head, *cluster.slot_names))
+    have = await secrets.ensure(env.store, cluster, (cluster.head, *cluster.slot_names))
     env.connections.use_key(have["bootstrap_key"])
     seen = await own.look(cluster, env)
     if seen:

@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import secrets as random
+import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -86,7 +87,9 @@ def _header(path: Path, file: IO[bytes]) -> tuple[Header, bytes]:
         header = Header(**{name: told[name] for name in Header.__dataclass_fields__})
         base64.b64decode(header.salt, validate=True)
     except (ValueError, KeyError, TypeError):
-        raise Damaged(f"{path} is no backup of Headway's", hint="headway backups --in DIR lists those there are") from None
+        raise Damaged(
+            f"{path} is no backup of Headway's", hint="headway backups --in DIR lists those there are"
+        ) from None
     return header, hashlib.sha256(magic + line).digest()
 
 
@@ -99,7 +102,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise Refused(f"{path} can't be read: {error.strerror}") from None
     with os.fdopen(handle, "rb") as file:
-        if not os.path.isfile(handle):
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise Refused(f"{path} is no file", hint="headway backups --in DIR")
         yield file
 
@@ -119,7 +122,9 @@ class Writer:
         with _said(self._beside):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._beside.unlink(missing_ok=True)
-            self._file = os.fdopen(os.open(self._beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+            self._file = os.fdopen(
+                os.open(self._beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
+            )
             first = MAGIC + json.dumps(asdict(header)).encode() + b"\n"
             self._vouched = hashlib.sha256(first).digest()
             self._file.write(first)
@@ -279,7 +284,9 @@ def found(folder: Path) -> list[tuple[Path, Header, int]]:
     try:
         files = [path for path in folder.iterdir() if path.name.endswith(SUFFIX) and not path.name.startswith(".")]
     except OSError as error:
-        raise Refused(f"{folder} on the server's machine: {error.strerror}", hint="name a folder with backups") from None
+        raise Refused(
+            f"{folder} on the server's machine: {error.strerror}", hint="name a folder with backups"
+        ) from None
     rows = []
     for path in files:
         with contextlib.suppress(Refused, NotFound, OSError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import os
 import tarfile
 import time
 import zlib
@@ -29,9 +28,7 @@ from headway.machines.program import program
 DATABASE = "slurm_acct_db"
 KEY_PREFIX = "backup_key/"  # secrets of backups that are being made or read
 PARTS = ("state", "database", "about", "secrets", "records")
-_DUMP = (
-    f"set -o pipefail; mariadb-dump --single-transaction --quick --hex-blob {DATABASE} | gzip -1"  # no person's word in it
-)
+_DUMP = f"set -o pipefail; mariadb-dump --single-transaction --quick --hex-blob {DATABASE} | gzip -1"  # no person's word in it
 _DUMP_ENDS = b"-- Dump completed"
 _PART_S = 6 * 3600.0
 
@@ -63,7 +60,9 @@ async def back_up(
     is no head to back up, Refused when it can't be written; then nothing is left of it."""
     head = (await machines_of(env, cluster.name)).get(cluster.head)
     if head is None or head.state is not MachineState.RUNNING:
-        raise Conflict(f"{cluster.head} does not run: there is nothing to back up", hint=f"headway status {cluster.name}")
+        raise Conflict(
+            f"{cluster.head} does not run: there is nothing to back up", hint=f"headway status {cluster.name}"
+        )
     writer = await asyncio.to_thread(Writer, path, header, key)
     try:
         since = (await env.connections.remote(head, ["date", "+%s.%N"], timeout_s=20)).stdout.strip()
@@ -135,7 +134,7 @@ def prove(path: Path, key: bytes) -> Proof:
                 records = sum(1 for _ in rows(pieces))
         if sorted(seen) != sorted(PARTS):
             raise Damaged(f"{path} lacks {', '.join(sorted(set(PARTS) - set(seen)))}", hint="take another backup")
-        return Proof(reader.header, os.path.getsize(path), records, files)
+        return Proof(reader.header, path.stat().st_size, records, files)
 
 
 def rows(pieces: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -157,7 +156,9 @@ def _check_state(path: Path, pieces: Iterator[bytes]) -> int:
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise Damaged(f"{path}: Slurm's state is not whole: {error}", hint="take another backup") from None
     if "./job_state" not in names:
-        raise Damaged(f"{path}: Slurm's state has no list of jobs", hint="is slurmctld running? then take another backup")
+        raise Damaged(
+            f"{path}: Slurm's state has no list of jobs", hint="is slurmctld running? then take another backup"
+        )
     return len(names)
 
 

@@ -141,4 +141,6 @@ async def _close_runaways(cluster: Cluster, env: Env, say: Say) -> None:
     argv = ["sacctmgr", "-i", "show", "runawayjobs"]
     ran = await env.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")
     if ran.code != 0:
-        await say("accounting", f"open records were not looked for: {ran.stderr.strip()[-200:]}", level="warning", done=True)
+        await say(
+            "accounting", f"open records were not looked for: {ran.stderr.strip()[-200:]}", level="warning", done=True
+        )

@@ -11,8 +11,8 @@ from typing import Any
 
 import structlog
 
-from headway.api.keeping import allowed, queue_backup
-from headway.api.planning import dataset_faults
+from headway.api.keeping import queue_backup
+from headway.api.places import allowed, place_faults
 from headway.api.shapes import summary_of
 from headway.api.state import AppState
 from headway.domain.cluster import BackupRule
@@ -63,7 +63,7 @@ class Keep:
         await keep.check(name, state.store, kept)
         document = Document.model_validate(kept.about["document"])
         resolved = await state.resolve(document)
-        faults = dataset_faults(state, resolved)
+        faults = place_faults(state, resolved)
         if faults:
             raise InvalidSpec(faults)
         await self._say("proof", f"{kept.proof.bytes} bytes are whole", done=True)

@@ -413,10 +413,13 @@ class BackupPart(Part):
     """Backups that make themselves, while jobs run."""
 
     to: ServerPath = Field(description="Folder on the server's machine.", examples=["/backup/headway"])
-    every: Seconds = Field(86400, description="How often, in Slurm's forms; once a day unless said.", examples=["12:00:00"])
+    every: Seconds = Field(
+        86400, description="How often, in Slurm's forms; once a day unless said.", examples=["12:00:00"]
+    )
     keep: int = Field(14, ge=1, le=10_000, description="So many of the cluster's backups stay in the folder.")
     key_file: ServerPath = Field(
-        description="File on the server's machine whose first line is the passphrase.", examples=["/etc/headway/backup.key"]
+        description="File on the server's machine whose first line is the passphrase.",
+        examples=["/etc/headway/backup.key"],
     )
 
 
@@ -427,8 +430,8 @@ class KeyPart(Part):
     command: list[Annotated[str, Field(min_length=1)]] | None = Field(
         None,
         min_length=1,
-        description="Words of a command, run on the server's machine, that prints it.",
-        examples=[["vault", "kv", "get", "-field=key", "secret/munge"]],
+        description="A program of /etc/headway/commands on the server's machine that prints it, and its words.",
+        examples=[["vault-munge", "secret/lab"]],
     )
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from headway.domain.cluster import (
     Alerts,
+    BackupRule,
     Cluster,
     Dataset,
     Firewall,
@@ -14,6 +15,7 @@ from headway.domain.cluster import (
     Health,
     Host,
     JumpHost,
+    KeySource,
     Partition,
     Plan,
     Slot,
@@ -23,7 +25,16 @@ from headway.domain.cluster import (
     User,
 )
 from headway.spec import fabric, groups, tiers
-from headway.spec.model import UNLIMITED, ClusterFile, HealthPart, HostPart, PartitionPart, TeamPart
+from headway.spec.model import (
+    UNLIMITED,
+    BackupPart,
+    ClusterFile,
+    HealthPart,
+    HostPart,
+    KeyPart,
+    PartitionPart,
+    TeamPart,
+)
 from headway.spec.rules import mount_of, wishes_of
 from headway.spec.slurmkeys import VERSIONS
 

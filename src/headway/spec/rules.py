@@ -17,6 +17,7 @@ from headway.errors import Fault
 from headway.spec import fabric, groups, slurmkeys, tiers, words
 from headway.spec.model import UNLIMITED, ClusterFile, DatasetPart
 
+LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
 MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
 
 
@@ -231,6 +232,14 @@ def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
         draft.fault(f"{where}.path", problem, hint)
 
 
+def _keeping(draft: Draft) -> None:
+    backup, key = draft.file.backup, draft.file.secrets.munge
+    if backup is not None and not LEAST_BACKUP_S <= backup.every <= MOST_BACKUP_S:
+        draft.fault("backup.every", "must be between 10 minutes and a year", 'for example "1-00:00:00", once a day')
+    if key is not None and (key.file is None) == (key.command is None):
+        draft.fault("secrets.munge", "needs either file or command", "say where the key comes from, once")
+
+
 def _partition_sizes(draft: Draft) -> None:
     defaults = []
     for name, part in draft.file.partitions.items():
@@ -363,6 +372,7 @@ _RULES: tuple[Callable[[Draft], None], ...] = (
     _containers,
     _fabric,
     _datasets,
+    _keeping,
     _partition_sizes,
     _partition_names,
     _preemption,

@@ -37,7 +37,9 @@ class KeepStore(Base):
         async with self._read() as db:
             known = {row.name: row.uid for row in await db.execute(select(t.uids))}
         holder = {uid: name for name, uid in known.items()}
-        other = [f"{name} has uid {known[name]} here, not {uid}" for name, uid in uids.items() if known.get(name, uid) != uid]
+        other = [
+            f"{name} has uid {known[name]} here, not {uid}" for name, uid in uids.items() if known.get(name, uid) != uid
+        ]
         taken = [
             f"uid {uid} of {name} is {holder[uid]}'s here"
             for name, uid in uids.items()
