@@ -11,6 +11,7 @@ script is written before the list of jobs says it, and goes after that: scripts 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import shutil
 import subprocess
@@ -20,6 +21,20 @@ import time
 
 SAVED_S = 8.0  # slurmctld writes what has changed within five seconds
 _IN_PLACE = ("dbd.messages",)  # written over when slurmctld ends
+
+
+def link(source: str, target: str) -> None:
+    """Nothing where the source is gone. A file that another takes the place of at this very moment can't be linked any
+    more, though there is one of its name: then that."""
+    while not os.path.lexists(target):
+        try:
+            if os.path.basename(source) in _IN_PLACE:
+                shutil.copy2(source, target)
+            else:
+                os.link(source, target, follow_symlinks=False)
+        except FileNotFoundError:
+            if not os.path.lexists(source):
+                return
 
 
 def link_all(folder: str, copy: str) -> None:
@@ -32,12 +47,7 @@ def link_all(folder: str, copy: str) -> None:
             info = os.stat(place)
             os.chown(there, info.st_uid, info.st_gid)
         for name in names:
-            source, target = os.path.join(place, name), os.path.join(there, name)
-            with contextlib.suppress(FileNotFoundError, FileExistsError):
-                if name in _IN_PLACE:
-                    shutil.copy2(source, target)
-                else:
-                    os.link(source, target, follow_symlinks=False)
+            link(os.path.join(place, name), os.path.join(there, name))
 
 
 def snapshot(folder: str, copy: str) -> None:
@@ -50,8 +60,7 @@ def snapshot(folder: str, copy: str) -> None:
             if os.path.isdir(f"{folder}/{name}"):
                 link_all(f"{folder}/{name}", f"{copy}/{name}")
             else:
-                with contextlib.suppress(FileNotFoundError):
-                    (shutil.copy2 if name in _IN_PLACE else os.link)(f"{folder}/{name}", f"{copy}/{name}")
+                link(f"{folder}/{name}", f"{copy}/{name}")
     for name in sorted(os.listdir(folder)):
         if name.startswith("hash."):
             link_all(f"{folder}/{name}", f"{copy}/{name}")
@@ -78,7 +87,10 @@ def give_state(folder: str, since: float) -> int:
     shutil.rmtree(copy, ignore_errors=True)
     try:
         snapshot(folder, copy)
-        with tarfile.open(mode="w|gz", fileobj=sys.stdout.buffer, compresslevel=1) as tar:
+        with (
+            gzip.GzipFile(fileobj=sys.stdout.buffer, mode="wb", compresslevel=1) as packed,
+            tarfile.open(mode="w|", fileobj=packed) as tar,
+        ):
             tar.add(copy, arcname=".")
         sys.stdout.buffer.flush()
     finally:

@@ -21,7 +21,7 @@ from headway.cluster.goal import CONTROLLER_STATE
 from headway.cluster.observe import machines_of
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
-from headway.errors import Conflict
+from headway.errors import CommandFailed, Conflict
 from headway.keep.archive import SUFFIX, Damaged, Header, Reader, Writer
 from headway.machines.program import program
 
@@ -66,8 +66,13 @@ async def back_up(
     writer = await asyncio.to_thread(Writer, path, header, key)
     try:
         since = (await env.connections.remote(head, ["date", "+%s.%N"], timeout_s=20)).stdout.strip()
-        await _part(writer, "state", _run(env, head, program_argv("state", CONTROLLER_STATE, since)), say)
-        await _part(writer, "database", _run(env, head, ["bash", "-c", _DUMP]), say)
+        await _part(
+            writer,
+            "state",
+            _run(env, head, program_argv("state", CONTROLLER_STATE, since), ["copy", CONTROLLER_STATE]),
+            say,
+        )
+        await _part(writer, "database", _run(env, head, ["bash", "-c", _DUMP], ["mariadb-dump", DATABASE]), say)
         await _part(writer, "about", _one(json.dumps(dict(about)).encode()), say)
         await _part(writer, "secrets", _one(json.dumps(await _secrets(cluster, env)).encode()), say)
         await _part(writer, "records", _lines(env, cluster.name), say)
@@ -95,9 +100,13 @@ async def _part(writer: Writer, name: str, pieces: AsyncIterator[bytes], say: Sa
     await say(name, f"kept, {count} bytes", done=True, seconds=time.monotonic() - began)
 
 
-async def _run(env: Env, head: Machine, argv: list[str]) -> AsyncIterator[bytes]:
-    async for piece in env.connections.stream(head, argv, timeout_s=_PART_S):
-        yield piece
+async def _run(env: Env, head: Machine, argv: list[str], what: list[str]) -> AsyncIterator[bytes]:
+    """`what`: how an error calls the command."""
+    try:
+        async for piece in env.connections.stream(head, argv, timeout_s=_PART_S):
+            yield piece
+    except CommandFailed as error:
+        raise CommandFailed(what, error.code, error.stderr, where=head.name) from None
 
 
 async def _one(data: bytes) -> AsyncIterator[bytes]:

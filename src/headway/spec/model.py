@@ -496,4 +496,4 @@ class ClusterFile(Part):
     )
     firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: who reaches your machines.")
     backup: BackupPart | None = Field(None, description="Backups; only when somebody asks unless said.")
-    secrets: SecretsPart = Field(default_factory=SecretsPart, description="Keys from elsewhere.")
+    secrets: SecretsPart = Field(default_factory=SecretsPart, description="Keys that are not Headway's to make.")
