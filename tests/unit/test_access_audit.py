@@ -48,16 +48,6 @@ WAITING = {"hold", "release"}
 _QUEUED = (  # these don't ask the cluster
     "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link", "/backup", "/restore", "/rotate",
 )  # fmt: skip
-    "/down",
-    "/apply",
-    "/scale",
-    "/scale/plan",
-    "/scale/apply",
-    "/link",
-    "/backup",
-    "/restore",
-    "/rotate",
-)  # these don't ask the cluster
 
 
 @pytest.fixture
