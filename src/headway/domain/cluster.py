@@ -122,10 +122,26 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """A file system that every machine mounts from elsewhere: NFS, Lustre, BeeGFS, WekaFS, FUSE."""
+
+    name: str
+    path: str  # where it appears
+    type: str  # "nfs4", "lustre", "fuse.sshfs"; "none" with the option bind
+    source: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def read_only(self) -> bool:
+        return "ro" in self.options
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
     home: str = "/home"
     scratch: str = "/scratch"
     datasets: tuple[Dataset, ...] = ()
+    volumes: tuple[Volume, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,13 @@ def _xid(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _mount_line(value: str) -> str:
+    problem, hint = words.mount_line_fault(value)
+    if problem:
+        raise fault(problem, hint)
+    return value
+
+
 UNLIMITED = -1
 _TIME_SCHEMA = {
     "anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1}],
@@ -166,12 +173,26 @@ class DatasetPart(Part):
     read_only: bool = Field(True, description="Whether jobs may only read it.")
 
 
+class MountedVolumePart(Part):
+    """A file system that every machine mounts from elsewhere."""
+
+    name: Name = Field(description="The volume's name.", examples=["models"])
+    path: str = Field(description="Where it appears on the machines.", examples=["/models"])
+    mount: Annotated[str, AfterValidator(_mount_line)] = Field(
+        description="Its type, source and options, as in a line of fstab.",
+        examples=["nfs4 filer:/export/models rw,hard", "lustre mgs@tcp:/fsx", "fuse.sshfs box:/srv/data ro"],
+    )
+
+
 class StoragePart(Part):
-    """Shared storage: /home and /scratch always, and datasets."""
+    """Shared storage: /home and /scratch always, datasets, and what is mounted from elsewhere."""
 
     home: VolumePart = Field(default_factory=VolumePart, description="/home on every machine.")
     scratch: VolumePart = Field(default_factory=VolumePart, description="/scratch on every machine, for checkpoints.")
     datasets: list[DatasetPart] = Field(default_factory=list, description="Further folders.")
+    volumes: list[MountedVolumePart] = Field(
+        default_factory=list, max_length=50, description="File systems mounted from elsewhere."
+    )
 
 
 class PartitionPart(Part):

@@ -23,6 +23,7 @@ from headway.domain.cluster import (
     Storage,
     Team,
     User,
+    Volume,
 )
 from headway.spec import fabric, groups, tiers
 from headway.spec.model import (
@@ -32,6 +33,7 @@ from headway.spec.model import (
     HealthPart,
     HostPart,
     KeyPart,
+    MountedVolumePart,
     PartitionPart,
     TeamPart,
 )
@@ -107,8 +109,14 @@ def _storage(file: ClusterFile) -> Storage:
         datasets=tuple(
             Dataset(part.name, (part.path or "").rstrip("/"), mount_of(part), part.read_only)
             for part in file.storage.datasets
-        )
+        ),
+        volumes=tuple(_volume(part) for part in file.storage.volumes),
     )
+
+
+def _volume(part: MountedVolumePart) -> Volume:
+    kind, source, *options = part.mount.split()
+    return Volume(part.name, part.path.rstrip("/"), kind, source, tuple(options[0].split(",")) if options else ())
 
 
 def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, ...]:

@@ -214,6 +214,20 @@ def _datasets(draft: Draft) -> None:
             if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
                 draft.fault(f"{where}.mount", f"covers or is in the mount of {name}, {other}", "keep them apart")
         seen_mounts[mount] = part.name
+    for index, volume in enumerate(draft.file.storage.volumes):
+        where = draft.item("storage.volumes", index)
+        if volume.name in seen_names:
+            draft.fault(f"{where}.name", f"{volume.name} is there twice", "give each volume and dataset its own name")
+        seen_names.add(volume.name)
+        mount = volume.path.rstrip("/") or "/"
+        problem = words.mount_fault(mount)
+        if problem or mount in ("/home", "/scratch"):
+            draft.fault(f"{where}.path", problem or f"{mount} is there already", f"for example /{volume.name}")
+            continue
+        for other, name in seen_mounts.items():
+            if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
+                draft.fault(f"{where}.path", f"covers or is in the mount of {name}, {other}", "keep them apart")
+        seen_mounts[mount] = volume.name
 
 
 def mount_of(part: DatasetPart) -> str:
