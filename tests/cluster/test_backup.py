@@ -145,3 +145,43 @@ def test_keys_change_under_a_running_job(lab: Lab) -> None:
     go(lab, "turned")
     assert lab.wait_job(job) == "COMPLETED"
     assert lab.client.job("keep", job).state == "COMPLETED"
+
+
+def drained(lab: Lab, node: str) -> str:
+    """Why a node is out of service; "" for one that is not."""
+    state, _, why = lab.head("sinfo", "-h", "-n", node, "-o", "%T|%E").out.strip().split("\n")[0].partition("|")
+    return why if state.startswith("drain") else ""
+
+
+def test_a_volume_comes_is_lost_returns_and_goes_while_a_job_runs(lab: Lab) -> None:
+    job = lab.sbatch("ann", "--nodes=2", wrap=WAITS.format("volume"))
+    lab.wait_job(job, "RUNNING")
+    lab.head("install", "-d", "-m", "1777", "/srv/headway/scratch/models")
+    daemons = [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)]
+    plain = lab.state / "keep.yaml"
+    more = lab.state / "volume.yaml"
+    mount = "{name: models, path: /models, mount: none /srv/headway/scratch/models bind}"
+    more.write_text(f"{SPEC}storage: {{volumes: [{mount}]}}\n")
+    lab.cli("apply", str(more), "--yes")
+    lab.head("touch", "/models/there", user="ann")
+    for node in NODES:
+        on_node(lab, node, "test", "-e", "/models/there")
+
+    away = "/run/systemd/system/models.mount.d"  # whoever has it is away: it can't be mounted again
+    script = f"mkdir -p {away}; printf '[Mount]\\nWhat=/nowhere\\n' >{away}/away.conf; systemctl daemon-reload"
+    on_node(lab, NODES[0], "sh", "-c", f"{script}; umount --lazy /models")
+    why = lab.wait(lambda: drained(lab, NODES[0]), "the node without the volume to drain")
+    assert "/models is not mounted" in why
+    assert lab.state_of(job) == "RUNNING"
+    on_node(lab, NODES[0], "sh", "-c", f"rm -r {away}; systemctl daemon-reload")
+    lab.wait(lambda: not drained(lab, NODES[0]), "the node to return with the volume")
+    on_node(lab, NODES[0], "test", "-e", "/models/there")
+
+    assert "is detached" in lab.cli("plan", str(plain)).out
+    lab.cli("apply", str(plain), "--yes")
+    for node in ("keep-head", *NODES):
+        on_node(lab, node, "sh", "-c", "! mountpoint -q /models")
+    assert [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)] == daemons
+    assert all(one.state == "returned" for one in lab.client.incidents("keep"))
+    go(lab, "volume")
+    assert lab.wait_job(job) == "COMPLETED"

@@ -14,6 +14,7 @@ from headway.api.shapes import changeset_out, operation_news, summary_of
 from headway.api.state import AppState, PlanKept, fingerprint
 from headway.api.work import Resolved
 from headway.changes.settings import settings_changed
+from headway.changes.versions import hop_fault
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
@@ -125,9 +126,11 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
         who.need(Right.ADMIN, f"apply in the name of {owner}")
     document = document.model_copy(update={"owner": owner})
     resolved = await state.resolve(document)
+    before = await state.resolved(row) if row else None
     if not who.may(Right.ADMIN):
-        _need_known_places(who, resolved.cluster, await state.resolved(row) if row else None)
-    faults = place_faults(state, resolved)
+        _need_known_places(who, resolved.cluster, before)
+    hop = hop_fault(before, resolved.cluster)
+    faults = [*place_faults(state, resolved), *([hop] if hop else [])]
     if faults:
         raise InvalidSpec(faults)
     return document, resolved
