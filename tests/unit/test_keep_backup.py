@@ -53,7 +53,7 @@ def made(folder: Path, header: Header = HEADER, **parts: bytes) -> Path:
 
 @pytest.fixture
 def parts(tmp_path: Path) -> dict[str, bytes]:
-    lines = [["uids", {"name": "ann", "uid": 20_003}], ["jobs", {"cluster": "lab", "job_id": 3}]]
+    lines = [["uids", {"name": "ann", "uid": 20_003}], ["refills", {"cluster": "lab", "team": "a", "at": 1.0}]]
     return {
         "state": kept_state(slurm_state(tmp_path / "slurmctld")),
         "database": gzip.compress(DUMP),

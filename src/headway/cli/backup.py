@@ -39,7 +39,8 @@ def backup(
     headway backup lab --to /backup"""
     api = session.connect()
     name = session.pick(api, cluster)
-    final = follow(api, api.backup(name, _absolute(to), passphrase(key_file, twice=True)), quiet=output is Format.json)
+    phrase = passphrase(key_file, twice=True)
+    final = follow(api, api.backup(name, _absolute(to), phrase), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return
@@ -106,8 +107,8 @@ def restore(
         if session.at_terminal():
             session.say(message)
         session.confirm(f"Restore {cluster}?", yes=yes, otherwise=message)
-    operation = api.restore(cluster, path, passphrase(key_file), confirmed=True)
-    final = follow(api, operation, quiet=output is Format.json)
+    phrase = passphrase(key_file)
+    final = follow(api, api.restore(cluster, path, phrase, confirmed=True), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return

@@ -151,7 +151,7 @@ class Backups:
         due = 0.0
         if last is not None:
             due = last.created_at + (rule.every_s if last.state == "done" else min(rule.every_s, AGAIN_S))
-        if now < due or now - self._refused.get(name, 0.0) < AGAIN_S:
+        if now < due or now - self._refused.get(name, float("-inf")) < AGAIN_S:
             return
         folder = allowed(state, rule.to)
         passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
