@@ -144,13 +144,13 @@ async def test_keys_that_are_not_headways_to_change_are_refused(server: Server) 
 # --- by the clock
 
 
-async def looked(server: Server, tmp_path: Path, rule: BackupRule | None, **_: Any) -> int:
+async def looked(server: Server, rule: BackupRule | None) -> int:
     """One look of the loop; how many backups have been asked for since the beginning."""
     cluster = replace(builders.cluster(4, name="lab"), backup=rule)
     server.work.whole["lab"] = cluster
     row = await server.store.cluster("lab")
     assert row is not None
-    document = {**row.document, "spec": {**row.document["spec"], "backup": {"to": str(tmp_path)}}}
+    document = {**row.document, "spec": {**row.document["spec"], "backup": {"rule": str(rule)}}}
     await server.store.save_cluster("lab", document)
     row = await server.store.cluster("lab")
     assert row is not None
@@ -166,17 +166,17 @@ async def test_a_backup_is_made_when_its_time_has_come(server: Server, tmp_path:
     rule = BackupRule(str(tmp_path / "b"), 3600, 2, str(file))
     (tmp_path / "b").mkdir()
     clock: Any = server.state.clock
-    assert await looked(server, tmp_path, None) == 0
-    assert await looked(server, tmp_path, rule) == 1
-    assert await looked(server, tmp_path, rule) == 1
+    assert await looked(server, None) == 0
+    assert await looked(server, rule) == 1
+    assert await looked(server, rule) == 1
     clock.now += 3601
-    assert await looked(server, tmp_path, rule) == 2
+    assert await looked(server, rule) == 2
     server.work.answers["back_up"] = Refused("full")
     clock.now += 3601
-    assert await looked(server, tmp_path, rule) == 3
-    assert await looked(server, tmp_path, rule) == 3
+    assert await looked(server, rule) == 3
+    assert await looked(server, rule) == 3
     clock.now += AGAIN_S + 1
-    assert await looked(server, tmp_path, rule) == 4
+    assert await looked(server, rule) == 4
 
 
 async def test_two_servers_make_one(server: Server, tmp_path: Path) -> None:
@@ -189,6 +189,6 @@ async def test_two_servers_make_one(server: Server, tmp_path: Path) -> None:
 
 async def test_a_key_file_that_is_not_there_is_said(server: Server, tmp_path: Path) -> None:
     rule = BackupRule(str(tmp_path), 3600, 2, str(tmp_path / "none"))
-    assert await looked(server, tmp_path, rule) == 0
+    assert await looked(server, rule) == 0
     (notice, *_) = server.state.live.notices("lab")
     assert "can't be made" in notice.text

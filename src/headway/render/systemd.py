@@ -165,8 +165,15 @@ def volume_units(cluster: Cluster) -> dict[str, str]:
     return {f"{escape(volume.path)}.mount": volume.path for volume in cluster.storage.volumes}
 
 
+def _mount_word(text: str) -> str:
+    """A source or an option, which may have colons: filer:/export."""
+    for part in text.split(":"):
+        word(part or "-", "storage.volumes")
+    return text
+
+
 def _outside(volume: Volume) -> str:
-    options = ",".join(word(option, "storage.volumes") for option in (*volume.options, "nosuid", "nodev"))
+    options = ",".join(_mount_word(option) for option in (*volume.options, "nosuid", "nodev"))
     return f"""\
 # {MARK}
 [Unit]
@@ -175,7 +182,7 @@ After=network-online.target
 Wants=network-online.target
 Before=slurmd.service ssh.service systemd-user-sessions.service
 [Mount]
-What={word(volume.source, "storage.volumes")}
+What={_mount_word(volume.source)}
 Where={path(volume.path, "storage.volumes")}
 Type={word(volume.type, "storage.volumes")}
 Options={options}
