@@ -90,7 +90,8 @@ async def _mounted(tools: Tools, node: str) -> str:
     """Until every volume from elsewhere is there and answers: its server may be away for hours, and no restart brings it."""
     units = volume_units(tools.cluster)
     ends = tools.clock() + MOUNT_S
-    asks = [["systemctl", "start", *units], *(["timeout", "5", "stat", "-f", path] for path in units.values())]
+    asks = [["systemctl", "start", *units]] if units else []
+    asks += [["timeout", "5", "stat", "-f", path] for path in units.values()]
     while True:
         fault = ""
         for argv in asks:
