@@ -63,6 +63,7 @@ TABLE: dict[str, Row] = {
     "POST api/clusters/{name}/backup": Row(ADMIN, body={"to": "/var/tmp/x/backups", "passphrase": "long enough"}),
     "POST api/clusters/{name}/restore": Row(ADMIN, body={"path": "/var/tmp/x/none", "passphrase": "long enough"}),
     "POST api/clusters/{name}/secrets/rotate": Row(ADMIN, body={"what": "munge"}),
+    "POST api/clusters/{name}/storage/bench": Row(NODES, body={}),
     "GET api/backups": Row(ADMIN),
     "POST api/backups/verify": Row(ADMIN, body={"path": "/var/tmp/x/none", "passphrase": "long enough"}),
     "GET api/operations": Row(ALL),

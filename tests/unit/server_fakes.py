@@ -91,6 +91,9 @@ class FakeWork:
     async def rotate(self, cluster: Cluster, say: Any, what: str, ref: str) -> Any:
         return await self._call("rotate", cluster, say, what, ref)
 
+    async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> Any:
+        return await self._call("storage_bench", cluster, node, mib)
+
     async def checks(self, cluster: Cluster) -> Any:
         return await self._call("checks", cluster)
 

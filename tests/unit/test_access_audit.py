@@ -76,7 +76,8 @@ def world(
 
     work.answers |= {
         "submit": submit, "converse": converse, "bring_back": bring_back, "drain_node": "drained",
-        "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject": "done", "array": {"1": "FAILED"},
+        "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject": "done", "storage_bench": (),
+        "array": {"1": "FAILED"},
     }  # fmt: skip
     return things
 
@@ -177,7 +178,7 @@ async def test_every_write_that_the_cluster_refused_has_its_line(world: Things, 
             continue
         for call in (
             "submit", "cancel", "control", "keep_bundle", "run_command", "bring_back", "drain_node", "return_node",
-            "reboot_node", "inject",
+            "reboot_node", "inject", "storage_bench",
         ):  # fmt: skip
             made.work.answers[call] = why
         if key.endswith(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.wire.keeping import BackupOut
+from headway.wire.keeping import BackupOut, VolumeSpeedOut
 
 from .cli_fakes import Cli, cli, cluster, operation
 
@@ -77,3 +77,15 @@ def test_a_key_is_rotated(cli: Cli) -> None:
     cli.api.on("rotate", done).on("events", []).on("operation", done)
     assert cli("secrets", "rotate", "munge", "lab").out.splitlines()[-1] == "lab has a new munge key"
     assert cli.api.named("rotate") == [(("lab", "munge"), {})]
+
+
+def test_volumes_are_measured(cli: Cli) -> None:
+    found = [
+        VolumeSpeedOut(path="/scratch", write_mib_s=812.4, read_mib_s=2100, checkpoint_mib_s=640),
+        VolumeSpeedOut(path="/models", error="Read-only file system"),
+    ]
+    cli.api.on("storage_bench", found)
+    lines = cli("storage", "bench", "lab", "--node", "lab-1-1").out.splitlines()
+    assert "812 MiB/s" in lines[1]
+    assert "Read-only" in lines[2]
+    assert cli.api.named("storage_bench") == [(("lab",), {"node": "lab-1-1", "mib": 256})]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from headway.domain.change import Disturbs
 from headway.domain.cluster import Storage, Volume
 from headway.domain.observed import NOT_SEEN
 from headway.domain.unit import Unit
+from headway.machines.program import program
 from headway.render import systemd
 from headway.spec.words import mount_line_fault
 from tests import builders
@@ -83,3 +87,12 @@ def test_a_lost_volume_of_another_machine_asks_for_no_reboot(tmp_path: Path) -> 
     assert check_node.mounts(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)) is None
     hung = next(one for one in checks.CHECKS if one.name == "outside")
     assert hung.hangs == "mount"
+
+
+def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:
+    ask = json.dumps({"paths": [str(tmp_path), str(tmp_path / "none")], "mib": 8})
+    ran = subprocess.run([sys.executable, "-c", program("bench"), ask], capture_output=True, text=True, check=True)
+    first, second = (json.loads(line) for line in ran.stdout.splitlines())
+    assert min(first["write"], first["read"], first["checkpoint"]) > 0
+    assert second["error"] == "No such file or directory"
+    assert list(tmp_path.iterdir()) == []

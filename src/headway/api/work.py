@@ -19,6 +19,7 @@ from headway.render.series import Query, Row
 from headway.wire.clusters import Document
 from headway.wire.incidents import FaultIn
 from headway.wire.jobs import LogFoundOut, LogPartOut, ProgressOut
+from headway.wire.keeping import VolumeSpeedOut
 from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
@@ -73,6 +74,10 @@ class Work(Protocol):
 
     async def rotate(self, cluster: Cluster, say: Say, what: str, ref: str) -> None:
         """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above."""
+        ...
+
+    async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
+        """How fast each volume is, from one machine; `node` "" is the head."""
         ...
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]: ...

@@ -27,7 +27,7 @@ from headway.wire.clusters import (
 from headway.wire.frames import frames
 from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
 from headway.wire.jobs import ArrayOut, JobOut, JobsPage
-from headway.wire.keeping import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
+from headway.wire.keeping import BackupIn, BackupOut, BenchIn, RestoreIn, RotateIn, VerifyIn, VolumeSpeedOut
 from headway.wire.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
 from headway.wire.people import AccessOut, MeOut, PersonIn, PersonOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
 from headway.wire.work import (
@@ -117,6 +117,13 @@ class Client(Http, Work):
     def rotate(self, cluster: str, what: Literal["munge", "jwt", "ssh", "database"]) -> OperationOut:
         """Queues another key in a key's place."""
         return self._post(f"/clusters/{part(cluster)}/secrets/rotate", OperationOut, RotateIn(what=what))
+
+    def storage_bench(self, cluster: str, *, node: str = "", mib: int = 256) -> list[VolumeSpeedOut]:
+        """How fast each volume is, from one machine ("" = the head). Takes as long as it takes to write and read."""
+        found = self._json(
+            "POST", f"/clusters/{part(cluster)}/storage/bench", BenchIn(node=node, mib=mib), timeout_s=3600
+        )
+        return [VolumeSpeedOut.model_validate(row) for row in found]
 
     # --- what there is
 

@@ -21,6 +21,7 @@ from headway.server.acting import Acting
 from headway.server.beside import Beside
 from headway.wire.clusters import Document
 from headway.wire.jobs import LogFoundOut, LogPartOut, ProgressOut
+from headway.wire.keeping import VolumeSpeedOut
 from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class RealWork(Acting):
 
         async with self._alone(cluster) as held:
             await rotate(cluster, held.env, say, what, ref)
+
+    async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
+        from headway.keep.bench import bench
+
+        return await bench(cluster, await self._env(cluster), node, mib)
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
         from headway.cluster import checks

@@ -45,3 +45,18 @@ class BackupOut(Wire):
 
 class RotateIn(Ask):
     what: Literal["munge", "jwt", "ssh", "database"]
+
+
+class BenchIn(Ask):
+    node: Annotated[str, Field(max_length=100)] = ""  # "" = the head
+    mib: Annotated[int, Field(ge=4, le=65_536)] = 256  # written to each volume
+
+
+class VolumeSpeedOut(Wire):
+    """MiB a second from one machine; `error` where it could not be measured."""
+
+    path: str
+    write_mib_s: float = 0.0
+    read_mib_s: float = 0.0
+    checkpoint_mib_s: float = 0.0
+    error: str = ""
