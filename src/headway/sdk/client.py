@@ -121,7 +121,7 @@ class Client(Http, Work):
     def storage_bench(self, cluster: str, *, node: str = "", mib: int = 256) -> list[VolumeSpeedOut]:
         """How fast each volume is, from one machine ("" = the head). Takes as long as it takes to write and read."""
         found = self._json(
-            "POST", f"/clusters/{part(cluster)}/storage/bench", BenchIn(node=node, mib=mib), timeout_s=3600
+            "POST", f"/clusters/{part(cluster)}/storage/bench", body=BenchIn(node=node, mib=mib), timeout_s=3600
         )
         return [VolumeSpeedOut.model_validate(row) for row in found]
 
