@@ -8,7 +8,7 @@ import tempfile
 import time
 
 from . import machine
-from .checks import DRAIN, REBOOT, REPLACE, Result, Seen, bad, check, warn
+from .checks import DRAIN, MOUNT, REBOOT, REPLACE, Result, Seen, bad, check, warn
 from .machine import text_of
 
 MOST_SKEW_S = 2.0  # MUNGE takes minutes, but logs and incidents of two nodes should have one order
@@ -75,21 +75,31 @@ def volumes(seen: Seen) -> Result | None:
     for one in seen.config.mounts:
         # Else a machine of one's own that has it in its own way.
         if one.path not in there and os.path.isdir(one.source):
-            return bad(f"{one.path} is not mounted", REBOOT)
+            return bad(f"{one.path} is not mounted", MOUNT if one.outside else REBOOT)
     return None
 
 
 @check(every_s=15, limit_s=10, prolog=True)
 def mounts(seen: Seen) -> Result | None:
     """Every volume that is mounted answers, and can be written to where it should be."""
+    return _answering(seen, REBOOT, outside=False)
+
+
+@check(every_s=15, limit_s=10, prolog=True, hangs=MOUNT)
+def outside(seen: Seen) -> Result | None:
+    """The same of volumes that another machine has: when it is back, so are they."""
+    return _answering(seen, MOUNT, outside=True)
+
+
+def _answering(seen: Seen, action: str, *, outside: bool) -> Result | None:
     there = _mounted(seen)
     for one in seen.config.mounts:
         options = there.get(one.path)
-        if options is None:
+        if options is None or one.outside != outside:
             continue
         told = os.statvfs(one.path)
         if not one.read_only and ("ro" in options or told.f_flag & os.ST_RDONLY):
-            return bad(f"{one.path} can only be read", REBOOT)
+            return bad(f"{one.path} can only be read", action)
     return None
 
 

@@ -22,7 +22,8 @@ LEVELS = {OK: 0, WARN: 1, BAD: 2}
 UNFIT = "/run/headway/unfit"  # there while a check that the prolog asks for is bad; holds the reason
 
 # Suggested actions, the lightest first.
-NONE, WATCH, RESET_GPU, REBOOT, DRAIN, REPLACE = "none", "watch", "reset_gpu", "reboot", "drain", "replace"
+NONE, WATCH, MOUNT, RESET_GPU, REBOOT = "none", "watch", "mount", "reset_gpu", "reboot"
+DRAIN, REPLACE = "drain", "replace"
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Check:
     waits: bool  # may wait for a disk or a network: has a thread of its own
     limit_s: float  # and this long
     times: int  # so often in a row before it counts
+    hangs: str = REBOOT  # what helps when it takes longer
 
 
 CHECKS: list[Check] = []
@@ -89,14 +91,21 @@ Look = Callable[[Seen], "Result | None"]
 
 
 def check(
-    every_s: float = 10, *, prolog: bool = False, idle: bool = False, limit_s: float = 0, times: int = 1
+    every_s: float = 10,
+    *,
+    prolog: bool = False,
+    idle: bool = False,
+    limit_s: float = 0,
+    times: int = 1,
+    hangs: str = REBOOT,
 ) -> Callable[[Look], Look]:
     """Registers a check under its function's name. `prolog`: while it is bad, no job begins here. `idle`: it runs only
-    while no job is here. `limit_s`: it may wait for something, so long. `times`: so often in a row before it counts."""
+    while no job is here. `limit_s`: it may wait for something, so long. `times`: so often in a row before it counts.
+    `hangs`: what helps when it takes longer than `limit_s`."""
 
     def register(look: Look) -> Look:
         name = look.__name__
-        CHECKS.append(Check(name, look, every_s, prolog, idle, limit_s > 0, limit_s, times))
+        CHECKS.append(Check(name, look, every_s, prolog, idle, limit_s > 0, limit_s, times, hangs))
         return look
 
     return register
@@ -158,7 +167,10 @@ class Runner:
             state.thread = None
             return state.answer[0]
         if seen.now - state.began > state.check.limit_s:
-            return bad(f"{state.check.name} has no answer for {state.check.limit_s:g} s: something there hangs", REBOOT)
+            return bad(
+                f"{state.check.name} has no answer for {state.check.limit_s:g} s: something there hangs",
+                state.check.hangs,
+            )
         return None
 
     @staticmethod
@@ -217,6 +229,6 @@ def every(seen: Seen, checks: Iterable[Check] | None = None) -> list[dict[str, A
         thread = threading.Thread(target=lambda s=state: s.answer.append(safely(s.check, seen)), daemon=True)
         thread.start()
         thread.join(one.limit_s or 10)
-        state.result = state.answer[0] if state.answer else bad(f"{one.name} has no answer", REBOOT)
+        state.result = state.answer[0] if state.answer else bad(f"{one.name} has no answer", one.hangs)
         rows.append(told(state))
     return rows

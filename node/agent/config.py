@@ -14,6 +14,7 @@ class Mount:
     path: str
     source: str  # the folder that is mounted there; where that is missing, nothing is
     read_only: bool
+    outside: bool = False  # of another machine: it can be mounted again when that is back
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ def load(path: str = PATH) -> Config:
     with open(path) as file:
         told: dict[str, Any] = json.load(file)
     mounts = tuple(
-        Mount(str(row["path"]), str(row["source"]), bool(row["read_only"])) for row in told.pop("mounts", ())
+        Mount(str(row["path"]), str(row["source"]), bool(row["read_only"]), bool(row.get("outside")))
+        for row in told.pop("mounts", ())
     )
     told["drains"] = frozenset(int(code) for code in told.get("drains", ()))
     known = {name: told[name] for name in Config.__dataclass_fields__ if name in told}

@@ -290,6 +290,14 @@ def op_switch(step: dict[str, Any]) -> None:
         raise StepFailed(f"the new configuration did not work, the old one is back: {error}") from None
 
 
+def op_unmount(step: dict[str, Any]) -> None:
+    """Of a mount unit that goes. Lazily: programs keep the files that they have open there."""
+    where = run(["systemctl", "show", "-p", "Where", "--value", step["unit"]], 20).strip()
+    if where and os.path.ismount(where):
+        run(["umount", "--lazy", where], 30)
+    run(["systemctl", "--no-reload", "disable", step["unit"]], 60, ok=(0, 1))
+
+
 def op_end_jobs(step: dict[str, Any]) -> None:
     """Cancels every job and waits, for a while, until Slurm has none left."""
     listing = ["squeue", "-h", "-a", "-r", "-o", "%A"]

@@ -60,6 +60,7 @@ class World:
         self.slow_with: set[str] = set()  # those with which an all-reduce is slower than it should be
         self.due: dict[str, float] = {}  # machines that the provider takes back, and when
         self.others: dict[str, float] = {}  # machines that came later, and when
+        self.away = 0  # tries of mounting that fail
         self.lemons: str = ""  # what the reservation of lemons holds
 
     # --- the provider
@@ -186,6 +187,12 @@ class World:
             self.tested.append(words[5])
             rows = [{"test": "mounts", "ok": self.sound, "reason": "" if self.sound else "/scratch is gone"}]
             return int(not self.sound), "".join(json.dumps(row) + "\n" for row in rows)
+        if words[:2] == ["systemctl", "start"]:
+            self.order.append(f"mount {words[2]}")
+            self.away -= 1
+            return int(self.away >= 0), ""
+        if words[:4] == ["timeout", "5", "stat", "-f"]:
+            return 0, ""
         listed = "".join(f"GPU {n}: x\n" for n in range(self.gpus))
         known = {"rm": "", "touch": "", "systemctl": "", "nvidia-smi": listed}
         return 0, known[words[0]]

@@ -82,6 +82,18 @@ class FakeWork:
     async def down(self, cluster: Cluster, say: Any, delete_data: bool) -> Any:
         return await self._call("down", cluster, say, delete_data)
 
+    async def back_up(self, cluster: Cluster, about: Any, say: Any, path: Path, header: Any, key: bytes) -> Any:
+        return await self._call("back_up", cluster, about, say, path, header, key)
+
+    async def restore(self, cluster: Cluster, say: Any, path: Path, key: bytes, ref: str) -> Any:
+        return await self._call("restore", cluster, say, path, key, ref)
+
+    async def rotate(self, cluster: Cluster, say: Any, what: str, ref: str) -> Any:
+        return await self._call("rotate", cluster, say, what, ref)
+
+    async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> Any:
+        return await self._call("storage_bench", cluster, node, mib)
+
     async def checks(self, cluster: Cluster) -> Any:
         return await self._call("checks", cluster)
 

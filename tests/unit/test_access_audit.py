@@ -11,6 +11,7 @@ import pytest
 
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import HeadwayError, Refused, Unreachable
+from headway.keep.archive import SUFFIX, Header, Writer, key_of, new_salt
 from headway.store import AuditAsk
 from headway.wire.work import SubmitOut
 from tests import builders
@@ -23,7 +24,7 @@ __all__ = ["server", "things"]  # fixtures
 ADMIN, VIEWER = PEOPLE["admin"], PEOPLE["viewer"]
 # What changes nothing: it looks, checks or makes a draft. And input belongs to a command, which has its line.
 NO_DEED = {
-    "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/jobs/check",
+    "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
     "POST api/clusters/{name}/commands/{key}/input",
     "POST /new", "POST /new/check", "POST /clusters/{name}/scale", "POST /clusters/{name}/submit/check",
 }  # fmt: skip
@@ -42,14 +43,20 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /clusters/{name}/submit": {"script": "#!/bin/sh\nhostname\n"},
     "POST /clusters/{name}/notebooks": {"gpus": "1"},
 }
-BODIES = {"POST api/clusters/{name}/pipelines/{pipeline}/retry": {"steps": ["one"]}}
+BODIES: dict[str, Any] = {"POST api/clusters/{name}/pipelines/{pipeline}/retry": {"steps": ["one"]}}
 WAITING = {"hold", "release"}
-_QUEUED = ("/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link")  # these don't ask the cluster
+_QUEUED = (  # these don't ask the cluster
+    "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link", "/backup", "/restore", "/rotate",
+)  # fmt: skip
 
 
 @pytest.fixture
-def world(server: Server, things: Things) -> Things:
+def world(
+    server: Server, things: Things, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Things:
     """Where every deed works."""
+    kept = {"path": str(_backup(tmp_path_factory.mktemp("backups"))), "passphrase": "long enough", "confirmed": True}
+    monkeypatch.setitem(BODIES, "POST api/clusters/{name}/restore", kept)
     work = server.work
     again = [0]
 
@@ -69,9 +76,20 @@ def world(server: Server, things: Things) -> Things:
 
     work.answers |= {
         "submit": submit, "converse": converse, "bring_back": bring_back, "drain_node": "drained",
-        "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject": "done", "array": {"1": "FAILED"},
+        "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject": "done", "storage_bench": (),
+        "array": {"1": "FAILED"},
     }  # fmt: skip
     return things
+
+
+def _backup(folder: Path) -> Path:
+    header = Header("lab", 1.0, "1", "24.11", new_salt())
+    writer = Writer(folder / f"lab{SUFFIX}", header, key_of("long enough", header.salt))
+    writer.begin("state")
+    writer.end()
+    writer.finish()
+    writer.name()
+    return writer.path
 
 
 async def _text() -> str:
@@ -160,7 +178,7 @@ async def test_every_write_that_the_cluster_refused_has_its_line(world: Things, 
             continue
         for call in (
             "submit", "cancel", "control", "keep_bundle", "run_command", "bring_back", "drain_node", "return_node",
-            "reboot_node", "inject",
+            "reboot_node", "inject", "storage_bench",
         ):  # fmt: skip
             made.work.answers[call] = why
         if key.endswith(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.domain.cluster import Health
+from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import Incident, IncidentState, Signal, XidClass
 from headway.domain.machine import Machine
 from headway.errors import Conflict, NotFound
@@ -52,6 +52,22 @@ async def test_the_node_is_drained_its_jobs_are_requeued_it_is_repaired_tested_a
     assert lab.world.order == ["drain", "stop", "start", "resume"]
     assert found.steps[-1].evidence["passed"] == ["daemons", "gpus", "mounts"]
     assert lab.world.tested == ["all"], "an error as heavy as this one needs the hard tests"
+
+
+async def test_a_lost_volume_drains_and_comes_back_without_a_word_to_jobs_or_machine(tmp_path: Path) -> None:
+    volume = Volume("models", "/models", "nfs4", "filer:/models")
+    async with ward(tmp_path, replace(LAB, storage=Storage(volumes=(volume,)))) as made:
+        made.world.jobs, made.world.away = {7: "RUNNING"}, 3
+        lost = replace(
+            signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=XidClass.MOUNT
+        )
+        await made.responder.take(lost, [])
+        assert made.world.reason == "headway: incident 1: volumes: /models is not mounted"
+        found = await made.settle()
+        assert found.state is IncidentState.RETURNED
+        assert made.world.order == ["drain", *["mount models.mount"] * 4, "resume"]
+        assert made.world.requeued == []
+        assert found.score == 0
 
 
 @pytest.mark.parametrize(

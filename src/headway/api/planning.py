@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from headway.api.access import Principal, Right
+from headway.api.places import place_faults
 from headway.api.shapes import changeset_out, operation_news, summary_of
 from headway.api.state import AppState, PlanKept, fingerprint
 from headway.api.work import Resolved
 from headway.changes.settings import settings_changed
+from headway.changes.versions import hop_fault
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
@@ -23,10 +23,6 @@ from headway.store import Operation
 from headway.wire.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
 
 PLAN_KEPT_S = 15.0
-# A dataset is shown to every user of a cluster: never from where a host keeps its own affairs.
-SYSTEM_FOLDERS = tuple(
-    Path(p) for p in ("/boot", "/dev", "/etc", "/proc", "/root/.ssh", "/run", "/sys", "/usr", "/var/lib/headway")
-)
 
 
 async def plan(state: AppState, who: Principal, document: Document) -> ChangeSetOut:
@@ -69,7 +65,7 @@ async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Ope
         "deadline_s": ask.deadline_s,
     }
     operation = await state.store.enqueue_operation(name, "apply", who.person, document=stored, params=params)
-    _queued(state, operation)
+    queued(state, operation)
     return operation
 
 
@@ -95,7 +91,7 @@ async def scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Ope
     operation = await state.store.enqueue_operation(
         name, "scale", who.person, document=document.model_dump(), params=params
     )
-    _queued(state, operation)
+    queued(state, operation)
     return operation
 
 
@@ -117,7 +113,7 @@ async def down(state: AppState, who: Principal, name: str, *, delete_data: bool)
     operation = await state.store.enqueue_operation(
         name, "down", who.person, document=row.document, params={"delete_data": delete_data}
     )
-    _queued(state, operation)
+    queued(state, operation)
     return operation
 
 
@@ -130,9 +126,11 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
         who.need(Right.ADMIN, f"apply in the name of {owner}")
     document = document.model_copy(update={"owner": owner})
     resolved = await state.resolve(document)
+    before = await state.resolved(row) if row else None
     if not who.may(Right.ADMIN):
-        _need_known_places(who, resolved.cluster, await state.resolved(row) if row else None)
-    faults = dataset_faults(state, resolved)
+        _need_known_places(who, resolved.cluster, before)
+    hop = hop_fault(before, resolved.cluster)
+    faults = [*place_faults(state, resolved), *([hop] if hop else [])]
     if faults:
         raise InvalidSpec(faults)
     return document, resolved
@@ -140,35 +138,12 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
 
 def _need_known_places(who: Principal, cluster: Cluster, known: Cluster | None) -> None:
     """Planning makes the server connect to machines and look at folders of its own: which ones is for admins to say."""
-    machines = (known.provider, known.hosts) if known else ("local", ())
+    machines = (known.provider, known.hosts, known.munge_key) if known else ("local", (), None)
     folders = {dataset.source for dataset in known.storage.datasets} if known else set()
     new = {dataset.source for dataset in cluster.storage.datasets if dataset.source} - folders
-    if (cluster.provider, cluster.hosts) != machines or new:
-        what = "other machines or datasets" if known else "machines or datasets of the server's"
+    if (cluster.provider, cluster.hosts, cluster.munge_key) != machines or new:
+        what = "other machines, datasets or keys" if known else "machines, datasets or keys of the server's"
         raise NotAllowed(f"{who.person} may not plan {cluster.name} with {what}", hint="ask an admin")
-
-
-def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
-    """The one kind of path that is opened on the server's machine must be a folder where its settings allow."""
-    faults = []
-    for index, dataset in enumerate(resolved.cluster.storage.datasets):
-        if not dataset.source:
-            continue
-        path = f"storage.datasets[{index}].path"
-        real = Path(os.path.realpath(dataset.source))
-        roots = state.settings.dataset_roots
-        inside = any(real.is_relative_to(root) for root in roots)
-        # Neither in a folder of the host's own, nor around one: /root holds /root/.ssh.
-        closed = (*SYSTEM_FOLDERS, state.settings.state_dir.resolve())
-        if any(real.is_relative_to(folder) or folder.is_relative_to(real) for folder in closed):
-            faults.append(Fault(path, f"{real} belongs to the server's machine", "put the data in a folder of its own"))
-        elif roots and not inside:
-            allowed = ", ".join(str(root) for root in roots)
-            faults.append(Fault(path, f"{real} is not under a folder this server allows", f"allowed: {allowed}"))
-        elif resolved.cluster.provider == "local" and not os.path.isdir(real):  # noqa: PTH112 (never raises)
-            what = "is not a folder" if os.path.lexists(real) else "is not there"
-            faults.append(Fault(path, f"{real} {what} on the server's machine", "name a folder that exists"))
-    return faults
 
 
 def digest_of(changes: ChangeSet) -> str:
@@ -222,7 +197,8 @@ def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:
         raise NeedsConfirmation(f"{what} what runs on {name}", hint="look at `headway plan`, then apply with --yes")
 
 
-def _queued(state: AppState, operation: Operation) -> None:
+def queued(state: AppState, operation: Operation) -> None:
+    """Tells those who wait for it that there is one more."""
     name = operation.cluster
     state.live.tell(operation_news(operation, "queued", state.clock()))
     state.plans.pop(name, None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
@@ -18,12 +19,14 @@ from headway.render.series import Query, Row
 from headway.wire.clusters import Document
 from headway.wire.incidents import FaultIn
 from headway.wire.jobs import LogFoundOut, LogPartOut, ProgressOut
+from headway.wire.keeping import VolumeSpeedOut
 from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
     from headway.cluster.env import Say
     from headway.jobs.submit import Stage
     from headway.jobs.tunnel import Tunnel
+    from headway.keep.archive import Header
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,24 @@ class Work(Protocol):
         ...
 
     async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]: ...
+
+    async def back_up(
+        self, cluster: Cluster, about: Mapping[str, Any], say: Say, path: Path, header: Header, key: bytes
+    ) -> None:
+        """Makes `path`, whole or not at all. `about`: the cluster's own row."""
+        ...
+
+    async def restore(self, cluster: Cluster, say: Say, path: Path, key: bytes, ref: str) -> None:
+        """The cluster's machines, with the backup's queue and accounting. `ref`: the same again when this goes on."""
+        ...
+
+    async def rotate(self, cluster: Cluster, say: Say, what: str, ref: str) -> None:
+        """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above."""
+        ...
+
+    async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
+        """How fast each volume is, from one machine; `node` "" is the head."""
+        ...
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]: ...
 

@@ -66,7 +66,11 @@ def machine_changes(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Ch
             )
     for path in seen.managed:
         if path not in wanted.files:
-            yield Change("file.remove", name, path, "is no longer part of the cluster file")
+            if path.endswith(".mount"):
+                why = "is detached: programs keep the files they have open there, and find no others"
+                yield Change("file.remove", name, path, why, Disturbs.JOBS)
+            else:
+                yield Change("file.remove", name, path, "is no longer part of the cluster file")
     if changed or set(seen.managed) != set(wanted.files):
         yield Change("managed.write", name, "list of Headway's files", "files were added or removed")
     for user in wanted.departed:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from headway.domain.change import Change
-from headway.domain.cluster import Cluster, StallRule
+from headway.domain.cluster import BackupRule, Cluster, StallRule
 
 
 def settings_changed(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
@@ -25,9 +25,12 @@ def _settings(cluster: Cluster) -> Iterator[tuple[str, object]]:
     for field in fields(cluster.health):
         yield f"health.{field.name}", getattr(cluster.health, field.name)
     yield "departures.jobs", cluster.departed_jobs
+    yield "backup", cluster.backup
 
 
 def _word(value: object) -> str:
+    if isinstance(value, BackupRule):
+        return f"every {value.every_s} s to {value.to}, {value.keep} kept"
     if isinstance(value, StallRule):
         return f"{value.after_s} s{', acts' if value.acts else ''}"
     if isinstance(value, Mapping):

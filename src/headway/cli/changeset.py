@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _ASK = {str(d) for d in ASK_FROM}
 _HARD = {str(Disturbs.JOBS), str(Disturbs.DATA)}
+_WEIGHT = {str(d): weight for weight, d in enumerate(Disturbs)}
+_NONE = "none"
 _DIFF_LINES = 12
 
 
@@ -38,7 +40,7 @@ def lines(changes: ChangeSetOut, on: show.Screen, *, diffs: bool = False) -> lis
 
 
 def _counted(changes: Sequence[ChangeOut], on: show.Screen) -> list[str]:
-    """One line a kind: how many, on which machines, and which things where they are few."""
+    """One line a kind: how many, where, the most that one of them disturbs, and which things where they are few."""
     kinds: dict[str, list[ChangeOut]] = {}
     for change in changes:
         kinds.setdefault(change.kind, []).append(change)
@@ -47,10 +49,13 @@ def _counted(changes: Sequence[ChangeOut], on: show.Screen) -> list[str]:
         machines = compress(dict.fromkeys(c.where for c in group if c.where and c.where != "cluster"))
         things = Counter(c.what for c in group if c.what and c.what != c.where)
         few = ", ".join(list(things)[:4]) + (f" and {len(things) - 4} more" if len(things) > 4 else "")
-        rows.append([f"  {kind}", str(len(group)), machines or "cluster", (few, "dim")])
+        worst = max((c.disturbs for c in group), key=lambda word: _WEIGHT.get(word, 0))
+        style = "bad" if worst in _HARD else "warn" if worst in _ASK else "dim"
+        effect = _NONE if worst == Disturbs.NOTHING else worst
+        rows.append([f"  {kind}", str(len(group)), machines or "cluster", (effect, style), (few, "dim")])
     columns = [
         show.Column("  WHAT"), show.Column("COUNT", right=True), show.Column("WHERE", shrink=True),
-        show.Column("THINGS", shrink=True, drop=1),
+        show.Column("EFFECT"), show.Column("THINGS", shrink=True, drop=1),
     ]  # fmt: skip
     return show.table(columns, rows, on)
 

@@ -80,6 +80,16 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         ),
     ),
     (
+        "Safety",
+        (
+            Entry("backup", "backup:backup", "Queue, accounting, keys and records in one sealed file."),
+            Entry("backups", "backup:backups", "List backups; read one to see that it is whole."),
+            Entry("restore", "backup:restore", "Bring a cluster back from a backup."),
+            Entry("storage", "storage:app", "How fast a cluster's volumes are."),
+            Entry("secrets", "secrets:app", "Change a cluster's keys while jobs run."),
+        ),
+    ),
+    (
         "Access",
         (
             Entry(

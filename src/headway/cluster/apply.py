@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -40,6 +40,7 @@ MAKE_AT_ONCE = 6
 BOOT_S = 120
 SOFTWARE_S = 4000.0
 ACCOUNTS_S = 30
+Before = Callable[[Machine], Awaitable[None]]
 BROUGHT = ("machine.create", "machine.start", "machine.restart")  # machines that Slurm must hear from
 
 
@@ -52,7 +53,8 @@ async def plan(cluster: Cluster, env: Env) -> ChangeSet:
     place = seen.place(place) if seen else place
     chosen = await members(cluster, env, await machines_of(env, cluster.name))
     site = await site_of(cluster, env, place, chosen, give_uids=False)
-    goal = await goal_of(cluster, site, await env.store.secrets(cluster.name))
+    have = {**await env.store.secrets(cluster.name), **await secrets.given(cluster)}
+    goal = await goal_of(cluster, site, have)
     changes = changeset(goal, await observe(goal, env))
     return seen.told(changes) if seen else changes
 
@@ -63,11 +65,17 @@ def _unbuilt(cluster: Cluster) -> Goal:
 
 
 async def apply(
-    cluster: Cluster, env: Env, say: Say, deadline: float | None = None, beside: Beside | None = None
+    cluster: Cluster,
+    env: Env,
+    say: Say,
+    deadline: float | None = None,
+    beside: Beside | None = None,
+    before: Mapping[str, Before] | None = None,
 ) -> None:
     """Carries out what must change. `deadline`: unix seconds until which jobs on nodes that go may go on; None: no node
     with jobs goes. `beside`: what else makes machines of the cluster, and may do so while those jobs are waited for.
-    Raises HeadwayError naming every machine that did not get there."""
+    `before`: what is done on the head right before one of its stages. Raises HeadwayError naming every machine that did not
+    get there."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
     if gaps:
@@ -75,7 +83,7 @@ async def apply(
             "this host is not ready:\n" + "\n".join(f"  {gap.what}" for gap in gaps),
             hint="; ".join(dict.fromkeys(gap.fix for gap in gaps)),
         )
-    have = await secrets.ensure(env.store, cluster.name, (cluster.head, *cluster.slot_names))
+    have = await secrets.ensure(env.store, cluster, (cluster.head, *cluster.slot_names))
     env.connections.use_key(have["bootstrap_key"])
     seen = await own.look(cluster, env)
     if seen:
@@ -96,12 +104,12 @@ async def apply(
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
-    run = Run(goal, env, say, place, have, observed, changes, deadline, beside)
+    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {})
     if seen:
         site = await run.take(seen)
         run.goal = with_effects(await goal_of(cluster, site, have), observed)
     if await run.clear():
-        await apply(cluster, env, say, deadline)  # all facts anew: machines have come and gone meanwhile
+        await apply(cluster, env, say, deadline, before=before)  # all facts anew: machines have come and gone meanwhile
         return
     await run.execute()
     await say("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)
@@ -120,6 +128,7 @@ class Run:
     changes: ChangeSet
     deadline: float | None = None  # see `apply`
     beside: Beside | None = None  # the same
+    before: Mapping[str, Before] = field(default_factory=dict)  # the same
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
     making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
@@ -306,6 +315,8 @@ class Run:
                     await control.node_awake(self.env.connections, self.machines[cluster.head], name)
             if is_head:
                 await self.say(name, f"{stage}: {len(steps)} steps")
+                if stage in self.before:
+                    await self.before[stage](self.machines[name])
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.say(name, "packages are being installed, from the machine's own sources")
             patience_s = SOFTWARE_S if stage == "software" else 300

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import secrets as random
 from collections.abc import Mapping
+from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -16,10 +18,15 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
+from headway.domain.cluster import Cluster
+from headway.errors import Refused
+from headway.machines.run import run
 from headway.store import Store
 
 # Secrets that become files on machines, and how many random bytes each has. They are stored as base64.
 FILE_SECRETS = {"munge_key": 1024, "jwt_key": 32}
+COMMANDS = Path("/etc/headway/commands")
+MUNGE_BYTES = (32, 1024)
 
 
 def new_key() -> str:
@@ -34,15 +41,50 @@ def public_of(private: str) -> str:
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
-async def ensure(store: Store, cluster: str, machines: tuple[str, ...]) -> dict[str, str]:
-    """Every secret the cluster needs, the missing ones made now. The first writer wins."""
-    have = await store.secrets(cluster)
+async def given(cluster: Cluster) -> dict[str, str]:
+    """Secrets that the cluster's file has from elsewhere. Raises Refused when one can't be had."""
+    source = cluster.munge_key
+    if source is None:
+        return {}
+    if source.file:
+        try:
+            data = await asyncio.to_thread(Path(source.file).read_bytes)
+        except OSError as error:
+            raise Refused(f"secrets.munge: {source.file} can't be read: {error.strerror}") from None
+    else:
+        program = COMMANDS / source.command[0]
+        if "/" in source.command[0] or source.command[0].startswith(".") or not program.is_file():
+            raise Refused(
+                f"secrets.munge: there is no {program} on the server's machine",
+                hint="whoever keeps that machine puts the programs there that a cluster file may name",
+            )
+        ran = await run([str(program), *source.command[1:]], timeout_s=60, check=False, max_output=1 << 16)
+        if ran.code != 0:  # what it says may hold what it is asked for
+            raise Refused(
+                f"secrets.munge: {source.command[0]} ended with {ran.code}", hint="run it as the server's user"
+            )
+        data = ran.out.rstrip(b"\n")
+    if not MUNGE_BYTES[0] <= len(data) <= MUNGE_BYTES[1]:
+        raise Refused(
+            f"secrets.munge: {source.words} gives {len(data)} bytes; MUNGE takes {MUNGE_BYTES[0]} to {MUNGE_BYTES[1]}"
+        )
+    return {"munge_key": base64.b64encode(data).decode()}
+
+
+async def ensure(store: Store, cluster: Cluster, machines: tuple[str, ...]) -> dict[str, str]:
+    """Every secret the cluster needs, the missing ones made now. The first writer wins; what comes from elsewhere is as it is
+    there."""
+    have, owner = await store.secrets(cluster.name), cluster.name
+    for name, value in (await given(cluster)).items():
+        if have.get(name) != value:
+            await store.set_secret(owner, name, value)
+            have[name] = value
     for name, size in FILE_SECRETS.items():
         if name not in have:
-            have[name] = await store.put_secret(cluster, name, base64.b64encode(random.token_bytes(size)).decode())
+            have[name] = await store.put_secret(owner, name, base64.b64encode(random.token_bytes(size)).decode())
     for name in ("bootstrap_key", *(host_key_name(machine) for machine in machines)):
         if name not in have:
-            have[name] = await store.put_secret(cluster, name, new_key())
+            have[name] = await store.put_secret(owner, name, new_key())
     return have
 
 

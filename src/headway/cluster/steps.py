@@ -42,10 +42,14 @@ def by_stage(
     base = stages["base"]
     base += _candidate(rows, wanted, secrets)
     base += [file_step(c.what, wanted.files[c.what], _secret(wanted, c.what, secrets)) for c in files]
-    base += [{"op": "remove", "path": c.what} for c in rows if c.kind == "file.remove" and c.what not in switched]
+    gone = [c.what for c in rows if c.kind == "file.remove" and c.what not in switched]
+    detached = [path for path in gone if path.endswith(".mount")]
+    base += [{"op": "remove", "path": path} for path in gone if path not in detached]
     base += [{"op": "name", "name": c.what} for c in rows if c.kind == "machine.name"]
+    managed: list[Step] = []
     if any(c.kind == "managed.write" for c in rows):
-        base.append({"op": "managed", "paths": sorted(wanted.files)})
+        managed.append({"op": "managed", "paths": sorted(wanted.files)})
+        base += [] if detached else managed
     touched = [c.what for c in rows if c.kind in ("file.write", "file.remove")]
     # Also before any unit starts: an earlier run may have been killed right after it wrote the files these read.
     starting = any(c.kind in ("unit.start", "unit.restart") for c in rows)
@@ -64,6 +68,11 @@ def by_stage(
             base.append({"op": "run", "argv": ["systemctl", "start", "--no-block", "mariadb.service"]})
     for stage in STAGES:
         stages[stage] += _unit_steps(rows, stage, fresh, switched, wanted, secrets)
+    if detached:  # once the agent knows: it would take the node out for a volume that is not there
+        last = stages["controller" if any(unit.stage == "controller" for unit in wanted.units) else "node"]
+        last += [{"op": "unmount", "unit": path.rpartition("/")[2]} for path in detached]
+        last += [{"op": "remove", "path": path} for path in detached]
+        last += [*managed, {"op": "daemon_reload"}]
     base += [
         {"op": "dir", "path": c.what, "owner": c.data["owner"], "mode": c.data["mode"]}
         for c in rows

@@ -122,10 +122,26 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """A file system that every machine mounts from elsewhere: NFS, Lustre, BeeGFS, WekaFS, FUSE."""
+
+    name: str
+    path: str  # where it appears
+    type: str  # "nfs4", "lustre", "fuse.sshfs"; "none" with the option bind
+    source: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def read_only(self) -> bool:
+        return "ro" in self.options
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
     home: str = "/home"
     scratch: str = "/scratch"
     datasets: tuple[Dataset, ...] = ()
+    volumes: tuple[Volume, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +204,28 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
+class BackupRule:
+    """Backups that make themselves. Paths are of the server's machine."""
+
+    to: str  # folder
+    every_s: int
+    keep: int  # so many stay
+    key_file: str  # holds the passphrase
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """Where a key comes from that is not Headway's to make: a file of the server's machine, or a command run there."""
+
+    file: str = ""
+    command: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        return self.file or f"the command {self.command[0]}"
+
+
+@dataclass(frozen=True, slots=True)
 class Firewall:
     """Who reaches a machine of one's own, beyond the cluster's machines and the server."""
 
@@ -218,6 +256,8 @@ class Cluster:
     health: Health = field(default_factory=Health)
     most_usd_per_hour: Decimal | None = None  # what all machines together may cost; None: whatever they do
     firewall: Firewall = field(default_factory=Firewall)  # provider ssh
+    backup: BackupRule | None = None  # None: only when somebody asks
+    munge_key: KeySource | None = None  # None: Headway makes it
 
     @property
     def head(self) -> str:

@@ -13,14 +13,16 @@ ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script has di
 
 
 class XidClass(StrEnum):
-    """What a cluster does about an error; spec/xid.yaml says it of each GPU error code. The lightest first. The last two are
-    no errors of a node's: its machine is taken back by the provider, or can't be made."""
+    """What a cluster does about an error; spec/xid.yaml says it of each GPU error code. The lightest first. MOUNT: a volume of
+    another machine's is lost. The last two are no errors of a node's: its machine is taken back by the provider, or can't be
+    made."""
 
     APP = "app"
     CONSEQUENCE = "consequence"
     LOG = "log"
     WATCH = "watch"
     RESTART_JOB = "restart_job"
+    MOUNT = "mount"
     RESET = "reset"
     DRAIN = "drain"
     REBOOT = "reboot"
@@ -32,7 +34,9 @@ class XidClass(StrEnum):
 
 
 # The lightest first.
-DRAINS = (XidClass.RESET, XidClass.DRAIN, XidClass.REBOOT, XidClass.RMA, XidClass.HANDS_ON, XidClass.RECLAIM)
+DRAINS = (
+    XidClass.MOUNT, XidClass.RESET, XidClass.DRAIN, XidClass.REBOOT, XidClass.RMA, XidClass.HANDS_ON, XidClass.RECLAIM,
+)  # fmt: skip
 
 
 class IncidentState(StrEnum):
@@ -53,6 +57,7 @@ class IncidentState(StrEnum):
 class Repair(StrEnum):
     """What can be tried, the lightest first."""
 
+    MOUNT = "mount"  # of volumes, as soon as whoever has them answers
     RESET = "reset"  # of the GPU
     REBOOT = "reboot"  # of the machine
     REPLACE = "replace"  # by the provider: another machine in the same slot

@@ -14,6 +14,7 @@ WEEK_S = 7 * DAY_S
 _SCORES = {XidClass.RESET: 1, XidClass.REBOOT: 1, XidClass.DRAIN: 2, XidClass.RMA: 3, XidClass.HANDS_ON: 3}
 # rma: one repair, for it may have been a loose contact; hands_on: a person has to look first.
 _LADDERS = {
+    XidClass.MOUNT: (Repair.MOUNT,),
     XidClass.RESET: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),
     XidClass.DRAIN: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),
     XidClass.REBOOT: (Repair.REBOOT, Repair.REPLACE),

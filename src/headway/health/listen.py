@@ -120,6 +120,7 @@ def _signal(told: dict[str, Any]) -> Signal:
 
 
 _SUGGESTED = {
+    "mount": XidClass.MOUNT,
     "reset_gpu": XidClass.RESET, "reboot": XidClass.REBOOT, "drain": XidClass.DRAIN, "replace": XidClass.RMA,
 }  # fmt: skip
 

@@ -23,6 +23,8 @@ _GENTLE = frozenset({XidClass.RESET, XidClass.DRAIN, XidClass.RECLAIM})
 
 async def move_jobs(tools: Tools, incident: Incident) -> Incident:
     """One look: warns, requeues what is due, and ends when no job is left on the node."""
+    if incident.action is XidClass.MOUNT:  # they wait for it, or don't need it
+        return await tools.go(incident, IncidentState.JOBS_MOVED, "what runs there goes on")
     if incident.found("dead"):
         return await _moved_by_slurm(tools, incident)
     there = await tools.jobs_on(incident.node)

@@ -47,6 +47,15 @@ class Reclaims(Protocol):
 
 
 @runtime_checkable
+class Rekeys(Protocol):
+    """A provider that says itself which keys sign in to its machines as root."""
+
+    async def admit(self, machine: Machine, authorized_keys: str) -> None:
+        """These public keys, a line each, from the next connection on; connections that are open stay."""
+        ...
+
+
+@runtime_checkable
 class Breakable(Protocol):
     """A provider whose machines may be broken on purpose, and mended."""
 

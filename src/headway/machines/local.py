@@ -243,6 +243,10 @@ class LocalProvider:
                     folder.chmod(mode)
             mounts.share(volumes / "shared")
 
+    async def admit(self, machine: Machine, authorized_keys: str) -> None:
+        place = self._boot(machine.cluster, machine.name)
+        await asyncio.to_thread(_write_private, place / "authorized_keys", authorized_keys)
+
     def _write_boot(self, request: MachineRequest) -> None:
         folder = self._boot(request.cluster, request.name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -253,12 +257,7 @@ class LocalProvider:
             ("ssh_host_ed25519_key", request.host_key_private),
             ("ssh_host_ed25519_key.pub", request.host_key_public),
         ):
-            draft = folder / f".{name}"
-            draft.unlink(missing_ok=True)
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(text.rstrip("\n") + "\n")
-            draft.replace(folder / name)
+            _write_private(folder / name, text)
 
     async def start(self, machine: Machine) -> None:
         await asyncio.to_thread(self._folders, machine.cluster)
@@ -395,6 +394,15 @@ class LocalProvider:
                 word = words.get(event.get("Status", ""))
                 if machine and word:
                     yield machine, word
+
+
+def _write_private(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}")
+    draft.unlink(missing_ok=True)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text.rstrip("\n") + "\n")
+    draft.replace(path)
 
 
 def boots_systemd() -> list[str]:

@@ -108,7 +108,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
             cluster.containers,
             acts=cluster.health.act,
             volumes=systemd.volumes(cluster, site),
-            from_head=exports.exported(site),
+            outside=(*exports.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),
         **systemd.node_units(cluster, known, group),
         **systemd.files(systemd.mounts(cluster, site, head=False)),

@@ -59,6 +59,10 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: bool = False) ->
         for what, where, read_only in volumes(cluster, site)
     ]
     mounts += [{"path": path(where, "storage"), "source": "/", "read_only": False} for where in from_head]
+    mounts += [
+        {"path": path(one.path, "storage.volumes"), "source": "/", "read_only": one.read_only, "outside": True}
+        for one in cluster.storage.volumes
+    ]
     found = [site.found[name] for name in group.slots if name in site.found]
     nodes = [hardware_of(cluster, site, name) for name in group.slots if name in site.found]
     least = min(nodes, key=lambda node: node.gpus, default=None)

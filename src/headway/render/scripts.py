@@ -141,12 +141,12 @@ def scripts(
     *,
     acts: bool = True,
     volumes: Sequence[tuple[str, str, bool]] = (),
-    from_head: Sequence[str] = (),
+    outside: Sequence[str] = (),
 ) -> dict[str, File]:
     """`containers`: what runs them, as in `Cluster`. `acts`: whether jobs are requeued after faults. `volumes`: as
-    systemd.volumes gives them. `from_head`: what is mounted from there by NFS."""
+    systemd.volumes gives them. `outside`: places of what is mounted from elsewhere."""
     rows = [f"/srv/headway/{word(what, 'storage')}:{path(where, 'storage')}" for what, where, _ in volumes]
-    rows += [f"/:{path(where, 'storage')}" for where in from_head]
+    rows += [f"/:{path(where, 'storage')}" for where in outside]
     lost = _LOST.format(volumes=" ".join(rows))
     folders = _ENROOT_FOLDERS if containers == "enroot" else ""
     prolog = _PROLOG.replace("@LOST@", lost) + folders + ("exit 0\n" if known.makes_output_folders else _OUTPUT_FOLDERS)

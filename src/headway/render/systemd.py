@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headway.domain.cluster import Cluster, Group, Site
+from headway.domain.cluster import Cluster, Group, Site, Volume
 from headway.domain.files import File
 from headway.render import exports, sessions
 from headway.render.database import DATADIR
@@ -145,7 +145,8 @@ def mounts(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
         for what, where, ro in volumes(cluster, site)
     }
     from_head = () if head else exports.exported(site)
-    return {**bound, **{f"{escape(where)}.mount": exports.mount(site, where) for where in from_head}}
+    outside = {f"{escape(volume.path)}.mount": _outside(volume) for volume in cluster.storage.volumes}
+    return {**bound, **outside, **{f"{escape(where)}.mount": exports.mount(site, where) for where in from_head}}
 
 
 def volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:
@@ -157,6 +158,41 @@ def volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:
         *([] if site.own else shared),
         *((f"datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only) for d in storage.datasets if d.source),
     ]
+
+
+def volume_units(cluster: Cluster) -> dict[str, str]:
+    """Unit of each volume that is mounted from elsewhere -> its path."""
+    return {f"{escape(volume.path)}.mount": volume.path for volume in cluster.storage.volumes}
+
+
+def _mount_word(text: str) -> str:
+    """A source or an option, which may have colons: filer:/export."""
+    for part in text.split(":"):
+        word(part or "-", "storage.volumes")
+    return text
+
+
+def _outside(volume: Volume) -> str:
+    options = ",".join(_mount_word(option) for option in (*volume.options, "nosuid", "nodev"))
+    return f"""\
+# {MARK}
+[Unit]
+Description=Headway volume {word(volume.name, "storage.volumes")}
+After=network-online.target
+Wants=network-online.target
+Before=slurmd.service ssh.service systemd-user-sessions.service
+[Mount]
+What={_mount_word(volume.source)}
+Where={path(volume.path, "storage.volumes")}
+Type={word(volume.type, "storage.volumes")}
+Options={options}
+# A server that does not answer keeps no machine from starting: its node is drained, and tries again.
+TimeoutSec=30
+# It is taken off however it is used: programs keep the files that they have open.
+LazyUnmount=yes
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 def _mount(what: str, where: str, read_only: bool) -> str:

@@ -92,7 +92,7 @@ def _head() -> tuple[Unit, ...]:
 def _slurmd() -> Unit:
     return Unit(
         "slurmd.service",
-        restart_on=(systemd.drop_in("slurmd.service"), MUNGE_KEY),
+        restart_on=(systemd.drop_in("slurmd.service"),),
         disturbs=Disturbs.NODE_RESTART,
         stage="node",
     )

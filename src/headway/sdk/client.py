@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Literal
 
 from headway.errors import NotFound, Unreachable
 from headway.sdk.discover import NO_SERVER_HINT
@@ -26,6 +27,7 @@ from headway.wire.clusters import (
 from headway.wire.frames import frames
 from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
 from headway.wire.jobs import ArrayOut, JobOut, JobsPage
+from headway.wire.keeping import BackupIn, BackupOut, BenchIn, RestoreIn, RotateIn, VerifyIn, VolumeSpeedOut
 from headway.wire.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
 from headway.wire.people import AccessOut, MeOut, PersonIn, PersonOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
 from headway.wire.work import (
@@ -91,6 +93,39 @@ class Client(Http, Work):
 
     def down(self, cluster: str, *, delete_data: bool = False) -> OperationOut:
         return self._post(f"/clusters/{part(cluster)}/down", OperationOut, DownIn(delete_data=delete_data))
+
+    # --- backups and keys
+
+    def backup(self, cluster: str, to: str, passphrase: str) -> OperationOut:
+        """Queues a backup into a folder of the server's machine; its operation's `kept` names the file."""
+        return self._post(f"/clusters/{part(cluster)}/backup", OperationOut, BackupIn(to=to, passphrase=passphrase))
+
+    def backups(self, folder: str) -> list[BackupOut]:
+        """In a folder of the server's machine, the latest first."""
+        return self._list("/backups", BackupOut, params={"folder": folder})
+
+    def verify_backup(self, path: str, passphrase: str) -> BackupOut:
+        """Reads all of it. Refused when it is not whole."""
+        return self._post("/backups/verify", BackupOut, VerifyIn(path=path, passphrase=passphrase), timeout_s=3600)
+
+    def restore(self, cluster: str, path: str, passphrase: str, *, confirmed: bool = False) -> OperationOut:
+        """Queues bringing a cluster back. NeedsConfirmation when the server has one of this name and `confirmed` is
+        False."""
+        body = RestoreIn(path=path, passphrase=passphrase, confirmed=confirmed)
+        return self._post(f"/clusters/{part(cluster)}/restore", OperationOut, body)
+
+    def rotate(self, cluster: str, what: Literal["munge", "jwt", "ssh", "database"]) -> OperationOut:
+        """Queues another key in a key's place."""
+        return self._post(f"/clusters/{part(cluster)}/secrets/rotate", OperationOut, RotateIn(what=what))
+
+    def storage_bench(self, cluster: str, *, node: str = "", mib: int = 256) -> list[VolumeSpeedOut]:
+        """How fast each volume is, from one machine ("" = the head). Takes as long as it takes to write and read."""
+        found = self._json(
+            "POST", f"/clusters/{part(cluster)}/storage/bench", body=BenchIn(node=node, mib=mib), timeout_s=3600
+        )
+        return [VolumeSpeedOut.model_validate(row) for row in found]
+
+    # --- what there is
 
     def clusters(self) -> list[ClusterOut]:
         return self._list("/clusters", ClusterOut)

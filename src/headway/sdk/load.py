@@ -155,10 +155,12 @@ def _keys_of(file: Path, path: str, faults: list[Fault]) -> Iterator[str]:
 def _absolute_paths(spec: dict[str, Any], folder: Path, home: Path) -> None:
     storage = spec.get("storage")
     datasets = storage.get("datasets") if isinstance(storage, dict) else None
-    hosts = spec.get("hosts")
+    hosts, backup, secrets = spec.get("hosts"), spec.get("backup"), spec.get("secrets")
+    munge = secrets.get("munge") if isinstance(secrets, dict) else None
     listed = [host for host in hosts if isinstance(host, dict)] if isinstance(hosts, list) else []
     jumps = [host["jump"] for host in listed if isinstance(host.get("jump"), dict)]
-    for items, name in ((datasets, "path"), (listed, "key"), (listed, "sudo_password"), (jumps, "key")):
+    own = (([backup], "to"), ([backup], "key_file"), ([munge], "file"))
+    for items, name in ((datasets, "path"), (listed, "key"), (listed, "sudo_password"), (jumps, "key"), *own):
         for item in items if isinstance(items, list) else ():
             if isinstance(item, dict) and isinstance(item.get(name), str) and item[name]:
                 item[name] = str(_resolve(item[name], folder, home))

@@ -30,6 +30,7 @@ from headway.server import files, logs, sudo
 from headway.server.door import Door, origin_of
 from headway.server.front import LOOPBACK, PLAIN, Front
 from headway.server.hearing import Listener
+from headway.server.keeping import Backups
 from headway.server.poll import Poller
 from headway.server.reconcile import Reconciler
 from headway.server.watching import Watcher
@@ -169,6 +170,7 @@ class _Server:
         loops = [
             asyncio.create_task(Reconciler(state, owner).run(), name="reconcile"),
             asyncio.create_task(Poller(state, _watcher(watcher)).run(), name="poll"),
+            asyncio.create_task(Backups(state).run(), name="backups"),
         ]
         ears: Any = state.work if hasattr(state.work, "hear") else None
         if ears is not None:

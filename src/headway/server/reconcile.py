@@ -15,6 +15,7 @@ from headway.api.planning import scaled_document
 from headway.api.shapes import operation_news, prices_of, summary_of
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
+from headway.server.keeping import Keep
 from headway.store import ClusterRow, Operation
 from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.base import ErrorOut
@@ -23,6 +24,7 @@ from headway.wire.clusters import Document
 LEASE_S = 30.0
 LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
 AT_ONCE = 8
+KEEPING = ("backup", "restore", "rotate")
 
 log = structlog.get_logger("headway.reconcile")
 
@@ -117,6 +119,8 @@ class Reconciler:
                 await self._say(operation, "server", "the server was started again; going on", level="warning")
             if operation.kind == "down":
                 kept = await self._down(operation)
+            elif operation.kind in KEEPING:
+                kept = await self._keep(operation)
             else:
                 await self._apply(operation)
         except HeadwayError as failure:
@@ -135,12 +139,16 @@ class Reconciler:
     async def _end(self, operation: Operation, error: ErrorOut | None, kept: tuple[str, ...]) -> None:
         state, name = self._state, operation.cluster
         if error is not None:
-            await state.store.save_cluster(name, state="failed")
+            row = await state.store.cluster(name)
+            # A backup changes nothing, and a restore that was refused touched nothing.
+            if operation.kind not in KEEPING or (row is not None and row.state in ("changing", "creating")):
+                await state.store.save_cluster(name, state="failed")
             first = first_line(error)  # whoever follows is told all of it at the end
             await self._say(operation, operation.kind, first, level="error", done=True)
             state.live.note(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind != "down":
-            await state.store.save_cluster(name, state="ready")
+            if operation.kind != "backup":
+                await state.store.save_cluster(name, state="ready")
             state.live.note(name, f"{operation.kind} by {operation.person} is done")
         await state.store.finish(
             operation.id,
@@ -201,6 +209,22 @@ class Reconciler:
         await state.store.end_incidents(name)
         await state.store.forget_cluster(name, delete_data=delete_data)
         await state.forget(name)
+        return kept
+
+    async def _keep(self, operation: Operation) -> tuple[str, ...]:
+        keep = Keep(self._state, operation, partial(self._say, operation))
+        try:
+            kept: tuple[str, ...] = ()
+            if operation.kind == "backup":
+                kept = await keep.backup()
+            else:
+                await (keep.restore() if operation.kind == "restore" else keep.rotate())
+        except asyncio.CancelledError:  # another server goes on, with the key
+            raise
+        except BaseException:
+            await keep.forget_key()
+            raise
+        await keep.forget_key()
         return kept
 
     async def _say(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from headway.api.shapes import course_out
 from headway.api.work import Resolved
@@ -20,12 +21,14 @@ from headway.server.acting import Acting
 from headway.server.beside import Beside
 from headway.wire.clusters import Document
 from headway.wire.jobs import LogFoundOut, LogPartOut, ProgressOut
+from headway.wire.keeping import VolumeSpeedOut
 from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:
     from headway.cluster.env import Say
     from headway.jobs.submit import Stage
     from headway.jobs.tunnel import Tunnel
+    from headway.keep.archive import Header
 
 
 class RealWork(Acting):
@@ -62,6 +65,31 @@ class RealWork(Acting):
 
         async with self._alone(cluster) as held:
             return await down(cluster, held.env, say, delete_data)
+
+    async def back_up(
+        self, cluster: Cluster, about: Mapping[str, Any], say: Say, path: Path, header: Header, key: bytes
+    ) -> None:
+        from headway.keep.backup import back_up
+
+        await back_up(cluster, about, await self._env(cluster), say, path, header, key)
+
+    async def restore(self, cluster: Cluster, say: Say, path: Path, key: bytes, ref: str) -> None:
+        from headway.keep.restore import restore
+
+        async with self._alone(cluster) as held:
+            await restore(cluster, held.env, say, path, key, ref)
+            held.cluster = cluster
+
+    async def rotate(self, cluster: Cluster, say: Say, what: str, ref: str) -> None:
+        from headway.keep.rotate import rotate
+
+        async with self._alone(cluster) as held:
+            await rotate(cluster, held.env, say, what, ref)
+
+    async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
+        from headway.keep.bench import bench
+
+        return await bench(cluster, await self._env(cluster), node, mib)
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
         from headway.cluster import checks

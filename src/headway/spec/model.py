@@ -77,6 +77,13 @@ def _xid(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _mount_line(value: str) -> str:
+    problem, hint = words.mount_line_fault(value)
+    if problem:
+        raise fault(problem, hint)
+    return value
+
+
 UNLIMITED = -1
 _TIME_SCHEMA = {
     "anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1}],
@@ -166,12 +173,26 @@ class DatasetPart(Part):
     read_only: bool = Field(True, description="Whether jobs may only read it.")
 
 
+class MountedVolumePart(Part):
+    """A file system that every machine mounts from elsewhere."""
+
+    name: Name = Field(description="The volume's name.", examples=["models"])
+    path: str = Field(description="Where it appears on the machines.", examples=["/models"])
+    mount: Annotated[str, AfterValidator(_mount_line)] = Field(
+        description="Its type, source and options, as in a line of fstab.",
+        examples=["nfs4 filer:/export/models rw,hard", "lustre mgs@tcp:/fsx", "fuse.sshfs box:/srv/data ro"],
+    )
+
+
 class StoragePart(Part):
-    """Shared storage: /home and /scratch always, and datasets."""
+    """Shared storage: /home and /scratch always, datasets, and what is mounted from elsewhere."""
 
     home: VolumePart = Field(default_factory=VolumePart, description="/home on every machine.")
     scratch: VolumePart = Field(default_factory=VolumePart, description="/scratch on every machine, for checkpoints.")
     datasets: list[DatasetPart] = Field(default_factory=list, description="Further folders.")
+    volumes: list[MountedVolumePart] = Field(
+        default_factory=list, max_length=50, description="File systems mounted from elsewhere."
+    )
 
 
 class PartitionPart(Part):
@@ -409,6 +430,38 @@ class CostPart(Part):
     )
 
 
+class BackupPart(Part):
+    """Backups that make themselves, while jobs run."""
+
+    to: ServerPath = Field(description="Folder on the server's machine.", examples=["/backup/headway"])
+    every: Seconds = Field(
+        86400, description="How often, in Slurm's forms; once a day unless said.", examples=["12:00:00"]
+    )
+    keep: int = Field(14, ge=1, le=10_000, description="So many of the cluster's backups stay in the folder.")
+    key_file: ServerPath = Field(
+        description="File on the server's machine whose first line is the passphrase.",
+        examples=["/etc/headway/backup.key"],
+    )
+
+
+class KeyPart(Part):
+    """A key that is not Headway's to make."""
+
+    file: ServerPath | None = Field(None, description="File on the server's machine that holds it.")
+    command: list[Annotated[str, Field(min_length=1)]] | None = Field(
+        None,
+        min_length=1,
+        description="A program of /etc/headway/commands on the server's machine that prints it, and its words.",
+        examples=[["vault-munge", "secret/lab"]],
+    )
+
+
+class SecretsPart(Part):
+    """Keys from elsewhere."""
+
+    munge: KeyPart | None = Field(None, description="The MUNGE key, 32 to 1024 bytes; Headway makes one unless said.")
+
+
 class ClusterFile(Part):
     """A cluster in one file. The smallest one is name, plan and nodes."""
 
@@ -463,3 +516,5 @@ class ClusterFile(Part):
         default_factory=list, description="Provider ssh: your machines, the head first."
     )
     firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: who reaches your machines.")
+    backup: BackupPart | None = Field(None, description="Backups; only when somebody asks unless said.")
+    secrets: SecretsPart = Field(default_factory=SecretsPart, description="Keys that are not Headway's to make.")

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from headway.domain.cluster import (
     Alerts,
+    BackupRule,
     Cluster,
     Dataset,
     Firewall,
@@ -14,6 +15,7 @@ from headway.domain.cluster import (
     Health,
     Host,
     JumpHost,
+    KeySource,
     Partition,
     Plan,
     Slot,
@@ -21,9 +23,20 @@ from headway.domain.cluster import (
     Storage,
     Team,
     User,
+    Volume,
 )
 from headway.spec import fabric, groups, tiers
-from headway.spec.model import UNLIMITED, ClusterFile, HealthPart, HostPart, PartitionPart, TeamPart
+from headway.spec.model import (
+    UNLIMITED,
+    BackupPart,
+    ClusterFile,
+    HealthPart,
+    HostPart,
+    KeyPart,
+    MountedVolumePart,
+    PartitionPart,
+    TeamPart,
+)
 from headway.spec.rules import mount_of, wishes_of
 from headway.spec.slurmkeys import VERSIONS
 
@@ -63,7 +76,17 @@ def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Clust
         most_usd_per_hour=None if file.cost.usd_per_hour is None else Decimal(str(file.cost.usd_per_hour)),
         containers=file.containers.backend or "builtin",
         firewall=Firewall(tuple(file.firewall.ssh_from)),
+        backup=_backup(file.backup),
+        munge_key=_key(file.secrets.munge),
     )
+
+
+def _backup(part: BackupPart | None) -> BackupRule | None:
+    return None if part is None else BackupRule(part.to, part.every, part.keep, part.key_file)
+
+
+def _key(part: KeyPart | None) -> KeySource | None:
+    return None if part is None else KeySource(part.file or "", tuple(part.command or ()))
 
 
 def _health(part: HealthPart) -> Health:
@@ -86,8 +109,14 @@ def _storage(file: ClusterFile) -> Storage:
         datasets=tuple(
             Dataset(part.name, (part.path or "").rstrip("/"), mount_of(part), part.read_only)
             for part in file.storage.datasets
-        )
+        ),
+        volumes=tuple(_volume(part) for part in file.storage.volumes),
     )
+
+
+def _volume(part: MountedVolumePart) -> Volume:
+    kind, source, *options = part.mount.split()
+    return Volume(part.name, part.path.rstrip("/"), kind, source, tuple(options[0].split(",")) if options else ())
 
 
 def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, ...]:

@@ -17,6 +17,7 @@ from headway.errors import Fault
 from headway.spec import fabric, groups, slurmkeys, tiers, words
 from headway.spec.model import UNLIMITED, ClusterFile, DatasetPart
 
+LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
 MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
 
 
@@ -213,6 +214,20 @@ def _datasets(draft: Draft) -> None:
             if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
                 draft.fault(f"{where}.mount", f"covers or is in the mount of {name}, {other}", "keep them apart")
         seen_mounts[mount] = part.name
+    for index, volume in enumerate(draft.file.storage.volumes):
+        where = draft.item("storage.volumes", index)
+        if volume.name in seen_names:
+            draft.fault(f"{where}.name", f"{volume.name} is there twice", "give each volume and dataset its own name")
+        seen_names.add(volume.name)
+        mount = volume.path.rstrip("/") or "/"
+        problem = words.mount_fault(mount)
+        if problem or mount in ("/home", "/scratch"):
+            draft.fault(f"{where}.path", problem or f"{mount} is there already", f"for example /{volume.name}")
+            continue
+        for other, name in seen_mounts.items():
+            if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
+                draft.fault(f"{where}.path", f"covers or is in the mount of {name}, {other}", "keep them apart")
+        seen_mounts[mount] = volume.name
 
 
 def mount_of(part: DatasetPart) -> str:
@@ -229,6 +244,14 @@ def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
     if problem:
         hint = "the client makes paths absolute before it sends the file" if not part.path.startswith("/") else ""
         draft.fault(f"{where}.path", problem, hint)
+
+
+def _keeping(draft: Draft) -> None:
+    backup, key = draft.file.backup, draft.file.secrets.munge
+    if backup is not None and not LEAST_BACKUP_S <= backup.every <= MOST_BACKUP_S:
+        draft.fault("backup.every", "must be between 10 minutes and a year", 'for example "1-00:00:00", once a day')
+    if key is not None and (key.file is None) == (key.command is None):
+        draft.fault("secrets.munge", "needs either file or command", "say where the key comes from, once")
 
 
 def _partition_sizes(draft: Draft) -> None:
@@ -363,6 +386,7 @@ _RULES: tuple[Callable[[Draft], None], ...] = (
     _containers,
     _fabric,
     _datasets,
+    _keeping,
     _partition_sizes,
     _partition_names,
     _preemption,

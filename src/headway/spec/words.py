@@ -143,6 +143,26 @@ def mount_fault(path: str) -> str:
     return ""
 
 
+_FS_TYPE = re.compile(r"[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_-]{0,31})?")
+_MOUNT_WORD = re.compile(r"[A-Za-z0-9._@:/,=+-]{1,1024}")  # nothing that a unit file or a shell reads otherwise
+
+
+def mount_line_fault(line: str) -> tuple[str, str]:
+    """(what is wrong with "TYPE SOURCE [OPTIONS]", what to do), "" for nothing."""
+    parts = line.split()
+    example = "for example: nfs4 filer:/export/data rw,hard"
+    if not 2 <= len(parts) <= 3:
+        return "must be a type, a source and, if need be, options", example
+    if not _FS_TYPE.fullmatch(parts[0]):
+        return f"{parts[0]!r} is no type of file system", example
+    for part in parts[1:]:
+        if not _MOUNT_WORD.fullmatch(part) or part.startswith("-"):
+            return f"{part!r} may have only letters, digits and . _ @ : / , = + -", example
+    if parts[0] == "none" and not (len(parts) == 3 and {"bind", "rbind"} & set(parts[2].split(","))):
+        return "type none needs the option bind", "for example: none /scratch/models bind"
+    return "", ""
+
+
 def host_fault(address: str) -> str:
     """For an IPv4 or IPv6 address or a host name."""
     try:

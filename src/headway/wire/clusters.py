@@ -90,14 +90,14 @@ OperationState = Literal["queued", "running", "done", "failed"]
 class OperationOut(Wire):
     id: str
     cluster: str
-    kind: Literal["apply", "scale", "down"]
+    kind: Literal["apply", "scale", "down", "backup", "restore", "rotate"]
     state: OperationState
     person: str
     created_at: float
     started_at: float | None = None
     finished_at: float | None = None
     error: ErrorOut | None = None
-    kept: list[str] = []  # down: what was kept, where
+    kept: list[str] = []  # down: what was kept, where; backup: the file
 
 
 class EventOut(Wire):

@@ -1,0 +1,92 @@
+"""How fast a folder's file system is, from this machine: JSON, a line a folder. Runs as root.
+
+    bench.py '{"paths": ["/scratch"], "mib": 256}'
+
+write: one file in pieces of 4 MiB, until it is on the disk. read: the same file, after the kernel was told to forget it.
+checkpoint: eight files side by side, each put on the disk and renamed into place, as trainings save. In MiB a second."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+PIECE = 4 << 20
+RANKS = 8
+
+
+def write(path: str, mib: int) -> None:
+    data = os.urandom(PIECE)  # nothing that a file system could make smaller
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(max(1, (mib << 20) // PIECE)):
+            file.write(data)
+        os.fsync(file.fileno())
+
+
+def read(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        while os.read(handle, PIECE):
+            pass
+    finally:
+        os.close(handle)
+
+
+def checkpoint(folder: str, mib: int) -> None:
+    faults: list[OSError] = []
+
+    def rank(number: int) -> None:
+        try:
+            write(f"{folder}/{number}.part", max(4, mib // RANKS))
+            os.replace(f"{folder}/{number}.part", f"{folder}/{number}")
+        except OSError as error:
+            faults.append(error)
+
+    ranks = [threading.Thread(target=rank, args=(number,)) for number in range(RANKS)]
+    for one in ranks:
+        one.start()
+    for one in ranks:
+        one.join()
+    if faults:
+        raise faults[0]
+
+
+def speed(work: Any, mib: int) -> float:
+    began = time.monotonic()
+    work()
+    return round(mib / max(1e-6, time.monotonic() - began), 1)
+
+
+def look(path: str, mib: int) -> dict[str, Any]:
+    try:
+        folder = tempfile.mkdtemp(prefix=".headway-bench-", dir=path)
+    except OSError as error:
+        return {"path": path, "error": error.strerror}
+    try:
+        return {
+            "path": path,
+            "write": speed(lambda: write(f"{folder}/one", mib), mib),
+            "read": speed(lambda: read(f"{folder}/one"), mib),
+            "checkpoint": speed(lambda: checkpoint(folder, mib), max(4, mib // RANKS) * RANKS),
+        }
+    except OSError as error:
+        return {"path": path, "error": error.strerror}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> int:
+    ask = json.loads(sys.argv[1])
+    for path in ask["paths"]:
+        print(json.dumps(look(path, ask["mib"])), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

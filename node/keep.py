@@ -1,0 +1,135 @@
+"""Slurm's state folder, as it was at one moment, to standard output; and back from standard input. Runs on the head, as root.
+
+    keep.py state FOLDER SINCE    a tar of it, compressed. SINCE: unix seconds; what Slurm took on until then is in it
+    keep.py take FOLDER           takes such a tar in FOLDER's place; what was there stays beside it
+    keep.py database NAME         takes a compressed dump in the database's place
+
+slurmctld renames each of its files into place, so a second name for each is a copy of one moment that costs nothing. A job's
+script is written before the list of jobs says it, and goes after that: scripts are looked at before and after the list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+
+SAVED_S = 8.0  # slurmctld writes what has changed within five seconds
+_IN_PLACE = ("dbd.messages",)  # written over when slurmctld ends
+
+
+def link(source: str, target: str) -> None:
+    """Nothing where the source is gone. A file that another takes the place of at this very moment can't be linked any
+    more, though there is one of its name: then that."""
+    while not os.path.lexists(target):
+        try:
+            if os.path.basename(source) in _IN_PLACE:
+                shutil.copy2(source, target)
+            else:
+                os.link(source, target, follow_symlinks=False)
+        except FileNotFoundError:
+            if not os.path.lexists(source):
+                return
+
+
+def link_all(folder: str, copy: str) -> None:
+    """A second name for every file below `folder` that has none in `copy` yet."""
+    for place, _, names in os.walk(folder):
+        there = os.path.join(copy, os.path.relpath(place, folder))
+        os.makedirs(there, mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copystat(place, there)
+            info = os.stat(place)
+            os.chown(there, info.st_uid, info.st_gid)
+        for name in names:
+            link(os.path.join(place, name), os.path.join(there, name))
+
+
+def snapshot(folder: str, copy: str) -> None:
+    scripts = [name for name in sorted(os.listdir(folder)) if name.startswith("hash.")]
+    os.makedirs(copy, mode=0o700)
+    for name in scripts:
+        link_all(f"{folder}/{name}", f"{copy}/{name}")
+    for name in sorted(os.listdir(folder)):
+        if not name.startswith("hash.") and not name.endswith((".new", ".old")):
+            if os.path.isdir(f"{folder}/{name}"):
+                link_all(f"{folder}/{name}", f"{copy}/{name}")
+            else:
+                link(f"{folder}/{name}", f"{copy}/{name}")
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("hash."):
+            link_all(f"{folder}/{name}", f"{copy}/{name}")
+    info = os.stat(folder)
+    os.chown(copy, info.st_uid, info.st_gid)
+
+
+def wait_saved(folder: str, since: float) -> None:
+    """Until the list of jobs was written after `since`, or long enough that it had nothing new to say."""
+    ends = since + SAVED_S
+    while time.time() < ends:
+        with contextlib.suppress(OSError):
+            if os.stat(f"{folder}/job_state").st_mtime > since:
+                return
+        time.sleep(0.1)
+
+
+def give_state(folder: str, since: float) -> int:
+    if not os.path.isdir(folder):
+        print(f"there is no {folder}", file=sys.stderr)
+        return 1
+    wait_saved(folder, since)
+    copy = f"{folder}.headway-backup"
+    shutil.rmtree(copy, ignore_errors=True)
+    try:
+        snapshot(folder, copy)
+        with (
+            gzip.GzipFile(fileobj=sys.stdout.buffer, mode="wb", compresslevel=1) as packed,
+            tarfile.open(mode="w|", fileobj=packed) as tar,
+        ):
+            tar.add(copy, arcname=".")
+        sys.stdout.buffer.flush()
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+    return 0
+
+
+def take_state(folder: str) -> int:
+    beside, before = f"{folder}.headway-new", f"{folder}.before-restore"
+    shutil.rmtree(beside, ignore_errors=True)
+    os.makedirs(beside, mode=0o700)
+    with tarfile.open(mode="r|gz", fileobj=sys.stdin.buffer) as tar:
+        tar.extraction_filter = lambda member, _: member  # type: ignore[method-assign]  # as they were: looked at here
+        for member in tar:
+            if not (member.isdir() or member.isreg()) or ".." in member.name.split("/") or member.name.startswith("/"):
+                print(f"{member.name} is nothing that slurmctld writes", file=sys.stderr)
+                return 1
+            tar.extract(member, beside)  # owners by name: this machine may number them otherwise
+    if os.path.isdir(folder):
+        shutil.rmtree(before, ignore_errors=True)
+        os.rename(folder, before)
+    os.rename(beside, folder)
+    return 0
+
+
+def take_database(name: str) -> int:
+    for sql in (f"drop database if exists {name}", f"create database {name}"):
+        subprocess.run(["mariadb", "-e", sql], check=True, timeout=120)
+    unpack = subprocess.Popen(["gzip", "-dc"], stdout=subprocess.PIPE)
+    done = subprocess.run(["mariadb", name], stdin=unpack.stdout, check=False)
+    return done.returncode or unpack.wait()
+
+
+def main() -> int:
+    what, where, *more = sys.argv[1:]
+    if what == "state":
+        return give_state(where, float(more[0]))
+    return take_state(where) if what == "take" else take_database(where)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""Which places of the server's own machine a request may name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from headway.api.state import AppState
+from headway.api.work import Resolved
+from headway.errors import Fault, HeadwayError, NotAllowed, Refused
+
+# A dataset is shown to every user of a cluster: never from where a host keeps its own affairs.
+SYSTEM_FOLDERS = tuple(
+    Path(p) for p in ("/boot", "/dev", "/etc", "/proc", "/root/.ssh", "/run", "/sys", "/usr", "/var/lib/headway")
+)
+KEY_FOLDERS = (Path("/etc/munge"), Path("/etc/headway"))
+
+
+def allowed(state: AppState, path: str) -> Path:
+    """Where a backup may lie. Raises Refused or NotAllowed."""
+    real = Path(os.path.realpath(path))
+    if not path.startswith("/"):
+        raise Refused(f"{path!r} is no absolute path", hint="name a folder of the server's machine")
+    if real == Path("/") or any(real.is_relative_to(folder) for folder in _closed(state)):
+        raise NotAllowed(
+            f"{real} belongs to the server's machine itself",
+            hint="keep backups in a folder, best on a disk, of their own",
+        )
+    return real
+
+
+def place_faults(state: AppState, resolved: Resolved) -> list[Fault]:
+    """What a file says of the server's machine that it may not."""
+    return [*dataset_faults(state, resolved), *_backup_faults(state, resolved), *_key_faults(state, resolved)]
+
+
+def _backup_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
+    rule = resolved.cluster.backup
+    if rule is None:
+        return
+    try:
+        allowed(state, rule.to)
+    except HeadwayError as error:
+        yield Fault("backup.to", error.message, error.hint)
+
+
+def _key_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
+    """The key goes to every machine, where its administrators can read it: no other file of the server's may be one."""
+    source = resolved.cluster.munge_key
+    if source is None or not source.file:
+        return
+    real = Path(os.path.realpath(source.file))
+    inside = any(real.is_relative_to(folder) for folder in KEY_FOLDERS)
+    if not inside and any(real.is_relative_to(folder) for folder in _closed(state)):
+        yield Fault("secrets.munge.file", f"{real} belongs to the server's machine", "keep the key in /etc/headway")
+
+
+def _closed(state: AppState) -> tuple[Path, ...]:
+    return (*SYSTEM_FOLDERS, state.settings.state_dir.resolve())
+
+
+def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
+    """The one kind of path that is opened on the server's machine must be a folder where its settings allow."""
+    faults = []
+    for index, dataset in enumerate(resolved.cluster.storage.datasets):
+        if not dataset.source:
+            continue
+        path = f"storage.datasets[{index}].path"
+        real = Path(os.path.realpath(dataset.source))
+        roots = state.settings.dataset_roots
+        inside = any(real.is_relative_to(root) for root in roots)
+        closed = _closed(state)  # neither in a folder of the host's own, nor around one: /root holds /root/.ssh
+        if any(real.is_relative_to(folder) or folder.is_relative_to(real) for folder in closed):
+            faults.append(Fault(path, f"{real} belongs to the server's machine", "put the data in a folder of its own"))
+        elif roots and not inside:
+            allowed = ", ".join(str(root) for root in roots)
+            faults.append(Fault(path, f"{real} is not under a folder this server allows", f"allowed: {allowed}"))
+        elif resolved.cluster.provider == "local" and not os.path.isdir(real):  # noqa: PTH112 (never raises)
+            what = "is not a folder" if os.path.lexists(real) else "is not there"
+            faults.append(Fault(path, f"{real} {what} on the server's machine", "name a folder that exists"))
+    return faults

@@ -1,0 +1,1 @@
+"""What must outlive a machine: backups and coming back from them, keys that change, volumes measured."""

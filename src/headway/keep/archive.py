@@ -1,0 +1,294 @@
+"""One backup in one file: a line of plain words about it, then sealed frames.
+
+    headway-backup 1\\n
+    {"cluster": "lab", "at": 1790000000.0, ..., "salt": "..."}\\n     said in the open, and vouched for by every frame
+    4 bytes length, AES-256-GCM(kind, payload)                       again and again
+
+The key is scrypt's of a passphrase and the salt; a frame's nonce is its number, which no two frames of a key share, for the
+salt is new each time. Kinds: P a part begins (its name), D bytes of it, E it ends ({"bytes", "sha256"}), Z the end
+({part: {"bytes", "sha256"}}). So a file that was cut short, lengthened, changed or put together of two is told from a whole
+one. Nothing is ever held but one frame.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import secrets as random
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from headway.errors import NotFound, Refused
+
+MAGIC = b"headway-backup 1\n"
+SUFFIX = ".headway-backup"
+FRAME = 1 << 20  # bytes of a part in one frame
+_LONGEST_LINE = 65_536
+_SCRYPT = {"n": 1 << 15, "r": 8, "p": 1}  # 32 MiB and a tenth of a second a try
+_LENGTH = struct.Struct(">I")
+
+
+class Damaged(Refused):
+    """The file is no whole backup, or not one that this key opens."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a backup says of itself without a passphrase."""
+
+    cluster: str
+    at: float
+    headway: str
+    slurm_version: str
+    salt: str  # base64
+
+
+@dataclass(frozen=True)
+class Part:
+    bytes: int
+    sha256: str
+
+
+def new_salt() -> str:
+    return base64.b64encode(random.token_bytes(16)).decode()
+
+
+def key_of(passphrase: str, salt: str) -> bytes:
+    """Takes 32 MiB of memory and a tenth of a second."""
+    return Scrypt(salt=base64.b64decode(salt), length=32, **_SCRYPT).derive(passphrase.encode())
+
+
+def read_header(path: Path) -> Header:
+    """NotFound when there is no such file, Damaged when it is something else than a backup."""
+    with _opened(path) as file:
+        return _header(path, file)[0]
+
+
+def _header(path: Path, file: IO[bytes]) -> tuple[Header, bytes]:
+    """And the digest that each frame vouches for."""
+    magic = file.read(len(MAGIC))
+    line = file.readline(_LONGEST_LINE)
+    try:
+        if magic != MAGIC or not line.endswith(b"\n"):
+            raise ValueError
+        told = json.loads(line)
+        header = Header(**{name: told[name] for name in Header.__dataclass_fields__})
+        base64.b64decode(header.salt, validate=True)
+    except (ValueError, KeyError, TypeError):
+        raise Damaged(
+            f"{path} is no backup of Headway's", hint="headway backups --in DIR lists those there are"
+        ) from None
+    return header, hashlib.sha256(magic + line).digest()
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path} on the server's machine", hint="headway backups --in DIR") from None
+    except OSError as error:
+        raise Refused(f"{path} can't be read: {error.strerror}") from None
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise Refused(f"{path} is no file", hint="headway backups --in DIR")
+        yield file
+
+
+class Writer:
+    """Writes one backup beside its name; only `close` gives it the name. Everything blocks: call it in a thread."""
+
+    def __init__(self, path: Path, header: Header, key: bytes) -> None:
+        self.path = path
+        self._beside = path.with_name(f".{path.name}.part")
+        self._sealed = AESGCM(key)
+        self._number = 0
+        self._parts: dict[str, Part] = {}
+        self._name = ""
+        self._bytes = 0
+        self._sum = hashlib.sha256()
+        with _said(self._beside):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._beside.unlink(missing_ok=True)
+            self._file = os.fdopen(
+                os.open(self._beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
+            )
+            first = MAGIC + json.dumps(asdict(header)).encode() + b"\n"
+            self._vouched = hashlib.sha256(first).digest()
+            self._file.write(first)
+
+    def begin(self, part: str) -> None:
+        self._name, self._bytes, self._sum = part, 0, hashlib.sha256()
+        self._frame(b"P", part.encode())
+
+    def write(self, data: bytes) -> None:
+        for start in range(0, len(data), FRAME):
+            piece = data[start : start + FRAME]
+            self._sum.update(piece)
+            self._bytes += len(piece)
+            self._frame(b"D", piece)
+
+    def end(self) -> None:
+        part = self._parts[self._name] = Part(self._bytes, self._sum.hexdigest())
+        self._frame(b"E", json.dumps(asdict(part)).encode())
+
+    def finish(self) -> Path:
+        """All of it is on the disk, still under its temporary name, which is the answer."""
+        self._frame(b"Z", json.dumps({name: asdict(part) for name, part in self._parts.items()}).encode())
+        with _said(self._beside):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        return self._beside
+
+    def name(self) -> None:
+        """It gets its name."""
+        with _said(self.path):
+            self._beside.replace(self.path)
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def drop(self) -> None:
+        """Leaves nothing behind."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self._beside.unlink(missing_ok=True)
+
+    def _frame(self, kind: bytes, payload: bytes) -> None:
+        sealed = self._sealed.encrypt(self._number.to_bytes(12, "big"), kind + payload, self._vouched)
+        self._number += 1
+        with _said(self._beside):
+            self._file.write(_LENGTH.pack(len(sealed)) + sealed)
+
+
+@contextlib.contextmanager
+def _said(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Refused(
+                f"the disk of {path.parent} is full: no backup was made, and nothing is left of it",
+                hint="make room there, or name another folder with --to",
+            ) from error
+        raise Refused(f"no backup can be written in {path.parent}: {error.strerror}") from error
+
+
+class Reader:
+    """Reads one backup from its beginning, part by part, each byte checked before it is given away. Blocks as `Writer`."""
+
+    def __init__(self, path: Path, key: bytes) -> None:
+        self._path = path
+        self._ends = contextlib.ExitStack()
+        self._file = self._ends.enter_context(_opened(path))
+        try:
+            self.header, self._vouched = _header(path, self._file)
+        except BaseException:
+            self._ends.close()
+            raise
+        self._sealed = AESGCM(key)
+        self._number = 0
+        self._parts: dict[str, Part] = {}
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    def parts(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """(name, its bytes), in the order they were written. What is not taken of one part is read past, and checked.
+        Raises Damaged."""
+        while True:
+            kind, payload = self._frame()
+            if kind == b"Z":
+                self._end(payload)
+                return
+            if kind != b"P":
+                raise self._damaged("its parts are not in order")
+            name = payload.decode()
+            pieces = self._pieces(name)
+            yield name, pieces
+            for _ in pieces:
+                pass
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
+        count, total = 0, hashlib.sha256()
+        while True:
+            kind, payload = self._frame()
+            if kind == b"E":
+                break
+            if kind != b"D":
+                raise self._damaged(f"{name} has no end")
+            count += len(payload)
+            total.update(payload)
+            yield payload
+        part = Part(**json.loads(payload))
+        if part != Part(count, total.hexdigest()):
+            raise self._damaged(f"{name} is not what was written")
+        self._parts[name] = part
+
+    def _end(self, payload: bytes) -> None:
+        told = {name: Part(**part) for name, part in json.loads(payload).items()}
+        if told != self._parts or self._file.read(1):
+            raise self._damaged("it does not end where it ended when it was written")
+
+    def _frame(self) -> tuple[bytes, bytes]:
+        first = self._file.read(_LENGTH.size)
+        length = _LENGTH.unpack(first)[0] if len(first) == _LENGTH.size else 0
+        sealed = self._file.read(length) if 0 < length <= FRAME + 64 else b""
+        if not sealed or len(sealed) < length:
+            raise self._damaged("it ends too early")
+        try:
+            plain = self._sealed.decrypt(self._number.to_bytes(12, "big"), sealed, self._vouched)
+        except InvalidTag:
+            if self._number == 0:
+                raise Damaged(
+                    f"the passphrase does not open {self._path}, or its beginning was changed",
+                    hint="give the one it was made with; nothing was touched",
+                ) from None
+            raise self._damaged(f"frame {self._number} was changed") from None
+        self._number += 1
+        return plain[:1], plain[1:]
+
+    def _damaged(self, why: str) -> Damaged:
+        return Damaged(f"{self._path} is damaged: {why}", hint="take another backup; nothing was touched")
+
+
+def opens(path: Path, key: bytes) -> Header:
+    """The header, when the key is the right one. Reads no more than the first frame. Raises Damaged."""
+    with Reader(path, key) as reader:
+        next(reader.parts())
+        return reader.header
+
+
+def found(folder: Path) -> list[tuple[Path, Header, int]]:
+    """(file, header, bytes) of each backup in a folder, the latest first; what is none is passed over. Refused when there is
+    no such folder."""
+    try:
+        files = [path for path in folder.iterdir() if path.name.endswith(SUFFIX) and not path.name.startswith(".")]
+    except OSError as error:
+        raise Refused(
+            f"{folder} on the server's machine: {error.strerror}", hint="name a folder with backups"
+        ) from None
+    rows = []
+    for path in files:
+        with contextlib.suppress(Refused, NotFound, OSError):
+            rows.append((path, read_header(path), path.stat().st_size))
+    return sorted(rows, key=lambda row: -row[1].at)

@@ -1,0 +1,146 @@
+"""A cluster from its backup: on machines that are there, or on new ones.
+
+Everything is read and checked first. Then the head's Slurm daemons rest, an apply brings up what is missing, and between the
+database's start and slurmdbd's the backup takes its place: no daemon ever runs on a state that is not whole."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.cluster import ops
+from headway.cluster.apply import apply
+from headway.cluster.env import Env, Say
+from headway.cluster.goal import CONTROLLER_STATE
+from headway.cluster.observe import machines_of
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine, MachineState
+from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
+from headway.keep.archive import Reader
+from headway.keep.backup import DATABASE, Proof, program_argv, prove, rows
+
+STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
+_DAEMONS = ("slurmctld.service", "slurmrestd.service", "slurmdbd.service")
+_PART_S = 6 * 3600.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The small parts of a backup, read."""
+
+    about: dict[str, Any]
+    secrets: dict[str, str]
+    uids: dict[str, int]
+    proof: Proof
+
+
+def read(path: Path, key: bytes) -> Kept:
+    """All of it is read, and checked. Raises Damaged."""
+    proof = prove(path, key)
+    told: dict[str, Any] = {}
+    uids: dict[str, int] = {}
+    with Reader(path, key) as reader:
+        for name, pieces in reader.parts():
+            if name in ("about", "secrets"):
+                told[name] = json.loads(b"".join(pieces))
+            elif name == "records":
+                uids = {values["name"]: values["uid"] for table, values in rows(pieces) if table == "uids"}
+    return Kept(told["about"], told["secrets"], uids, proof)
+
+
+async def check(cluster: str, env_store: Any, kept: Kept) -> None:
+    """Raises Conflict when people of the backup have other uids here: their files would be somebody else's."""
+    conflicts = await env_store.uid_conflicts(kept.uids)
+    if conflicts:
+        raise Conflict(
+            f"people of {cluster} would get another's files on this server: {'; '.join(conflicts[:5])}",
+            hint="restore it on a server of its own; nothing was touched",
+        )
+
+
+async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: Kept) -> int:
+    """Headway's own memory of the cluster; how many records came back."""
+    for name, value in kept.secrets.items():
+        await env_store.put_secret(cluster, name, value)
+    with Reader(path, key) as reader:
+        for name, pieces in reader.parts():
+            if name == "records":
+                return int(await env_store.take_records(cluster, rows(pieces)))
+    return 0
+
+
+async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, ref: str) -> None:
+    """Slurm's part. `ref` names this restore: one that was killed goes on, and takes nothing back that has happened since.
+    Raises HeadwayError naming what did not get there."""
+    head = (await machines_of(env, cluster.name)).get(cluster.head)
+    done = False
+    if head is not None and head.state is MachineState.RUNNING:
+        with contextlib.suppress(HeadwayError):  # one that does not answer is made again by the apply
+            done = (await _stamp(env, head)) == ref
+            if not done:
+                await say("head", "Slurm's daemons rest")
+                await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
+                await say("head", "Slurm's daemons rest", done=True)
+
+    async def put_back(machine: Machine) -> None:
+        nonlocal done
+        if done or (await _stamp(env, machine)) == ref:
+            done = True
+            return
+        await _take(env, machine, say, path, key)
+        step = ops.run_step(["sh", "-c", f"echo {shlex.quote(ref)} >{STAMP}"])
+        await ops.perform(env.connections, machine, [step])
+        done = True
+
+    hook: Callable[[Machine], Awaitable[None]] = put_back
+    await apply(cluster, env, say, before={"accounting": hook})
+    if not done:
+        raise Refused(f"{cluster.head}: slurmdbd did not rest, so nothing was put back", hint="run restore again")
+    await _close_runaways(cluster, env, say)
+
+
+async def _stamp(env: Env, head: Machine) -> str:
+    return (await env.connections.remote(head, ["cat", STAMP], timeout_s=20, check=False)).stdout.strip()
+
+
+async def _take(env: Env, head: Machine, say: Say, path: Path, key: bytes) -> None:
+    takers = {"state": ("take", CONTROLLER_STATE), "database": ("database", DATABASE)}
+    with await asyncio.to_thread(Reader, path, key) as reader:
+        parts = reader.parts()
+        while (part := await asyncio.to_thread(next, parts, None)) is not None:
+            name, pieces = part
+            if name in takers:
+                await say(name, "is being put back")
+                await _send(env, head, program_argv(*takers[name]), pieces)
+                await say(name, "is back", done=True)
+
+
+async def _send(env: Env, head: Machine, argv: list[str], pieces: Iterator[bytes]) -> None:
+    async def feed() -> AsyncIterator[bytes]:
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            yield piece
+
+    said = b""
+    async with asyncio.timeout(_PART_S):
+        async for kind, data in env.connections.converse(head, argv, feed()):
+            if kind == "code" and data != b"0":
+                raise CommandFailed(argv[-2:], int(data), said.decode(errors="replace"), where=head.name)
+            if kind != "code":
+                said = (said + data)[-2000:]
+
+
+async def _close_runaways(cluster: Cluster, env: Env, say: Say) -> None:
+    """Jobs that began after the backup's look at Slurm are in the database and nowhere else."""
+    head = (await machines_of(env, cluster.name))[cluster.head]
+    argv = ["sacctmgr", "-i", "show", "runawayjobs"]
+    ran = await env.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")
+    if ran.code != 0:
+        await say(
+            "accounting", f"open records were not looked for: {ran.stderr.strip()[-200:]}", level="warning", done=True
+        )

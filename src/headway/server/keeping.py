@@ -1,0 +1,170 @@
+"""What operations do about backups and keys, and the loop that makes backups when their time has come."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from headway.api.keeping import queue_backup
+from headway.api.places import allowed, place_faults
+from headway.api.shapes import summary_of
+from headway.api.state import AppState
+from headway.domain.cluster import BackupRule
+from headway.errors import HeadwayError, InvalidSpec, Refused
+from headway.store import ClusterRow, Operation
+from headway.wire.clusters import Document
+
+LOOK_S = 20.0
+AGAIN_S = 600.0  # after one that failed
+PERSON = "headway"  # in whose name the loop asks
+
+log = structlog.get_logger("headway.keeping")
+
+
+class Keep:
+    """Carries out operations of the kinds backup, restore and rotate. `say`: as cluster.env.Say."""
+
+    def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
+        self._state = state
+        self._operation = operation
+        self._say = say
+        self._params = operation.params
+
+    async def backup(self) -> tuple[str, ...]:
+        """The file that was made."""
+        from headway.keep.archive import Header
+        from headway.keep.backup import file_of
+
+        state, name = self._state, self._operation.cluster
+        row, cluster = await state.cluster(name)
+        header = Header(**self._params["header"])
+        path = file_of(Path(self._params["to"]), header)
+        about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
+        began = time.monotonic()
+        await state.work.back_up(cluster, about, self._say, path, header, await self._key())
+        await self._say("backup", str(path), done=True, seconds=time.monotonic() - began)
+        if self._params.get("keep"):
+            await asyncio.to_thread(retain, path.parent, name, int(self._params["keep"]))
+        return (str(path),)
+
+    async def restore(self) -> None:
+        from headway.keep import restore as keep
+
+        state, name = self._state, self._operation.cluster
+        path, key = Path(self._params["path"]), await self._key()
+        await self._say("proof", "is being read")
+        kept = await asyncio.to_thread(keep.read, path, key)
+        await keep.check(name, state.store, kept)
+        document = Document.model_validate(kept.about["document"])
+        resolved = await state.resolve(document)
+        faults = place_faults(state, resolved)
+        if faults:
+            raise InvalidSpec(faults)
+        await self._say("proof", f"{kept.proof.bytes} bytes are whole", done=True)
+        count = await keep.remember(name, state.store, path, key, kept)
+        await self._say("records", f"{count} of Headway's own records are back", done=True)
+        cluster = resolved.cluster
+        owner = str(kept.about.get("owner") or "")
+        await state.store.save_cluster(
+            name, document.model_dump(), summary=summary_of(cluster), state="changing", owner=owner
+        )
+        state.live.touch(name)
+        await state.forget(name)  # what was held open was opened with other keys
+        await state.work.restore(cluster, self._say, path, key, self._params["ref"])
+
+    async def rotate(self) -> None:
+        state, name = self._state, self._operation.cluster
+        _, cluster = await state.cluster(name)
+        await state.store.save_cluster(name, state="changing")
+        await state.work.rotate(cluster, self._say, self._params["what"], self._params["ref"])
+        await state.forget(name)
+
+    async def _key(self) -> bytes:
+        from headway.keep.backup import KEY_PREFIX
+
+        have = await self._state.store.secrets(self._operation.cluster)
+        value = have.get(KEY_PREFIX + self._params["ref"])
+        if value is None:
+            raise Refused("the key of this operation is no longer there", hint="ask for it again")
+        return base64.b64decode(value)
+
+    async def forget_key(self) -> None:
+        from headway.keep.backup import KEY_PREFIX
+
+        if self._operation.kind in ("backup", "restore"):
+            await self._state.store.drop_secret(self._operation.cluster, KEY_PREFIX + self._params["ref"])
+
+
+def retain(folder: Path, cluster: str, keep: int) -> None:
+    """Removes all but the latest `keep` backups of the cluster in this folder."""
+    from headway.keep.archive import found
+
+    mine = [path for path, header, _ in found(folder) if header.cluster == cluster]
+    for path in mine[keep:]:
+        path.unlink(missing_ok=True)
+
+
+class Backups:
+    """Asks for a backup of each cluster whose file wants one, when its time has come."""
+
+    def __init__(self, state: AppState, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._state = state
+        self._pause = pause
+        self._refused: dict[str, float] = {}  # cluster -> when it could not even be asked for
+
+    async def run(self) -> None:
+        while True:
+            for row in await self._rows():
+                await self._look(row)
+            await self._pause(LOOK_S)
+
+    async def _rows(self) -> tuple[ClusterRow, ...]:
+        try:
+            return await self._state.store.clusters()
+        except Exception as error:  # a database that is away comes back
+            log.warning("clusters", error=str(error))
+            return ()
+
+    async def _look(self, row: ClusterRow) -> None:
+        state, name = self._state, row.name
+        if row.state not in ("ready", "degraded") or not row.document.get("spec", {}).get("backup"):
+            return
+        try:
+            cluster = await state.resolved(row)
+            if cluster.backup is not None and await state.store.active_operation(name) is None:
+                await self._ask(name, cluster.backup)
+        except HeadwayError as error:
+            self._refused[name] = state.clock()
+            log.warning("scheduled backup", cluster=name, error=error.message)
+            state.live.note(name, f"the backup that the file asks for can't be made: {error.message}", level="error")
+
+    async def _ask(self, name: str, rule: BackupRule) -> None:
+        state, now = self._state, self._state.clock()
+        made = [one for one in await state.store.operations(name) if one.kind == "backup"]
+        last = made[0] if made else None
+        due = 0.0
+        if last is not None:
+            due = last.created_at + (rule.every_s if last.state == "done" else min(rule.every_s, AGAIN_S))
+        if now < due or now - self._refused.get(name, float("-inf")) < AGAIN_S:
+            return
+        folder = allowed(state, rule.to)
+        passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
+        ref = f"scheduled-{due:.0f}"  # another server on this database thinks of the same
+        await queue_backup(state, name, PERSON, folder, passphrase, keep=rule.keep, ref=ref)
+
+
+def passphrase_of(file: Path) -> str:
+    """The first line of a key file on the server's machine. Raises Refused."""
+    try:
+        first = file.read_text().strip().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{file} can't be read: {error}", hint="backup.key_file names a file with a passphrase") from None
+    if not first or len(first[0]) < 8:
+        raise Refused(f"{file} holds no passphrase of 8 characters or more", hint="head -c 32 /dev/urandom | base64")
+    return first[0]

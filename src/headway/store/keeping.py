@@ -1,0 +1,136 @@
+"""Everything that is remembered of one cluster, to be kept elsewhere and brought back.
+
+Which tables those are is asked of the schema: all that name a cluster, and what hangs on their rows. A table that a later
+version adds is kept without a word here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Column, Integer, Select, Table, delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.store import schema as t
+from headway.store.base import Base
+
+# The cluster's own row and its secrets are kept apart; operations and notebooks are of a moment; tokens are the server's.
+_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit"}
+
+Row = tuple[str, dict[str, Any]]  # (table, its values)
+
+
+class KeepStore(Base):
+    async def records(self, cluster: str) -> AsyncIterator[Row]:
+        """All rows of a cluster as they are at one moment, parents before what hangs on them, and its people's uids."""
+        async with self._read() as db:
+            for table in tables():
+                rows = await db.stream(_rows_of(table, cluster))
+                async for row in rows:
+                    yield table.name, dict(row._mapping)
+            people = select(t.cluster_users.c.name).where(t.cluster_users.c.cluster == cluster)
+            async for row in await db.stream(select(t.uids).where(t.uids.c.name.in_(people))):
+                yield t.uids.name, dict(row._mapping)
+
+    async def uid_conflicts(self, uids: Mapping[str, int]) -> tuple[str, ...]:
+        """Why these names can't have these uids here: one sentence each."""
+        async with self._read() as db:
+            known = {row.name: row.uid for row in await db.execute(select(t.uids))}
+        holder = {uid: name for name, uid in known.items()}
+        other = [
+            f"{name} has uid {known[name]} here, not {uid}" for name, uid in uids.items() if known.get(name, uid) != uid
+        ]
+        taken = [
+            f"uid {uid} of {name} is {holder[uid]}'s here"
+            for name, uid in uids.items()
+            if name not in known and uid in holder
+        ]
+        return tuple(sorted([*other, *taken]))
+
+    async def take_records(self, cluster: str, rows: Iterable[Row]) -> int:
+        """Brings rows back, all or none; how many. What the server remembers of the cluster is newer than any backup: a table
+        that has rows of it stays as it is."""
+        count = 0
+        async with self._write() as db:
+            known = {table.name for table in tables() if "cluster" in table.c and await _has(db, table, cluster)}
+            numbers: dict[tuple[str, int], int] = {}
+            for name, values in rows:
+                if name == t.uids.name:
+                    if (await db.execute(select(t.uids.c.uid).where(t.uids.c.name == values["name"]))).first() is None:
+                        await db.execute(insert(t.uids).values(**values))
+                    continue
+                count += await _bring(db, name, values, known, numbers)
+        return count
+
+    async def set_secret(self, cluster: str, name: str, value: str) -> None:
+        """Keeps a secret in the place of whatever was kept under its name."""
+        async with self._write() as db:
+            await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name))
+            await db.execute(insert(t.secrets).values(cluster=cluster, name=name, value=value))
+
+    async def drop_secret(self, cluster: str, name: str) -> None:
+        async with self._write() as db:
+            await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name))
+
+
+def tables() -> tuple[Table, ...]:
+    """Parents first."""
+    found: list[Table] = []
+    for table in t.metadata.sorted_tables:
+        if table.name not in _NOT and ("cluster" in table.c or _parent(table, found) is not None):
+            found.append(table)
+    return tuple(found)
+
+
+def _parent(table: Table, among: Iterable[Table]) -> tuple[Column[Any], Table] | None:
+    """(its column, the table whose row it names)."""
+    names = {one.name: one for one in among}
+    for key in table.foreign_keys:
+        if key.column.table.name in names:
+            return key.parent, names[key.column.table.name]
+    return None
+
+
+def _rows_of(table: Table, cluster: str) -> Select[Any]:
+    if "cluster" in table.c:
+        return select(table).where(table.c.cluster == cluster).order_by(*table.primary_key.columns)
+    column, parent = _parent(table, tables()) or (None, None)
+    assert column is not None
+    assert parent is not None
+    ours = _rows_of(parent, cluster).with_only_columns(*parent.primary_key.columns).order_by(None)
+    return select(table).where(column.in_(ours)).order_by(*table.primary_key.columns)
+
+
+def _numbered(table: Table) -> str:
+    """The column that the database counts up; "" where there is none."""
+    keys = list(table.primary_key.columns)
+    counts = len(keys) == 1 and isinstance(keys[0].type, Integer) and keys[0].autoincrement is True
+    return str(keys[0].name) if counts else ""
+
+
+async def _has(db: AsyncConnection, table: Table, cluster: str) -> bool:
+    query = select(func.count()).select_from(table).where(table.c.cluster == cluster)
+    return bool((await db.execute(query)).scalar())
+
+
+async def _bring(
+    db: AsyncConnection, name: str, values: dict[str, Any], known: set[str], numbers: dict[tuple[str, int], int]
+) -> int:
+    """Inserts a row under a number of this database's own; 0 where it has nothing to hang on."""
+    table = t.metadata.tables.get(name)
+    if table is None or name in known or table not in tables():  # of a newer Headway
+        return 0
+    values = {column: value for column, value in values.items() if column in table.c}
+    parent = None if "cluster" in table.c else _parent(table, tables())
+    if parent is not None:
+        column, above = parent
+        number = numbers.get((above.name, values[column.name]))
+        if number is None:
+            return 0
+        values[column.name] = number
+    counted = _numbered(table)
+    old = values.pop(counted, None) if counted else None
+    done = await db.execute(insert(table).values(**values))
+    if counted and old is not None and done.inserted_primary_key is not None:
+        numbers[name, old] = done.inserted_primary_key[0]
+    return 1

@@ -1,0 +1,187 @@
+"""Nothing is lost: a head that is gone comes back from its backup, keys change under running jobs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.lab import Lab
+
+SPEC = """\
+name: keep
+plan: h100-8
+nodes: 2
+teams:
+  vision: {users: [ann, ben], share: 60}
+  speech: {users: [cat], share: 20}
+"""
+PHRASE = {"HEADWAY_BACKUP_PASSPHRASE": "correct horse battery"}
+NODES = ("keep-1-1", "keep-1-2")
+WAITS = "while [ ! -e /scratch/{0} ]; do sleep 0.1; done"
+
+
+@pytest.fixture(scope="module")
+def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("keep") / "state", name="keep")
+    file = made.state / "keep.yaml"
+    file.write_text(SPEC)
+    try:
+        made.cli("apply", str(file), "--yes", timeout_s=600)
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.fixture
+def folder(lab: Lab) -> Path:
+    return lab.state.parent / "backups"
+
+
+def backup(lab: Lab, folder: Path) -> Path:
+    return Path(lab.cli("backup", "keep", "--to", str(folder), **PHRASE).out.strip().splitlines()[-1])
+
+
+def go(lab: Lab, name: str) -> None:
+    lab.head("touch", f"/scratch/{name}")
+
+
+def on_node(lab: Lab, node: str, *argv: str) -> str:
+    return lab.podman("exec", lab.container(node), *argv)
+
+
+def pid(lab: Lab, machine: str, unit: str) -> str:
+    return on_node(lab, machine, "systemctl", "show", "-p", "MainPID", "--value", unit).strip()
+
+
+def test_a_full_disk_leaves_nothing_half_made(lab: Lab, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(small)], check=True)
+    try:
+        done = lab.cli("backup", "keep", "--to", str(small), check=False, **PHRASE)
+        assert done.code == 1
+        assert "is full" in done.err
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+    assert lab.client.cluster("keep").state == "ready"
+
+
+def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Path) -> None:
+    ended = lab.sbatch("cat", wrap="sleep 1")
+    lab.wait_job(ended)
+    running = lab.sbatch("ann", "--nodes=2", "--gpus-per-node=8", wrap=WAITS.format("go-on"))
+    lab.wait_job(running, "RUNNING")
+    waiting = lab.sbatch("ben", "--nodes=2", "--gpus-per-node=8", wrap="echo late >/scratch/late")
+    held = lab.sbatch("cat", "--hold", wrap="true")
+    people = lab.head("id", "ann").out + lab.head("id", "cat").out
+    shares = lab.head("sacctmgr", "-nP", "show", "assoc", "format=account,user,share").out
+    kept = backup(lab, folder)
+    count = len(lab.head("sacct", "-a", "-X", "-n", "-S", "now-1days").out.split("\n"))
+    lost = lab.sbatch("ben", wrap="true")  # after the backup: nobody can know of it
+    lab.podman("rm", "--force", "--time", "0", lab.container("keep-head"))
+    disks = list((lab.state / "volumes").glob("*/head"))
+    assert len(disks) == 1
+    shutil.rmtree(disks[0])
+
+    lab.cli("restore", "keep", "--from", str(kept), "--yes", timeout_s=300, **PHRASE)
+
+    assert lab.head("id", "ann").out + lab.head("id", "cat").out == people
+    assert lab.head("sacctmgr", "-nP", "show", "assoc", "format=account,user,share").out == shares
+    assert lab.state_of(ended) == "COMPLETED"
+    assert len(lab.head("sacct", "-a", "-X", "-n", "-S", "now-1days").out.split("\n")) == count
+    assert lab.field(held, "JobState") == "PENDING"
+    assert lab.state_of(running) == "RUNNING"
+    assert lab.field(running, "Restarts") == "0"  # it ran on while there was no head
+    assert lab.sbatch("ben", wrap="true") == lost
+    go(lab, "go-on")
+    assert lab.wait_job(running) == "COMPLETED"
+    assert lab.wait_job(waiting) == "COMPLETED"
+    assert lab.output("/scratch/late") == "late\n"
+    lab.head("scancel", str(held))
+
+
+def test_what_is_no_backup_of_this_cluster_touches_nothing(lab: Lab, folder: Path) -> None:
+    before = pid(lab, "keep-head", "slurmctld")
+    kept = next(folder.glob("*.headway-backup"))
+    wrong = lab.cli(
+        "restore", "keep", "--from", str(kept), "--yes", check=False, HEADWAY_BACKUP_PASSPHRASE="another one"
+    )
+    assert "passphrase does not open" in wrong.err
+    foreign = lab.cli("restore", "other", "--from", str(kept), "--yes", check=False, **PHRASE)
+    assert "backup of the cluster keep" in foreign.err
+    data = bytearray(kept.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged = folder / "damaged.headway-backup"
+    damaged.write_bytes(data)
+    done = lab.cli("restore", "keep", "--from", str(damaged), "--yes", check=False, **PHRASE)
+    assert "is damaged" in done.err
+    assert pid(lab, "keep-head", "slurmctld") == before
+    assert lab.client.cluster("keep").state == "ready"
+    listed = lab.cli("backups", "--in", str(folder), "--verify", kept.name, **PHRASE).out
+    assert "yes" in listed
+    assert lab.cli("backups", "--in", str(folder), "--verify", damaged.name, check=False, **PHRASE).code != 0
+    damaged.unlink()
+
+
+def test_keys_change_under_a_running_job(lab: Lab) -> None:
+    job = lab.sbatch("ann", "--nodes=2", wrap=f"srun hostname; {WAITS.format('turned')}; srun hostname")
+    lab.wait_job(job, "RUNNING")
+    daemons = [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)]
+    munge = ["sha256sum", "/etc/munge/munge.key"]
+    old = lab.head(*munge).out
+    lab.cli("secrets", "rotate", "munge", "keep")
+    new = lab.head(*munge).out
+    assert new != old
+    assert {on_node(lab, node, *munge) for node in NODES} == {new}
+    assert [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)] == daemons
+    lab.cli("secrets", "rotate", "ssh", "keep")
+    lab.cli("secrets", "rotate", "jwt", "keep")
+    assert lab.state_of(job) == "RUNNING"
+    assert "no password" in lab.cli("secrets", "rotate", "database", "keep", check=False).err
+    go(lab, "turned")
+    assert lab.wait_job(job) == "COMPLETED"
+    assert lab.client.job("keep", job).state == "COMPLETED"
+
+
+def drained(lab: Lab, node: str) -> str:
+    """Why a node is out of service; "" for one that is not."""
+    state, _, why = lab.head("sinfo", "-h", "-n", node, "-o", "%T|%E").out.strip().split("\n")[0].partition("|")
+    return why if state.startswith("drain") else ""
+
+
+def test_a_volume_comes_is_lost_returns_and_goes_while_a_job_runs(lab: Lab) -> None:
+    job = lab.sbatch("ann", "--nodes=2", wrap=WAITS.format("volume"))
+    lab.wait_job(job, "RUNNING")
+    lab.head("install", "-d", "-m", "1777", "/srv/headway/scratch/models")
+    daemons = [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)]
+    plain = lab.state / "keep.yaml"
+    more = lab.state / "volume.yaml"
+    mount = "{name: models, path: /models, mount: none /srv/headway/scratch/models bind}"
+    more.write_text(f"{SPEC}storage: {{volumes: [{mount}]}}\n")
+    lab.cli("apply", str(more), "--yes")
+    lab.head("touch", "/models/there", user="ann")
+    for node in NODES:
+        on_node(lab, node, "test", "-e", "/models/there")
+
+    away = "/run/systemd/system/models.mount.d"  # whoever has it is away: it can't be mounted again
+    script = f"mkdir -p {away}; printf '[Mount]\\nWhat=/nowhere\\n' >{away}/away.conf; systemctl daemon-reload"
+    on_node(lab, NODES[0], "sh", "-c", f"{script}; umount --lazy /models")
+    why = lab.wait(lambda: drained(lab, NODES[0]), "the node without the volume to drain")
+    assert "/models is not mounted" in why
+    assert lab.state_of(job) == "RUNNING"
+    on_node(lab, NODES[0], "sh", "-c", f"rm -r {away}; systemctl daemon-reload")
+    lab.wait(lambda: not drained(lab, NODES[0]), "the node to return with the volume")
+    on_node(lab, NODES[0], "test", "-e", "/models/there")
+
+    assert "is detached" in lab.cli("plan", str(plain)).out
+    lab.cli("apply", str(plain), "--yes")
+    for node in ("keep-head", *NODES):
+        on_node(lab, node, "sh", "-c", "! mountpoint -q /models")
+    assert [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)] == daemons
+    assert all(one.state == "returned" for one in lab.client.incidents("keep"))
+    go(lab, "volume")
+    assert lab.wait_job(job) == "COMPLETED"

@@ -1,0 +1,115 @@
+"""One sealed file: whole, or told from a whole one."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import NotFound, Refused
+from headway.keep import archive
+from headway.keep.archive import Damaged, Header, Reader, Writer
+
+PARTS = {"state": os.urandom(3 * archive.FRAME + 17), "about": b"{}", "empty": b""}
+HEADER = Header("lab", 1_790_000_000.0, "1.0", "24.11", archive.new_salt())
+KEY = archive.key_of("correct horse", HEADER.salt)
+
+
+def written(folder: Path) -> Path:
+    path = folder / f"lab{archive.SUFFIX}"
+    writer = Writer(path, HEADER, KEY)
+    for name, data in PARTS.items():
+        writer.begin(name)
+        writer.write(data)
+        writer.end()
+    writer.finish()
+    assert not path.exists()
+    writer.name()
+    return path
+
+
+def read(path: Path, key: bytes = KEY) -> dict[str, bytes]:
+    with Reader(path, key) as reader:
+        return {name: b"".join(pieces) for name, pieces in reader.parts()}
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    assert read(path) == PARTS
+    assert archive.read_header(path) == HEADER
+    assert archive.opens(path, KEY) == HEADER
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [one for one, _, _ in archive.found(tmp_path)] == [path]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_part_that_nobody_takes_is_checked_all_the_same(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with Reader(path, KEY) as reader:
+        assert [name for name, _ in reader.parts()] == list(PARTS)
+
+
+def test_the_wrong_passphrase_opens_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with pytest.raises(Damaged, match="passphrase does not open"):
+        archive.opens(path, archive.key_of("another one", HEADER.salt))
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.3, 0.7, 0.99999])
+def test_one_changed_bit_anywhere_is_seen(tmp_path: Path, share: float) -> None:
+    path = written(tmp_path)
+    data = bytearray(path.read_bytes())
+    first = data.index(b"\n", len(archive.MAGIC)) + 1
+    data[first + int((len(data) - first) * share)] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Damaged):
+        read(path)
+
+
+def test_another_name_in_the_open_line_is_seen(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b'"cluster": "lab"', b'"cluster": "bal"', 1))
+    with pytest.raises(Damaged):
+        read(path)
+
+
+@pytest.mark.parametrize("cut", [-1, -40, -archive.FRAME])
+def test_a_cut_or_lengthened_file_is_seen(tmp_path: Path, cut: int) -> None:
+    path = written(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:cut])
+    with pytest.raises(Damaged):
+        read(path)
+    path.write_bytes(whole + b"x")
+    with pytest.raises(Damaged):
+        read(path)
+
+
+def test_what_is_no_backup_is_called_so(tmp_path: Path) -> None:
+    other = tmp_path / f"x{archive.SUFFIX}"
+    other.write_bytes(b"#!/bin/sh\n")
+    with pytest.raises(Damaged, match="no backup of Headway's"):
+        archive.read_header(other)
+    assert archive.found(tmp_path) == []
+    with pytest.raises(NotFound):
+        archive.read_header(tmp_path / "none")
+    with pytest.raises(Refused):
+        archive.found(tmp_path / "none")
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = Writer(tmp_path / f"lab{archive.SUFFIX}", HEADER, KEY)
+    writer.begin("state")
+
+    def full(_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    writer.end()
+    with pytest.raises(Refused, match="is full"):
+        writer.finish()
+    writer.drop()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,98 @@
+"""Volumes from elsewhere: their line in the file, their unit, how they leave, how they come back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.changes.machine import Wanted, machine_changes
+from headway.cluster.steps import by_stage
+from headway.domain.change import Disturbs
+from headway.domain.cluster import Storage, Volume
+from headway.domain.observed import NOT_SEEN
+from headway.domain.unit import Unit
+from headway.machines.program import program
+from headway.render import systemd
+from headway.spec.words import mount_line_fault
+from tests import builders
+from tests.unit.node_agent import check_node, checks, config
+
+MODELS = Volume("models", "/models", "nfs4", "filer:/export/models", ("rw", "hard"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nfs4 filer:/export/data rw,hard", "lustre mgs@tcp:/fsx", "beegfs beegfs_nodev cfgFile=/etc/beegfs/c.conf",
+        "wekafs weka/fs num_cores=1", "fuse.sshfs ann@box:/srv ro", "none /scratch/x bind",
+    ],
+)  # fmt: skip
+def test_mount_lines_of_every_kind(line: str) -> None:
+    assert mount_line_fault(line) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nfs4", "nfs4 a:/b rw extra", "NFS a:/b", "nfs4 a:/b rw;reboot", "nfs4 $(id):/b", "nfs4 a:/b\n[Service]",
+        "none /x rw", "nfs4 -o x",
+    ],
+)  # fmt: skip
+def test_what_is_no_mount_line_is_refused(line: str) -> None:
+    assert mount_line_fault(line)[0]
+
+
+def test_a_volume_is_a_unit_that_keeps_nothing_from_starting() -> None:
+    cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
+    unit = systemd.mounts(cluster, builders.site(cluster), head=False)["models.mount"]
+    assert "What=filer:/export/models\nWhere=/models\nType=nfs4\nOptions=rw,hard,nosuid,nodev\n" in unit
+    assert "LazyUnmount=yes" in unit
+    assert "RequiresMountsFor" not in unit
+    assert systemd.volume_units(cluster) == {"models.mount": "/models"}
+
+
+def test_a_volume_leaves_once_the_agent_knows() -> None:
+    unit = "/etc/systemd/system/models.mount"
+    agent = Unit("headway-agent.service", restart_on=("/etc/headway/agent.json",), stage="node")
+    wanted = Wanted.make({}, {}, (agent,))
+    rows = list(machine_changes("n1", wanted, replace(NOT_SEEN, managed=(unit,))))
+    (gone,) = [row for row in rows if row.what == unit]
+    assert gone.disturbs is Disturbs.JOBS
+    stages = by_stage(rows, wanted, {}, fresh=False)
+    assert all(step["op"] not in ("unmount", "managed") for step in stages.get("base", ()))
+    last = [step["op"] for step in stages["node"]]
+    assert last[-4:] == ["unmount", "remove", "managed", "daemon_reload"]
+    assert last.index("units") < last.index("unmount")
+
+
+def seen(tmp_path: Path, mounts: str, mount: Any) -> Any:
+    proc = tmp_path / "proc" / "self"
+    proc.mkdir(parents=True, exist_ok=True)
+    (proc / "mounts").write_text(mounts)
+    return checks.Seen(config=config.Config(head="h", mounts=(mount,)), now=1.0, proc=str(tmp_path / "proc"))
+
+
+def test_a_lost_volume_of_another_machine_asks_for_no_reboot(tmp_path: Path) -> None:
+    outside = config.Mount("/", "/", False, True)
+    assert check_node.volumes(seen(tmp_path, "", outside)).action == "mount"
+    assert check_node.volumes(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
+    assert check_node.outside(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
+    assert check_node.outside(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)).action == "mount"
+    assert check_node.mounts(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)) is None
+    hung = next(one for one in checks.CHECKS if one.name == "outside")
+    assert hung.hangs == "mount"
+
+
+def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:
+    ask = json.dumps({"paths": [str(tmp_path), str(tmp_path / "none")], "mib": 8})
+    ran = subprocess.run([sys.executable, "-c", program("bench"), ask], capture_output=True, text=True, check=True)
+    first, second = (json.loads(line) for line in ran.stdout.splitlines())
+    assert min(first["write"], first["read"], first["checkpoint"]) > 0
+    assert second["error"] == "No such file or directory"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,194 @@
+"""Backups, restores and rotations as operations, and backups that make themselves."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.domain.cluster import BackupRule
+from headway.errors import Refused
+from headway.keep.archive import Header, key_of
+from headway.keep.backup import KEY_PREFIX
+from headway.server.keeping import AGAIN_S, Backups
+from tests import builders
+from tests.unit import server_fakes
+from tests.unit.server_fakes import Server
+from tests.unit.test_keep_backup import made as archive
+from tests.unit.test_keep_backup import parts
+
+__all__ = ["parts"]  # a fixture
+PHRASE = "correct horse"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    (tmp_path / "state").mkdir()
+    made = await server_fakes.start(tmp_path / "state", builders.Clock(), rotate=None)
+    await made.apply()
+    yield made
+    await made.close()
+
+
+async def keys(server: Server) -> list[str]:
+    return [name for name in await server.store.secrets("lab") if name.startswith(KEY_PREFIX)]
+
+
+async def test_a_backup_is_an_operation_that_leaves_no_key(server: Server, tmp_path: Path) -> None:
+    server.work.answers["back_up"] = None
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
+    assert answer.status_code == 202
+    assert len(await keys(server)) == 1
+    assert PHRASE not in str(await server.store.operation(answer.json()["id"]))
+    await server.work_off()
+    ((cluster, about, _, path, header, key),) = server.work.named("back_up")
+    assert (cluster.name, path.parent) == ("lab", tmp_path / "b")
+    assert about["document"]["spec"]["name"] == "lab"
+    assert key == key_of(PHRASE, header.salt)
+    assert (await server.store.operation(answer.json()["id"])).kept == (str(path),)
+    assert await keys(server) == []
+
+
+async def test_a_backup_that_fails_leaves_the_cluster_as_it_is(server: Server, tmp_path: Path) -> None:
+    server.work.answers["back_up"] = Refused("the disk is full")
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
+    await server.work_off()
+    assert (await server.store.operation(answer.json()["id"])).state == "failed"
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
+    assert await keys(server) == []
+
+
+@pytest.mark.parametrize("place", ["/etc/headway", "/", "b", "/var/tmp/../../proc/x"])
+async def test_backups_lie_nowhere_of_the_hosts_own(server: Server, place: str) -> None:
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/backup", json={"to": place, "passphrase": PHRASE})
+    assert answer.status_code in (403, 422)
+    answer = await client.get("/api/v1/backups", params={"folder": place})
+    assert answer.status_code in (400, 403)
+
+
+async def test_a_restore_brings_records_and_then_the_machines(
+    server: Server, tmp_path: Path, parts: dict[str, bytes]
+) -> None:
+    document = server_fakes.document().model_dump()
+    parts["about"] = json.dumps({"document": document, "owner": "ann"}).encode()
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    key = key_of(PHRASE, header.salt)
+    monkey = archive_with(tmp_path, header, key, parts)
+    client = await server.client()
+    ask = {"path": str(monkey), "passphrase": PHRASE}
+    assert (await client.post("/api/v1/clusters/lab/restore", json=ask)).json()["kind"] == "needs_confirmation"
+    wrong = await client.post("/api/v1/clusters/lab/restore", json={**ask, "passphrase": "another one"})
+    assert "does not open" in wrong.json()["detail"]
+    foreign = await client.post("/api/v1/clusters/other/restore", json=ask)
+    assert "backup of the cluster lab" in foreign.json()["detail"]
+    assert server.work.named("restore") == []
+    server.work.answers["restore"] = None
+    answer = await client.post("/api/v1/clusters/lab/restore", json={**ask, "confirmed": True})
+    await server.work_off()
+    done = await server.store.operation(answer.json()["id"])
+    assert done.state == "done", done.error
+    ((cluster, _, path, given, ref),) = server.work.named("restore")
+    assert (cluster.name, path, given) == ("lab", monkey, key)
+    assert ref == done.params["ref"]
+    assert await server.store.uids(["ann"], give=False) == {"ann": 20_003}
+    assert (await server.store.secrets("lab"))["munge_key"] == "eA=="
+    assert await keys(server) == []
+
+
+async def test_a_restore_that_would_give_somebody_anothers_uid_touches_nothing(
+    server: Server, tmp_path: Path, parts: dict[str, bytes]
+) -> None:
+    await server.store.uids(["eve", "fay", "gil", "hal"])  # 20,003 is hal's
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    path = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
+    client = await server.client()
+    ask = {"path": str(path), "passphrase": PHRASE, "confirmed": True}
+    answer = await client.post("/api/v1/clusters/lab/restore", json=ask)
+    await server.work_off()
+    done = await server.store.operation(answer.json()["id"])
+    assert done.error is not None
+    assert "uid 20003 of ann is hal's" in done.error["message"]
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
+
+
+def archive_with(folder: Path, header: Header, key: bytes, parts: dict[str, bytes]) -> Path:
+    from tests.unit import test_keep_backup
+
+    before, test_keep_backup.KEY = test_keep_backup.KEY, key
+    try:
+        return archive(folder, header, **parts)
+    finally:
+        test_keep_backup.KEY = before
+
+
+async def test_keys_that_are_not_headways_to_change_are_refused(server: Server) -> None:
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "database"})
+    assert "no password" in answer.json()["detail"]
+    answer = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "munge"})
+    await server.work_off()
+    ((cluster, _, what, _),) = server.work.named("rotate")
+    assert (cluster.name, what) == ("lab", "munge")
+    assert ("forget", ("lab",)) in server.work.calls
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
+
+
+# --- by the clock
+
+
+async def looked(server: Server, rule: BackupRule | None) -> int:
+    """One look of the loop; how many backups have been asked for since the beginning."""
+    cluster = replace(builders.cluster(4, name="lab"), backup=rule)
+    server.work.whole["lab"] = cluster
+    row = await server.store.cluster("lab")
+    assert row is not None
+    document = {**row.document, "spec": {**row.document["spec"], "backup": {"rule": str(rule)}}}
+    await server.store.save_cluster("lab", document)
+    row = await server.store.cluster("lab")
+    assert row is not None
+    await Backups(server.state)._look(row)
+    await server.work_off()
+    return len(server.work.named("back_up"))
+
+
+async def test_a_backup_is_made_when_its_time_has_come(server: Server, tmp_path: Path) -> None:
+    server.work.answers["back_up"] = None
+    file = tmp_path / "key"
+    file.write_text("correct horse battery\n")
+    rule = BackupRule(str(tmp_path / "b"), 3600, 2, str(file))
+    (tmp_path / "b").mkdir()
+    clock: Any = server.state.clock
+    assert await looked(server, None) == 0
+    assert await looked(server, rule) == 1
+    assert await looked(server, rule) == 1
+    clock.now += 3601
+    assert await looked(server, rule) == 2
+    server.work.answers["back_up"] = Refused("full")
+    clock.now += 3601
+    assert await looked(server, rule) == 3
+    assert await looked(server, rule) == 3
+    clock.now += AGAIN_S + 1
+    assert await looked(server, rule) == 4
+
+
+async def test_two_servers_make_one(server: Server, tmp_path: Path) -> None:
+    from headway.api.keeping import queue_backup
+
+    first = await queue_backup(server.state, "lab", "headway", tmp_path, "correct horse", ref="scheduled-5")
+    assert first is not None
+    assert await queue_backup(server.state, "lab", "headway", tmp_path, "correct horse", ref="scheduled-5") is None
+
+
+async def test_a_key_file_that_is_not_there_is_said(server: Server, tmp_path: Path) -> None:
+    rule = BackupRule(str(tmp_path), 3600, 2, str(tmp_path / "none"))
+    assert await looked(server, rule) == 0
+    (notice, *_) = server.state.live.notices("lab")
+    assert "can't be made" in notice.text

@@ -1,0 +1,116 @@
+"""A cluster's records, kept and brought back to another server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert, select
+
+from headway.domain.incident import XidClass
+from headway.store import schema as t
+from headway.store.keeping import tables
+from headway.store.store import Store, open_store
+
+
+@pytest.fixture
+async def stores(tmp_path: Path) -> tuple[Store, Store]:
+    return await open_store(tmp_path / "one"), await open_store(tmp_path / "two")
+
+
+async def filled(store: Store) -> None:
+    await store.uids(["zoe", "ann", "ben"])
+    await store.note_users("lab", ["ann", "ben"])
+    await store.note_refill("lab", "vision", 5.0)
+    for number in (3, 4):
+        await store.note_job("lab", number, person="ann", user="ann", kind="run", request={"a": 1}, facts={}, audit={})
+    await store.note_job("other", 3, person="ann", user="ann", kind="run", request={}, facts={}, audit={})
+    async with store._write() as db:
+        for name in ("other", "lab"):
+            row = {
+                "cluster": name, "node": "n1", "what": "w", "action": XidClass.DRAIN.value, "state": "returned",
+                "opened_at": 1.0, "last_signal_at": 1.0, "drained": False, "fault_at": 1.0, "score": 1,
+            }  # fmt: skip
+            number = (await db.execute(insert(t.incidents).values(**row))).inserted_primary_key[0]
+            step = {
+                "incident": number,
+                "seq": 1,
+                "at": 1.0,
+                "state": "returned",
+                "actor": "x",
+                "text": name,
+                "evidence": {},
+            }
+            await db.execute(insert(t.incident_steps).values(**step))
+
+
+async def test_a_clusters_rows_come_back_under_numbers_of_the_other_server(stores: tuple[Store, Store]) -> None:
+    one, two = stores
+    await filled(one)
+    rows = [row async for row in one.records("lab")]
+    assert {values.get("cluster", "lab") for _, values in rows} == {"lab"}
+    assert await two.take_records("lab", rows) == len(rows) - 2  # two uids
+    assert await two.uids(["ann", "ben"], give=False) == await one.uids(["ann", "ben"], give=False)
+    assert await two.users_of("lab") == {"ann", "ben"}
+    assert await two.refills("lab") == {"vision": 5.0}
+    record = await two.job_record("lab", 4)
+    assert record is not None
+    assert record.request == {"a": 1}
+    (incident,) = await two.incidents("lab")
+    assert incident.number == 1  # it was the second there
+    assert [step.text for step in (await two.incident(1)).steps] == ["lab"]  # type: ignore[union-attr]
+    for store in stores:
+        await store.close()
+
+
+async def test_what_the_server_remembers_itself_stays(stores: tuple[Store, Store]) -> None:
+    one, two = stores
+    await filled(one)
+    rows = [row async for row in one.records("lab")]
+    await two.note_job("lab", 9, person="eve", user="eve", kind="run", request={}, facts={}, audit={})
+    await two.take_records("lab", rows)
+    assert await two.job_record("lab", 3) is None
+    assert await two.job_record("lab", 9) is not None
+    assert len(await two.incidents("lab")) == 1
+    assert await two.take_records("lab", rows) == 0  # a second time nothing is doubled
+    async with two._read() as db:
+        assert len((await db.execute(select(t.incident_steps))).all()) == 1
+    for store in stores:
+        await store.close()
+
+
+async def test_a_uid_that_is_another_persons_is_said(stores: tuple[Store, Store]) -> None:
+    one, two = stores
+    await filled(one)
+    mine = await one.uids(["ann", "ben"], give=False)
+    assert await two.uid_conflicts(mine) == ()
+    await two.uids(["eve"])  # takes the uid that ann has there
+    conflicts = await two.uid_conflicts(mine)
+    assert conflicts == (f"uid {mine['ann']} of ann is eve's here",)
+    for store in stores:
+        await store.close()
+
+
+async def test_rows_of_a_newer_version_are_passed_over(stores: tuple[Store, Store]) -> None:
+    one, two = stores
+    rows = [("of_later", {"cluster": "lab"}), ("refills", {"cluster": "lab", "team": "a", "at": 1.0, "new": 3})]
+    assert await two.take_records("lab", rows) == 1
+    for store in (one, two):
+        await store.close()
+
+
+def test_keys_and_what_is_of_a_moment_are_not_among_records() -> None:
+    names = {table.name for table in tables()}
+    assert {"jobs", "pipelines", "incidents", "incident_steps", "incident_jobs", "signals", "prices"} <= names
+    assert not names & {"secrets", "tokens", "sessions", "operations", "events", "people"}
+
+
+async def test_a_secret_is_replaced_and_dropped(stores: tuple[Store, Store]) -> None:
+    one, two = stores
+    await one.put_secret("lab", "munge_key", "old")
+    await one.set_secret("lab", "munge_key", "new")
+    assert await one.secrets("lab") == {"munge_key": "new"}
+    await one.drop_secret("lab", "munge_key")
+    assert await one.secrets("lab") == {}
+    for store in (one, two):
+        await store.close()
