@@ -7,7 +7,9 @@ from decimal import Decimal
 
 from headway.domain.cluster import (
     Alerts,
+    Budget,
     Cluster,
+    Costs,
     Dataset,
     Firewall,
     GpuHourCap,
@@ -23,7 +25,16 @@ from headway.domain.cluster import (
     User,
 )
 from headway.spec import fabric, groups, tiers
-from headway.spec.model import UNLIMITED, ClusterFile, HealthPart, HostPart, PartitionPart, TeamPart
+from headway.spec.model import (
+    UNLIMITED,
+    BudgetPart,
+    ClusterFile,
+    CostPart,
+    HealthPart,
+    HostPart,
+    PartitionPart,
+    TeamPart,
+)
 from headway.spec.rules import mount_of, wishes_of
 from headway.spec.slurmkeys import VERSIONS
 
@@ -63,6 +74,19 @@ def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Clust
         most_usd_per_hour=None if file.cost.usd_per_hour is None else Decimal(str(file.cost.usd_per_hour)),
         containers=file.containers.backend or "builtin",
         firewall=Firewall(tuple(file.firewall.ssh_from)),
+        costs=_costs(file.cost),
+    )
+
+
+def _costs(part: CostPart) -> Costs:
+    price = part.usd_per_kwh
+    return Costs(
+        timezone=part.timezone,
+        idle=part.idle,
+        spare=part.spare,
+        broken=part.broken,
+        pue=part.pue,
+        usd_per_kwh=None if price is None else Decimal(str(price)),
     )
 
 
@@ -147,7 +171,13 @@ def _team(name: str, part: TeamPart, users: list[str]) -> Team:
         running_jobs=limits.running_jobs,
         submitted_jobs=limits.submitted_jobs,
         gpus=limits.gpus,
+        budget=_budget(part.budget) if part.budget else None,
     )
+
+
+def _budget(part: BudgetPart) -> Budget:
+    unit, limit = ("usd", part.usd) if part.usd is not None else ("gpu_hours", part.gpu_hours)
+    return Budget(unit, Decimal(f"{limit:.15g}"), part.per, part.warn, part.cap)
 
 
 def _users(file: ClusterFile, teams: Iterable[Team], owner: str) -> tuple[User, ...]:
