@@ -21,7 +21,6 @@ class Run:
     user: str
     partition: str
     qos: str
-    name: str
     state: str
     nodes: tuple[str, ...]
     gpus: int  # of all nodes together, as everything below

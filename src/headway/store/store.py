@@ -13,6 +13,7 @@ from headway.store.engine import database_url, open_engine
 from headway.store.happenings import HappeningStore
 from headway.store.incidents import IncidentStore
 from headway.store.jobs import JobStore
+from headway.store.ledger import LedgerStore
 from headway.store.notebooks import NotebookStore
 from headway.store.operations import OperationStore
 from headway.store.people import PeopleStore
@@ -30,6 +31,7 @@ class Store(
     NotebookStore,
     HappeningStore,
     PriceStore,
+    LedgerStore,
 ):
     """Open it with `open_store`; `close` it at the end."""
 
