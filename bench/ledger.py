@@ -45,13 +45,13 @@ def made(count: int) -> Any:
             f"{team}{dice.randrange(20)}", dice.choice(("train", "debug")), team, "COMPLETED", nodes, gpus, gpus * 8, 1000,
             86_400, seconds, 500, 0, "h100",
         )  # fmt: skip
-        yield run, [Held("main", nodes, "h100", gpus, gpus * 8, gpus, 8)]
+        yield run, [Held("main", nodes, "h100", gpus, gpus * 8, gpus, 8)], 0
 
 
 async def fill(folder: Path, count: int) -> float:
     began = time.monotonic()
     store = await open_store(folder)
-    part: list[tuple[Run, list[Held]]] = []
+    part: list[tuple[Run, list[Held], int]] = []
     for one in made(count):
         part.append(one)
         if len(part) == CHUNK:
@@ -120,7 +120,7 @@ def main() -> int:
         name for name, seconds in out.items() if name.endswith("_s") and name != "filled_s" and seconds > asked.most
     ]
     out["ok"] = not slow and memory[1] < 2 * memory[0]
-    print(json.dumps(out, indent=1))  # noqa: T201
+    print(json.dumps(out, indent=1))
     return 0 if out["ok"] else 1
 
 

@@ -38,7 +38,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 async def put(store: Store, *runs: Run, cluster: str = "lab", **mark: int) -> None:
-    await store.put_runs(cluster, [(one, held(one, LAB.group_of)) for one in runs], **mark)
+    await store.put_runs(cluster, [(one, held(one, LAB.group_of), 0) for one in runs], **mark)
 
 
 async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_another(store: Store) -> None:
@@ -72,6 +72,14 @@ async def test_what_was_measured_stays_when_accounting_is_read_again(store: Stor
     assert (await store.mark("lab")).collected_to == 0
 
 
+async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: Store) -> None:
+    await put(store, run(1, 0, 0))
+    await store.end_runs("lab", [(1, T0)], T0 + 60)
+    [found] = await store.runs_of("lab", 1)
+    assert (found.end - T0, found.state) == (60, "UNKNOWN")
+    assert await store.open_runs("lab") == []
+
+
 async def test_two_clusters_of_one_database_know_nothing_of_each_other(store: Store) -> None:
     await put(store, run(1, 0, 100))
     await put(store, run(1, 0, 50), cluster="other")
@@ -91,7 +99,7 @@ RUNS = st.lists(
 
 
 @given(RUNS, st.integers(0, H), st.integers(1, 2 * H), st.integers(0, 4 * H))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_sums_are_those_made_by_hand(
     store: Store, given_runs: list[tuple[int, int, bool, int, int, int]], start: int, length: int, now: int
 ) -> None:

@@ -282,8 +282,26 @@ prices = Table(
     Column("spot", Boolean, nullable=False),
 )
 
-# Every run of every job as accounting has it, a row for each group it held nodes of. What follows `measured_s` is measured by
-# Headway, and accounting never overwrites it. The index holds all that reports need: they never touch the table.
+# Whose runs they are and of what. A report asks for the runs of one kind after the other: so each sum is read from an index in
+# its order, and nothing is sorted.
+run_kinds = Table(
+    "run_kinds",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("cluster", String(64), nullable=False),
+    Column("team", String(64), nullable=False),
+    Column("user", String(64), nullable=False),
+    Column("partition", String(64), nullable=False),
+    Column("gpu_type", String(64), nullable=False),
+    Column("group", String(64), nullable=False),
+    Column("per_node", Integer, nullable=False),  # units a node of the group has: GPUs, or CPUs in a group without
+    Index(
+        "uq_run_kinds", "cluster", "team", "user", "partition", "gpu_type", "group", "per_node", unique=True
+    ),
+)  # fmt: skip
+
+# Every run of every job as accounting has it, a row for each group it held nodes of. What follows `lost_s` is measured by
+# Headway, and accounting never overwrites it. The first index holds all that reports need: they never touch the table.
 runs = Table(
     "runs",
     metadata,
@@ -291,36 +309,34 @@ runs = Table(
     Column("job", BigInteger, primary_key=True, autoincrement=False),
     Column("start", BigInteger, primary_key=True, autoincrement=False),
     Column("group", String(64), primary_key=True),
+    Column("kind", Integer, nullable=False),  # of run_kinds
     Column("first", Integer, nullable=False),  # 1 in one row of each run: what is counted once
     Column("end", BigInteger, nullable=False),  # 0: it runs
     Column("submit", BigInteger, nullable=False),
     Column("eligible", BigInteger, nullable=False),
-    Column("team", String(64), nullable=False),
-    Column("user", String(64), nullable=False),
-    Column("partition", String(64), nullable=False),
     Column("qos", String(64), nullable=False),
     Column("state", String(32), nullable=False),
     Column("nodes", Text, nullable=False),
     Column("node_count", Integer, nullable=False),
-    Column("gpu_type", String(64), nullable=False),
     Column("gpus", Integer, nullable=False),
     Column("cpus", Integer, nullable=False),
-    Column("units", Integer, nullable=False),  # GPUs, or CPUs in a group without; a node has `per_node`
-    Column("per_node", Integer, nullable=False),
+    Column("units", Integer, nullable=False),
     Column("memory_mib", BigInteger, nullable=False),
     Column("time_limit_s", BigInteger),
     Column("used_cpu_s", BigInteger, nullable=False),
     Column("used_memory_mib", BigInteger, nullable=False),
     Column("array_job", BigInteger, nullable=False),
-    Column("lost_s", BigInteger, nullable=False, server_default="0"),  # at its end: done again by a later run
+    Column("lost_s", BigInteger, nullable=False),  # at its end: done again by a later run
     Column("measured_s", BigInteger, nullable=False, server_default="0"),
     Column("idle_s", BigInteger, nullable=False, server_default="0"),
     Column("energy_j", BigInteger, nullable=False, server_default="0"),
     Column("saved_at", Float),  # when the state was written that the next run went on from
     Index(
-        "ix_runs_report", "cluster", "start", "end", "group", "team", "user", "partition", "gpu_type", "units", "per_node",
-        "gpus", "cpus", "first", "eligible", "lost_s", "idle_s", "measured_s", "energy_j",
+        "ix_runs_report", "kind", "start", "end", "units", "gpus", "cpus", "first", "eligible", "lost_s", "idle_s",
+        "measured_s", "energy_j",
     ),
+    Index("ix_runs_ended", "kind", "end", "start", "gpus"),
+    Index("ix_runs_started", "cluster", "start"),
     Index("ix_runs_open", "cluster", "start", sqlite_where=text('"end" = 0'), postgresql_where=text('"end" = 0')),
 )  # fmt: skip
 

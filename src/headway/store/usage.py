@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Insert,
+    Select,
     Table,
     and_,
     case,
@@ -28,10 +29,13 @@ from headway.domain.ledger import Held, Run, Use
 from headway.store import schema as t
 from headway.store.base import Base
 
+Kind = tuple[str, str, str, str, str, int]  # the values of _KIND
 BY = ("team", "user", "partition", "gpu_type", "group")
-_MEASURED = frozenset({"lost_s", "measured_s", "idle_s", "energy_j", "saved_at"})  # by Headway, not by accounting
+_MEASURED = frozenset({"measured_s", "idle_s", "energy_j", "saved_at"})  # by Headway, not by accounting
 _KEY = ("cluster", "job", "start", "group")
 _BATCH = 500
+_DAY_S = 86_400
+_KIND = ("team", "user", "partition", "gpu_type", "group", "per_node")
 _OPEN = t.runs.c.end == literal_column("0")  # in words that the index of open runs has, too
 
 
@@ -137,16 +141,20 @@ class UsageStore(Base):
         async with self._write() as db:
             await self._mark(db, cluster, values)
 
-    async def put_runs(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held]]], **mark: int) -> None:
-        """All of them and the new mark, or nothing. A run that is known (its job and start) takes what accounting says now;
-        a job that runs is given back without its end until it has one. What Headway measured stays."""
-        rows, nodes, longest = [], [], 0
-        for run, held in runs:
+    async def put_runs(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held], int]], **mark: int) -> None:
+        """(run, what it held, seconds lost at its end as far as its state says) each: all of them and the new mark, or
+        nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured stays."""
+        rows, nodes, kinds, longest = [], [], [], 0
+        for run, held, lost_s in runs:
             longest = max(longest, (run.end or run.start) - run.start)
             for number, part in enumerate(held):
-                rows.append(_row(cluster, run, part, first=number == 0))
+                rows.append(_row(cluster, run, part, lost_s, first=number == 0))
+                kinds.append((run.team, run.user, run.partition, part.gpu_type, part.group, part.per_node))
                 nodes += [_node(cluster, run, part, node) for node in part.nodes]
         async with self._write() as db:
+            ids = await self._kinds(db, cluster, kinds)
+            for row, kind in zip(rows, kinds, strict=True):
+                row["kind"] = ids[kind]
             for table, found, key in ((t.runs, rows, _KEY), (t.run_nodes, nodes, ("cluster", "node", "start", "job"))):
                 for at in range(0, len(found), _BATCH):
                     await db.execute(upsert(db, table, key), found[at : at + _BATCH])
@@ -154,6 +162,23 @@ class UsageStore(Base):
                 await db.execute(select(t.ledger_marks.c.longest_s).where(t.ledger_marks.c.cluster == cluster))
             ).scalar()
             await self._mark(db, cluster, {**mark, "longest_s": max(longest, known or 0)})
+
+    async def _kinds(self, db: AsyncConnection, cluster: str, wanted: Iterable[Kind]) -> dict[Kind, int]:
+        """The number of each; new ones are made."""
+        k = t.run_kinds
+        names = [k.c[name] for name in _KIND]
+
+        async def known() -> dict[Kind, int]:
+            rows = await db.execute(select(k.c.id, *names).where(k.c.cluster == cluster))
+            return {(row[1], row[2], row[3], row[4], row[5], row[6]): int(row[0]) for row in rows}
+
+        found = await known()
+        new = [kind for kind in dict.fromkeys(wanted) if kind not in found]
+        if not new:
+            return found
+        rows = [{"cluster": cluster, **dict(zip(_KIND, kind, strict=True))} for kind in new]
+        await db.execute(_insert(db, k).on_conflict_do_nothing(), rows)
+        return await known()
 
     async def forget_runs(self, cluster: str) -> None:
         """What accounting said is forgotten and read again from its beginning; what was measured, and money, stay. Rows are
@@ -194,32 +219,44 @@ class UsageStore(Base):
 
     async def usage(self, cluster: str, span: Span, by: Sequence[str], only: Only = Only()) -> list[Total]:
         """Sums for each value of `by` (names of BY), the most GPU-seconds first."""
-        sums = self._sums(span)
-        names = [t.runs.c[name] for name in by]
-        query = select(*names, *sums).where(await self._within(cluster, span, only)).group_by(*names)
-        async with self._read() as db:
-            rows = (await db.execute(query)).all()
-        count = len(names)
-        found = [Total(tuple(row[:count]), *(int(value or 0) for value in row[count:])) for row in rows]
-        return sorted(found, key=lambda one: (-one.gpu_s, -one.cpu_s, one.by))
+        found: dict[tuple[str, ...], list[int]] = {}
+        for kind, sums in await self._by_kind(cluster, span, only, self._sums(span)):
+            mine = found.setdefault(tuple(kind[name] for name in by), [0] * len(sums))
+            for i, value in enumerate(sums):
+                mine[i] += value
+        totals = [Total(name, *sums) for name, sums in found.items()]
+        return sorted(totals, key=lambda one: (-one.gpu_s, -one.cpu_s, one.by))
 
     async def held(self, cluster: str, span: Span, by: Sequence[str] = (), only: Only = Only()) -> list[Cell]:
         """What was held of each group, by team and whatever `by` names besides."""
         r = t.runs
-        during, lost, idle = self._clipped(span)
-        names = [r.c[name] for name in by]
-        sums = [func.sum(r.c.units * part) for part in (during, lost, idle)]
+        wanted = [func.sum(r.c.units * part) for part in self._clipped(span)]
+        found: dict[tuple[tuple[str, ...], str, str, int], list[int]] = {}
+        for kind, sums in await self._by_kind(cluster, span, only, wanted):
+            key = (tuple(kind[name] for name in by), kind["group"], kind["team"], kind["per_node"])
+            mine = found.setdefault(key, [0] * len(sums))
+            for i, value in enumerate(sums):
+                mine[i] += value
+        return [
+            Cell(names, group, Use(team, per_node, *sums)) for (names, group, team, per_node), sums in found.items()
+        ]
+
+    async def _by_kind(
+        self, cluster: str, span: Span, only: Only, sums: Sequence[ColumnElement[Any]]
+    ) -> list[tuple[Mapping[str, Any], list[int]]]:
+        """The sums over the runs of each kind that has any: kinds are few, and of one the index is read in its order."""
+        k, r = t.run_kinds, t.runs
         query = (
-            select(r.c.team, r.c.group, r.c.per_node, *names, *sums)
-            .where(await self._within(cluster, span, only))
-            .group_by(r.c.team, r.c.group, r.c.per_node, *names)
+            select(*(k.c[name] for name in _KIND), *sums)
+            .select_from(k.join(r, r.c.kind == k.c.id))
+            .where(_of(cluster, only), await self._within(cluster, span))
+            .group_by(k.c.id)
         )
         async with self._read() as db:
             rows = (await db.execute(query)).all()
-        count = 3 + len(names)
+        count = len(_KIND)
         return [
-            Cell(tuple(row[3:count]), row[1], Use(row[0], row[2], *(int(value or 0) for value in row[count:])))
-            for row in rows
+            (dict(zip(_KIND, row[:count], strict=True)), [int(value or 0) for value in row[count:]]) for row in rows
         ]
 
     async def held_on(
@@ -248,44 +285,71 @@ class UsageStore(Base):
     async def moments(
         self, cluster: str, span: Span, marks: Sequence[int], ends: bool, only: Only = Only()
     ) -> dict[str, dict[int, tuple[int, int]]]:
-        """GPU type -> the number of the stretch between two marks (-1: before) -> (GPUs, GPUs times moment) of the runs that
-        began (or ended) there, of all that held something in the span. What still runs ends now."""
-        r = t.runs
-        moment = self._end(span) if ends else r.c.start
-        step = max(1, (marks[-1] - marks[0]) // max(1, len(marks) - 1))
-        place = case((moment < marks[0], literal(-1)), else_=_whole(moment - marks[0], step))
-        query = (
-            select(r.c.gpu_type, place.label("place"), func.sum(r.c.gpus), func.sum(r.c.gpus * moment))
-            .where(await self._within(cluster, span, only), r.c.gpus > 0)
-            .group_by(r.c.gpu_type, place)
-        )
-        async with self._read() as db:
-            rows = (await db.execute(query)).all()
+        """GPU type -> the number of the stretch between two marks (-1: before the first) -> (GPUs, GPUs times moment) of the
+        runs that began (or ended) there, of all that held GPUs in the span. What still runs ends now."""
+        k, r = t.run_kinds, t.runs
+        low = await self._earliest(cluster, span)
         found: dict[str, dict[int, tuple[int, int]]] = {}
-        for gpu_type, number, gpus, moments in rows:
-            found.setdefault(gpu_type, {})[int(number)] = (int(gpus), int(moments))
+
+        def add(kind: str, place: int, gpus: int, moments: int) -> None:
+            was = found.setdefault(kind, {}).get(place, (0, 0))
+            found[kind][place] = (was[0] + gpus, was[1] + moments)
+
+        def stretch(start: int, end: int) -> ColumnElement[bool]:
+            if ends:  # what ended before the first mark held nothing after it
+                return and_(r.c.end >= start, r.c.end < end, r.c.end > marks[0])
+            return and_(r.c.start >= start, r.c.start < end, or_(r.c.end > marks[0], r.c.end == 0))
+
+        moment = r.c.end if ends else r.c.start
+        stretches = [(-1, low, marks[0]), *((i, marks[i], marks[i + 1]) for i in range(len(marks) - 1))]
+        async with self._read() as db:
+            for i, start, end in stretches[1:] if ends else stretches:
+                query = (
+                    select(k.c.gpu_type, func.sum(r.c.gpus), func.sum(r.c.gpus * moment))
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(_of(cluster, only), k.c.gpu_type != "", stretch(start, end))
+                    .group_by(k.c.id)
+                )
+                for kind, gpus, moments in await db.execute(query):
+                    add(kind, i, int(gpus), int(moments))
+            if ends:
+                query = (
+                    select(k.c.gpu_type, func.sum(r.c.gpus))
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(_of(cluster, only), r.c.cluster == cluster, _OPEN, k.c.gpu_type != "", r.c.start < span.now)
+                    .group_by(k.c.gpu_type)
+                )
+                place = max((i for i, mark in enumerate(marks) if span.now >= mark), default=-1)
+                for kind, gpus in await db.execute(query):
+                    add(kind, place, int(gpus), int(gpus) * span.now)
         return found
 
     async def waits(self, cluster: str, span: Span, only: Only = Only()) -> list[tuple[int, int, int]]:
         """(GPUs, seconds waited, how many) of the runs that began in the span; long waits are rounded to whole minutes."""
-        r = t.runs
+        k, r = t.run_kinds, t.runs
         waited = r.c.start - r.c.eligible
         rounded = case((waited < 0, literal(0)), (waited < 600, waited), else_=waited - waited % 60)
-        query = (
-            select(r.c.gpus, rounded, func.count())
-            .where(await self._within(cluster, span, only), r.c.first == 1, r.c.start >= span.start)
-            .group_by(r.c.gpus, rounded)
-        )
+        found: dict[tuple[int, int], int] = {}
         async with self._read() as db:
-            return [(int(gpus), int(seconds), int(count)) for gpus, seconds, count in await db.execute(query)]
+            for start in range(span.start, span.end, _DAY_S):  # a day's are sorted at once, not a month's
+                query = (
+                    select(r.c.gpus, rounded, func.count())
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(_of(cluster, only), r.c.first == 1)
+                    .where(r.c.start >= start, r.c.start < min(start + _DAY_S, span.end))
+                    .group_by(r.c.gpus, rounded)
+                )
+                for gpus, seconds, count in await db.execute(query):
+                    key = (int(gpus), int(seconds))
+                    found[key] = found.get(key, 0) + int(count)
+        return [(*key, count) for key, count in found.items()]
 
     async def runs(
         self, cluster: str, span: Span, only: Only = Only(), *, lossy: bool = False, after: int = 0, limit: int = 100
     ) -> list[RunRow]:
         """The runs behind a figure, the latest first; `lossy`: only those that lost or idled, the dearest first."""
         r = t.runs
-        columns = [r.c[name] for name in RunRow.__dataclass_fields__]
-        query = select(*columns).where(await self._within(cluster, span, only))
+        query = _rows().where(_of(cluster, only), r.c.cluster == cluster, await self._within(cluster, span))
         if lossy:
             waste = r.c.units * (r.c.lost_s + r.c.idle_s)
             query = query.where(waste > 0).order_by(waste.desc(), r.c.job)
@@ -298,10 +362,20 @@ class UsageStore(Base):
     async def runs_of(self, cluster: str, job: int) -> list[RunRow]:
         """Every run of a job, the first first."""
         r = t.runs
-        columns = [r.c[name] for name in RunRow.__dataclass_fields__]
-        query = select(*columns).where(r.c.cluster == cluster, r.c.job == job).order_by(r.c.start, r.c.group)
+        query = _rows().where(r.c.cluster == cluster, r.c.job == job).order_by(r.c.start, r.c.group)
         async with self._read() as db:
             return [RunRow(*row) for row in await db.execute(query)]
+
+    async def end_runs(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
+        """(job, start) each, of which accounting knows no more: they were seen running at that moment last."""
+        r, n = t.runs, t.run_nodes
+        async with self._write() as db:
+            for job, start in runs:
+                end = max(at, start)
+                mine = (r.c.cluster == cluster, r.c.job == job, r.c.start == start)
+                await db.execute(update(r).where(*mine).values(end=end, state="UNKNOWN"))
+                theirs = (n.c.cluster == cluster, n.c.job == job, n.c.start == start)
+                await db.execute(update(n).where(*theirs).values(end=end))
 
     async def open_runs(self, cluster: str) -> list[tuple[int, int]]:
         """(job, start) of those that have no end yet."""
@@ -312,24 +386,19 @@ class UsageStore(Base):
 
     # --- pieces of queries
 
-    async def _within(self, cluster: str, span: Span, only: Only) -> ColumnElement[bool]:
-        """The runs that were there at some time of the span. No run is longer than the longest: so the index is read from
-        that much earlier on, and not from the beginning of time."""
+    async def _within(self, cluster: str, span: Span) -> ColumnElement[bool]:
+        """The runs that were there at some time of the span."""
         r = t.runs
-        earliest = span.start - (await self.mark(cluster)).longest_s
-        open_from = await self._first_open(cluster)
-        low = min(earliest, open_from) if open_from else earliest
-        wanted = [
-            r.c.cluster == cluster,
-            r.c.start >= low,
+        return and_(
+            r.c.start >= await self._earliest(cluster, span),
             r.c.start < min(span.end, span.now + 1),
             or_(r.c.end > span.start, r.c.end == 0),
-        ]
-        if only.teams is not None:
-            wanted.append(r.c.team.in_(only.teams))
-        names = ("user", "partition", "gpu_type", "group")
-        wanted += [r.c[name] == value for name in names if (value := getattr(only, name))]
-        return and_(*wanted)
+        )
+
+    async def _earliest(self, cluster: str, span: Span) -> int:
+        """No run is longer than the longest: so runs are read from that much earlier on, not from the beginning of time."""
+        earliest = span.start - (await self.mark(cluster)).longest_s
+        return min(earliest, await self._first_open(cluster) or earliest)
 
     async def _first_open(self, cluster: str) -> int:
         """Start of the longest run that still runs; 0 where nothing does."""
@@ -386,12 +455,28 @@ class UsageStore(Base):
         ]
 
 
+def _of(cluster: str, only: Only) -> ColumnElement[bool]:
+    k = t.run_kinds
+    wanted = [k.c.cluster == cluster]
+    if only.teams is not None:
+        wanted.append(k.c.team.in_(only.teams))
+    names = ("user", "partition", "gpu_type", "group")
+    return and_(*wanted, *(k.c[name] == value for name in names if (value := getattr(only, name))))
+
+
+def _rows() -> Select[Any]:
+    """RunRow's columns, from either table."""
+    k, r = t.run_kinds, t.runs
+    columns = [k.c[name] if name in _KIND and name != "group" else r.c[name] for name in RunRow.__dataclass_fields__]
+    return select(*columns).select_from(r.join(k, r.c.kind == k.c.id))
+
+
 def _whole(number: ColumnElement[Any], by: Any) -> ColumnElement[int]:
     """Divided without its fraction: what both databases do with whole numbers, unless SQLAlchemy makes them other ones."""
     return number.op("/", return_type=BigInteger())(by)
 
 
-def _row(cluster: str, run: Run, part: Held, *, first: bool) -> dict[str, Any]:
+def _row(cluster: str, run: Run, part: Held, lost_s: int, *, first: bool) -> dict[str, Any]:
     return {
         "cluster": cluster,
         "job": run.job,
@@ -401,23 +486,19 @@ def _row(cluster: str, run: Run, part: Held, *, first: bool) -> dict[str, Any]:
         "end": run.end,
         "submit": run.submit,
         "eligible": min(run.eligible or run.submit, run.start),
-        "team": run.team,
-        "user": run.user,
-        "partition": run.partition,
         "qos": run.qos,
         "state": run.state,
         "nodes": compress(part.nodes),
         "node_count": len(part.nodes),
-        "gpu_type": part.gpu_type,
         "gpus": part.gpus,
         "cpus": part.cpus,
         "units": part.units,
-        "per_node": part.per_node,
         "memory_mib": run.memory_mib,
         "time_limit_s": run.time_limit_s,
         "used_cpu_s": run.used_cpu_s,
         "used_memory_mib": run.used_memory_mib,
         "array_job": run.array_job,
+        "lost_s": lost_s,
     }
 
 
@@ -445,5 +526,7 @@ def upsert(db: AsyncConnection, table: Table, key: Sequence[str]) -> Insert:
         for column in table.columns
         if column.name not in key and column.name not in _MEASURED
     }
+    if table is t.runs:  # what the training itself said of its last checkpoint goes before what its state lets guess
+        fresh["lost_s"] = case((table.c.saved_at.is_(None), made.excluded.lost_s), else_=table.c.lost_s)
     found: Insert = made.on_conflict_do_update(index_elements=list(key), set_=fresh)
     return found

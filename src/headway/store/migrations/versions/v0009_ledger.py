@@ -10,9 +10,9 @@ down_revision = "0008"
 branch_labels = None
 depends_on = None
 
+_KIND = ("cluster", "team", "user", "partition", "gpu_type", "group")
 _REPORT = (
-    "cluster", "start", "end", "group", "team", "user", "partition", "gpu_type", "units", "per_node", "gpus", "cpus", "first",
-    "eligible", "lost_s", "idle_s", "measured_s", "energy_j",
+    "kind", "start", "end", "units", "gpus", "cpus", "first", "eligible", "lost_s", "idle_s", "measured_s", "energy_j",
 )  # fmt: skip
 
 
@@ -34,26 +34,34 @@ def _measured(*names: str) -> list[sa.Column[int]]:
 
 def upgrade() -> None:
     op.create_table(
+        "run_kinds",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        *_words(*_KIND),
+        *_counts("per_node"),
+        sa.PrimaryKeyConstraint("id", name="pk_run_kinds"),
+    )
+    op.create_index("uq_run_kinds", "run_kinds", [*_KIND, "per_node"], unique=True)
+    op.create_table(
         "runs",
         *_words("cluster"),
         *_numbers("job", "start"),
         *_words("group"),
-        *_counts("first"),
+        *_counts("kind", "first"),
         *_numbers("end", "submit", "eligible"),
-        *_words("team", "user", "partition", "qos"),
+        *_words("qos"),
         *_words("state", length=32),
         sa.Column("nodes", sa.Text(), nullable=False),
-        *_counts("node_count"),
-        *_words("gpu_type"),
-        *_counts("gpus", "cpus", "units", "per_node"),
+        *_counts("node_count", "gpus", "cpus", "units"),
         *_numbers("memory_mib"),
         sa.Column("time_limit_s", sa.BigInteger()),
-        *_numbers("used_cpu_s", "used_memory_mib", "array_job"),
-        *_measured("lost_s", "measured_s", "idle_s", "energy_j"),
+        *_numbers("used_cpu_s", "used_memory_mib", "array_job", "lost_s"),
+        *_measured("measured_s", "idle_s", "energy_j"),
         sa.Column("saved_at", sa.Float()),
         sa.PrimaryKeyConstraint("cluster", "job", "start", "group", name="pk_runs"),
     )
     op.create_index("ix_runs_report", "runs", list(_REPORT))
+    op.create_index("ix_runs_ended", "runs", ["kind", "end", "start", "gpus"])
+    op.create_index("ix_runs_started", "runs", ["cluster", "start"])
     running = sa.text('"end" = 0')
     op.create_index("ix_runs_open", "runs", ["cluster", "start"], sqlite_where=running, postgresql_where=running)
     op.create_table(
@@ -109,5 +117,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for name in ("budget_notes", "invoices", "ledger_marks", "node_spans", "lives", "run_nodes", "runs"):
+    for name in ("budget_notes", "invoices", "ledger_marks", "node_spans", "lives", "run_nodes", "runs", "run_kinds"):
         op.drop_table(name)
