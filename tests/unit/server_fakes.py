@@ -171,6 +171,18 @@ class FakeWork:
     async def metrics(self, cluster: Cluster, queries: Any, start: float, end: float, step_s: int) -> Any:
         return await self._call("metrics", cluster, queries, start, end, step_s)
 
+    async def accounting(self, cluster: Cluster, since: int, until: int) -> Any:
+        return await self._call("accounting", cluster, since, until)
+
+    async def node_events(self, cluster: Cluster, since: int) -> Any:
+        return await self._call("node_events", cluster, since)
+
+    async def losses(self, cluster: Cluster) -> Any:
+        return await self._call("losses", cluster)
+
+    async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> Any:
+        return await self._call("hold_back", cluster, team, on)
+
     async def inject(self, cluster: Cluster, fault: Any) -> Any:
         return await self._call("inject", cluster, fault)
 

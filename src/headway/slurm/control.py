@@ -268,6 +268,13 @@ async def refill(connections: Remote, head: Machine, argv: Sequence[str]) -> Non
     await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
 
 
+async def hold_back(connections: Remote, head: Machine, team: str, *, on: bool) -> None:
+    """None of the team's jobs starts while this is on. It is said by a limit of its QOS that no cluster file sets, so that an
+    apply leaves it as it is."""
+    argv = ["sacctmgr", "-i", "modify", "qos", "where", f"name={team}", "set", f"MaxJobsPerUser={0 if on else -1}"]
+    await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
+
+
 def _line(reason: str) -> str:
     """Slurm keeps a reason on one line."""
     return " ".join(reason.split()) or "no reason given"

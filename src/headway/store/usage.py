@@ -17,6 +17,7 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    not_,
     or_,
     select,
     update,
@@ -220,7 +221,7 @@ class UsageStore(Base):
     async def usage(self, cluster: str, span: Span, by: Sequence[str], only: Only = Only()) -> list[Total]:
         """Sums for each value of `by` (names of BY), the most GPU-seconds first."""
         found: dict[tuple[str, ...], list[int]] = {}
-        for kind, sums in await self._by_kind(cluster, span, only, self._sums(span)):
+        for kind, sums in await self._by_kind(cluster, span, only, self._sums(span), self._whole_sums()):
             mine = found.setdefault(tuple(kind[name] for name in by), [0] * len(sums))
             for i, value in enumerate(sums):
                 mine[i] += value
@@ -230,9 +231,9 @@ class UsageStore(Base):
     async def held(self, cluster: str, span: Span, by: Sequence[str] = (), only: Only = Only()) -> list[Cell]:
         """What was held of each group, by team and whatever `by` names besides."""
         r = t.runs
-        wanted = [func.sum(r.c.units * part) for part in self._clipped(span)]
+        cut, whole = ([func.sum(r.c.units * part) for part in parts] for parts in (self._clipped(span), self._whole()))
         found: dict[tuple[tuple[str, ...], str, str, int], list[int]] = {}
-        for kind, sums in await self._by_kind(cluster, span, only, wanted):
+        for kind, sums in await self._by_kind(cluster, span, only, cut, whole):
             key = (tuple(kind[name] for name in by), kind["group"], kind["team"], kind["per_node"])
             mine = found.setdefault(key, [0] * len(sums))
             for i, value in enumerate(sums):
@@ -242,22 +243,31 @@ class UsageStore(Base):
         ]
 
     async def _by_kind(
-        self, cluster: str, span: Span, only: Only, sums: Sequence[ColumnElement[Any]]
+        self,
+        cluster: str,
+        span: Span,
+        only: Only,
+        cut: Sequence[ColumnElement[Any]],
+        whole: Sequence[ColumnElement[Any]],
     ) -> list[tuple[Mapping[str, Any], list[int]]]:
-        """The sums over the runs of each kind that has any: kinds are few, and of one the index is read in its order."""
+        """The sums over the runs of each kind that has any: kinds are few, and of one the index is read in its order. `whole`
+        are the same sums for runs that lie in the span as a whole: nearly all, and quicker to add up."""
         k, r = t.run_kinds, t.runs
-        query = (
-            select(*(k.c[name] for name in _KIND), *sums)
-            .select_from(k.join(r, r.c.kind == k.c.id))
-            .where(_of(cluster, only), await self._within(cluster, span))
-            .group_by(k.c.id)
-        )
+        inside = and_(r.c.start >= span.start, r.c.end <= min(span.end, span.now), r.c.end > 0)
+        within, count = await self._within(cluster, span), len(_KIND)
+        found: list[tuple[Mapping[str, Any], list[int]]] = []
         async with self._read() as db:
-            rows = (await db.execute(query)).all()
-        count = len(_KIND)
-        return [
-            (dict(zip(_KIND, row[:count], strict=True)), [int(value or 0) for value in row[count:]]) for row in rows
-        ]
+            for sums, which in ((whole, inside), (cut, not_(inside))):
+                query = (
+                    select(*(k.c[name] for name in _KIND), *sums)
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(_of(cluster, only), within, which)
+                    .group_by(k.c.id)
+                )
+                for row in await db.execute(query):
+                    values = [int(value or 0) for value in row[count:]]
+                    found.append((dict(zip(_KIND, row[:count], strict=True)), values))
+        return found
 
     async def held_on(
         self, cluster: str, node: str, spans: Sequence[tuple[int, int]], now: int
@@ -431,6 +441,32 @@ class UsageStore(Base):
         part = _whole(self._least(r.c.idle_s, alive) * (during - lost), alive)
         idle = case((r.c.idle_s > 0, part), else_=literal(0))
         return during, lost, idle
+
+    def _whole(self) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
+        """As `_clipped`, of runs that lie in the span as a whole."""
+        r = t.runs
+        during = r.c.end - r.c.start
+        lost = self._least(r.c.lost_s, during)
+        return during, lost, self._least(r.c.idle_s, during - lost)
+
+    def _whole_sums(self) -> list[ColumnElement[Any]]:
+        """As `_sums`, of runs that lie in the span as a whole."""
+        r = t.runs
+        during, lost, idle = self._whole()
+        waited = (r.c.start - r.c.eligible) * r.c.first  # the store keeps no eligible time after the start
+        blind = during - self._least(r.c.measured_s, during)
+        return [
+            func.sum(r.c.first),
+            func.sum(r.c.gpus * during),
+            func.sum(r.c.cpus * during),
+            func.sum(r.c.gpus * lost),
+            func.sum(r.c.gpus * idle),
+            func.sum(waited),
+            func.sum(r.c.gpus * waited),
+            func.sum(r.c.energy_j),
+            func.sum(r.c.gpus * blind),
+            func.sum(case((r.c.gpus == 0, r.c.cpus * blind), else_=literal(0))),
+        ]
 
     def _sums(self, span: Span) -> list[ColumnElement[Any]]:
         """In the order of Total."""
