@@ -25,6 +25,7 @@ from headway.render.series import Query, Row
 OVERLAP_S = 3600  # records come late by minutes, and by as long as accounting was away
 DAY_S = 86_400
 SWEEP_S = 31 * DAY_S
+FEW = 2000  # runs of one question: the next may ask for more time at once
 EVERY_S = 60
 SEEN_S = 30  # a life that goes on is noted as often
 MEASURE_S = 60  # one sample of power and use
@@ -95,9 +96,9 @@ async def _accounting(state: AppState, cluster: Cluster, now: int) -> None:
         first = min((life.began for life in await store.lives(name, 0, now + 1)), default=now)
         since = int(min(first, row.created_at)) - DAY_S
     swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
-    at = since
+    at, step = since, DAY_S
     while at < now:
-        until = min(at + DAY_S, now)
+        until = min(at + step, now)
         found = await state.work.accounting(cluster, at, until)
         progress = {"collected_to": max(until, mark.collected_to if mark.collected_to <= now else 0)}
         await store.put_runs(name, entries(cluster, found), **progress)
@@ -105,7 +106,7 @@ async def _accounting(state: AppState, cluster: Cluster, now: int) -> None:
             here = {(run.job, run.start) for run in found}
             gone = [one for one in await store.open_runs(name) if one not in here]
             await store.end_runs(name, gone, max(mark.collected_to, 0) or now)
-        at = until
+        at, step = until, DAY_S if len(found) > FEW else min(2 * step, SWEEP_S)
     await store.put_node_spans(name, await state.work.node_events(cluster, since))
     await _losses(state, cluster)
     await store.set_mark(name, swept_at=swept, error="")
