@@ -111,7 +111,7 @@ async def test_sums_are_those_made_by_hand(
         await put(store, one, cluster=name)
         lost_s = 0 if open_ else min(lost_s, lasted)
         await store.lose(name, one.job, one.start, lost_s)
-        await store.measure(name, [(one.job, one.start, idle_s, idle_s, 0)], T0)
+        await store.measure(name, [(one.job, one.start + 1, idle_s, idle_s, 0)], T0)
         end = max(now, began) if open_ else began + lasted
         held_s += gpus * max(0, min(end, high) - max(began, low))
         lost_total += gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0

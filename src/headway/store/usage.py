@@ -192,7 +192,7 @@ class UsageStore(Base):
         r = t.runs
         async with self._write() as db:
             for job, at, seconds, idle_s, joules in found:
-                here = (r.c.cluster == cluster, r.c.job == job, r.c.start <= at, r.c.first == 1)
+                here = (r.c.cluster == cluster, r.c.job == job, r.c.start < at, r.c.first == 1)
                 start = (await db.execute(select(func.max(r.c.start)).where(*here))).scalar()
                 if start is None:
                     continue
