@@ -469,3 +469,30 @@ async def test_the_server_s_loop_goes_on_past_a_cluster_that_does_not_answer(ser
     at(server, 2 * H)
     await loop.step()
     assert len(await server.store.runs_of("lab", 1)) == 1
+
+
+async def test_the_page_shows_the_same_figures_and_leads_to_the_runs(server: Server, said: Accounting) -> None:
+    await machines(server, 2, ended=100 * H)
+    said.runs = [run(1, 0, 10 * H), run(2, 0, 5 * H, team="speech", user="sam", nodes=("lab-1-2",), state="NODE_FAIL")]
+    at(server, 200 * H)
+    ann, vera = await server.client(), await server.client("vera", "lead")
+
+    async def shown(client: httpx.AsyncClient, section: str, more: str = "") -> str:
+        answer = await client.get(f"/clusters/lab/costs?section={section}&period=2026-10{more}")
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    used = await shown(ann, "usage")
+    assert "80.00" in used
+    assert "section=runs&amp;period=2026-10&amp;team=speech" in used
+    assert "1,600.00" in await shown(ann, "invoice")
+    paid = await got(ann, "chargeback?period=2026-10")
+    page = await shown(ann, "chargeback")
+    assert all(f"{one['total_usd']:,.2f}" in page for one in paid["teams"])
+    assert "a node of lab-1-2 failed" in await shown(ann, "goodput")
+    assert 'href="/clusters/lab/jobs/2"' in await shown(ann, "runs", "&team=speech&lossy=1")
+    for section in ("budgets", "energy", "capacity"):
+        assert "Costs" in await shown(ann, section)
+    theirs = await shown(vera, "invoice")  # not hers: the usage of her own team
+    assert ("vision" in theirs, "speech" in theirs, "1,600.00" in theirs) == (True, False, False)
+    assert "speech" not in await shown(vera, "chargeback")
