@@ -71,7 +71,7 @@ async def collect(state: AppState, cluster: Cluster) -> None:
     name, now = cluster.name, int(state.clock())
     error: HeadwayError | None = None
     try:
-        await _accounting(state, cluster, now)
+        await read_accounting(state, cluster, now)
     except HeadwayError as failure:
         error = failure
         await state.store.set_mark(name, error=failure.message.splitlines()[0][:300])
@@ -84,7 +84,8 @@ async def collect(state: AppState, cluster: Cluster) -> None:
         raise error
 
 
-async def _accounting(state: AppState, cluster: Cluster, now: int) -> None:
+async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
+    """Runs and node states. Raises what accounting raises; what was read before that is kept."""
     name, store = cluster.name, state.store
     mark = await store.mark(name)
     if mark.collected_to:

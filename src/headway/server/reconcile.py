@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from headway.api.collect import collect
+from headway.api.collect import read_accounting
 from headway.api.errors import error_out, first_line
 from headway.api.live import OPERATIONS, operation_topic
 from headway.api.planning import scaled_document
@@ -213,7 +213,7 @@ class Reconciler:
         """What accounting knows is read once more: it may go with the machines. One that does not answer keeps nobody here."""
         try:
             async with asyncio.timeout(LAST_ACCOUNTS_S):
-                await collect(self._state, cluster)
+                await read_accounting(self._state, cluster, int(self._state.clock()))
         except (HeadwayError, TimeoutError, OSError) as error:
             log.warning("the ledger misses the end", cluster=cluster.name, error=str(error) or type(error).__name__)
 
