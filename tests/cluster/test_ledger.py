@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from tests.cluster.lab import Lab
 
+from headway.slurm.control import holding_back
+
+HERE = Path(__file__).parent
 COLUMNS = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd")
 
 
@@ -76,3 +80,20 @@ def test_before_submit_the_price_and_the_start_are_told_and_nothing_is_submitted
     assert told["start"] > 0
     assert told["team"] == "speech"
     assert lab.head("squeue", "-h", "-o", "%A", "-u", "saul").out == before
+
+
+def test_a_team_that_is_held_back_starts_nothing_what_runs_goes_on_and_apply_leaves_it_so(lab: Lab) -> None:
+    runs = lab.sbatch("sara", wrap="while [ ! -e go ]; do sleep 0.1; done")
+    lab.wait_job(runs, "RUNNING")
+    lab.head(*holding_back("speech", on=True))
+    try:
+        waits = lab.sbatch("sara", wrap="true")
+        lab.wait(lambda: lab.field(waits, "Reason") == "QOSMaxJobsPerUserLimit", "the job to wait for the limit")
+        assert lab.state_of(runs) == "RUNNING"
+        planned = lab.cli("plan", str(HERE / "lab.yaml"))
+        assert "speech" not in planned.out
+    finally:
+        lab.head(*holding_back("speech", on=False))
+    assert lab.wait_job(waits) == "COMPLETED"
+    lab.head("touch", "/home/sara/go", user="sara")
+    assert lab.wait_job(runs) == "COMPLETED"
