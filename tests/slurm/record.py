@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
 from headway.jobs.submit import submit
 from headway.machines.ssh import Connections
-from headway.slurm import accounts, control, history
+from headway.slurm import accounts, control, history, usage
 from headway.slurm.adapters import adapter
 from headway.slurm.reader import SlurmReader
 from headway.slurm.rest import Rest, SlurmToken
@@ -91,6 +92,8 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     for user in ("alice", "carol"):
         await links.remote(head, ["scancel", f"--user={user}"], timeout_s=30)
     await accounted(links, head, history.query(running, version), "train.sbatch", "CANCELLED")
+    await keep_command("usage_runs", usage.runs_query(int(time.time()) - 3600, int(time.time())))
+    await keep_command("usage_events", usage.events_query(int(time.time()) - 3600))
     ids = ",".join(str(job) for job in (quick, running, running + 1))
     await keep_command("sacct", [*history.query(running, version)[:-1], ids])
     await rest.close()

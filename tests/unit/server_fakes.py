@@ -43,7 +43,8 @@ class FakeWork:
     """Each attribute set to a value or a function answers the call of that name; others fail the test."""
 
     def __init__(self, **answers: Any) -> None:
-        self.answers: dict[str, Any] = answers
+        # A cluster's accounting is read before it goes down, whatever the test is about.
+        self.answers: dict[str, Any] = {"accounting": (), "node_events": (), "losses": {}, **answers}
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster
         self.whole: dict[str, Cluster] = {}  # name -> what its file says, where builders' is not enough
@@ -182,6 +183,18 @@ class FakeWork:
 
     async def metrics(self, cluster: Cluster, queries: Any, start: float, end: float, step_s: int) -> Any:
         return await self._call("metrics", cluster, queries, start, end, step_s)
+
+    async def accounting(self, cluster: Cluster, since: int, until: int) -> Any:
+        return await self._call("accounting", cluster, since, until)
+
+    async def node_events(self, cluster: Cluster, since: int) -> Any:
+        return await self._call("node_events", cluster, since)
+
+    async def losses(self, cluster: Cluster) -> Any:
+        return await self._call("losses", cluster)
+
+    async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> Any:
+        return await self._call("hold_back", cluster, team, on)
 
     async def inject(self, cluster: Cluster, fault: Any) -> Any:
         return await self._call("inject", cluster, fault)

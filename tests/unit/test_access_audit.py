@@ -12,6 +12,7 @@ import pytest
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.keep.archive import SUFFIX, Header, Writer, key_of, new_salt
+from headway.ledger import periods
 from headway.store import AuditAsk
 from headway.wire.work import SubmitOut
 from tests import builders
@@ -25,6 +26,7 @@ ADMIN, VIEWER = PEOPLE["admin"], PEOPLE["viewer"]
 # What changes nothing: it looks, checks or makes a draft. And input belongs to a command, which has its line.
 NO_DEED = {
     "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
+    "POST api/clusters/{name}/estimate",
     "POST api/clusters/{name}/commands/{key}/input",
     "POST /new", "POST /new/check", "POST /clusters/{name}/scale", "POST /clusters/{name}/submit/check",
 }  # fmt: skip
@@ -43,7 +45,13 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /clusters/{name}/submit": {"script": "#!/bin/sh\nhostname\n"},
     "POST /clusters/{name}/notebooks": {"gpus": "1"},
 }
-BODIES: dict[str, Any] = {"POST api/clusters/{name}/pipelines/{pipeline}/retry": {"steps": ["one"]}}
+UTC = periods.zone("UTC")
+NOW = 1_790_000_000.0
+LAST_MONTH = periods.before(periods.month_of(NOW, UTC), UTC)
+BODIES: dict[str, Any] = {
+    "POST api/clusters/{name}/pipelines/{pipeline}/retry": {"steps": ["one"]},
+    "POST api/clusters/{name}/invoice/close": {"period": LAST_MONTH.name},
+}
 WAITING = {"hold", "release"}
 _QUEUED = (  # these don't ask the cluster
     "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link", "/backup", "/restore", "/rotate",
@@ -78,6 +86,7 @@ def world(
         "submit": submit, "converse": converse, "bring_back": bring_back, "drain_node": "drained",
         "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject": "done", "storage_bench": (),
         "array": {"1": "FAILED"},
+        "accounting": (), "node_events": (), "losses": {}, "metrics": (),
     }  # fmt: skip
     return things
 
@@ -128,6 +137,10 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
         if not operation.finished:
             await made.work_off()
             break
+    if "invoice" in key:
+        made.state.clock = lambda: NOW
+        await made.store.meter("lab", [("lab-1-1", "main")], [], [], LAST_MONTH.start)
+        await made.store.end_lives("lab", LAST_MONTH.end)
     if "incidents" in key:
         found = await made.store.open_incident("lab", "lab-1-2", "XID 79", XidClass.RMA, 5.0, {})
         names["number"] = str(found.number)
@@ -178,7 +191,7 @@ async def test_every_write_that_the_cluster_refused_has_its_line(world: Things, 
             continue
         for call in (
             "submit", "cancel", "control", "keep_bundle", "run_command", "bring_back", "drain_node", "return_node",
-            "reboot_node", "inject", "storage_bench",
+            "reboot_node", "inject", "storage_bench", "accounting",
         ):  # fmt: skip
             made.work.answers[call] = why
         if key.endswith(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.cluster import Cluster, GpuHourCap, Partition, Team
+from headway.domain.cluster import Budget, Cluster, GpuHourCap, Partition, Team
 from headway.domain.live import JobState, NodeState, Reservation
 from headway.jobs.room import World
 from headway.jobs.saying import told
@@ -30,6 +30,7 @@ CLUSTER = builders.cluster(
     teams=(
         Team("vision", ("alice",), 1, gpus=24, running_jobs=2, gpu_hours=GpuHourCap(Decimal(100), "week")),
         Team("speech", ("bob",), 1),
+        Team("small", ("sue",), 1, budget=Budget("usd", Decimal(20000), "month")),
     ),
 )
 
@@ -229,6 +230,12 @@ def test_reasons_that_stand_alone(reason: str, fields: dict[str, Any], expected:
             "QOSMaxJobsPerUserLimit",
             {"user": "carol"},
             "carol runs 1 job; job 815 of carol ends in 2 h 30 min at the latest",
+        ),
+        (
+            "QOSMaxJobsPerUserLimit",
+            {"user": "sue", "account": "small"},
+            "the budget of team small is spent (20,000 USD a month): it starts with the next month, "
+            "or when the budget is raised",
         ),
         ("QOSMaxGRESPerUser", {"user": "carol", "account": "speech"}, "carol holds 0 GPUs"),
         (

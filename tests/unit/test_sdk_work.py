@@ -69,7 +69,7 @@ def test_a_run_has_the_same_fields_and_defaults_wherever_it_is_asked_for() -> No
     fields = RunIn.model_fields
     for asks, own in (
         (Client.run, {"self", "command", "cluster", "files"}),
-        (run, {"ctx", "cluster", "folder", "no_files", "output", *CONTAINER}),
+        (run, {"ctx", "cluster", "folder", "no_files", "output", "estimate", *CONTAINER}),
     ):
         given = {name: one.default for name, one in inspect.signature(asks).parameters.items() if name not in own}
         assert set(given) <= set(fields)

@@ -55,6 +55,11 @@ ROWS: list[tuple[str, str, str]] = [
     ("provider: aws", "provider", "must be local or ssh"),
     ("image: debian11", "image", "must be debian13 or debian12"),
     ("departures: {jobs: kill}", "departures.jobs", "must be cancel or finish"),
+    ("cost: {timezone: Berlin}", "cost.timezone", "no time zone"),
+    ("cost: {idle: nobody}", "cost.idle", "use, share or centre:NAME"),
+    ('cost: {broken: "centre:IT dep"}', "cost.broken", "lower-case"),
+    ("teams: {t: {budget: {per: month}}}", "teams.t.budget", "either usd or gpu_hours"),
+    ("teams: {t: {budget: {usd: 1, gpu_hours: 1}}}", "teams.t.budget", "either usd or gpu_hours"),
     ("teams: {t: {limits: {gpu_hours: {hours: 4}}}}", "teams.t.limits.gpu_hours.per", "is missing"),
     (
         "teams: {t: {limits: {gpu_hours: {hours: .inf, per: day}}}}",

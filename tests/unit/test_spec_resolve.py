@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.cluster import Alerts, Cluster, GpuHourCap, Host, JumpHost, Slot, Switch
+from headway.domain.cluster import Alerts, Budget, Cluster, Costs, GpuHourCap, Host, JumpHost, Slot, Switch
 from headway.errors import Fault, InvalidSpec
 from headway.spec.catalogue import load_catalogue
 from headway.spec.load import check, parse_yaml, resolve
@@ -332,3 +332,21 @@ def test_a_gpu_error_s_class_may_be_another_one_here() -> None:
     for wrong in ("{63: burn}", "{x: drain}", "{0: drain}", "{true: drain}"):
         with pytest.raises(InvalidSpec, match=r"health\.xid"):
             cluster(smallest + f"health: {{xid: {wrong}}}")
+
+
+def test_who_pays_and_what_a_team_may_spend() -> None:
+    got = cluster(
+        """
+        name: lab
+        plan: h100-8
+        nodes: 1
+        cost: {timezone: Europe/Berlin, idle: "centre:platform", spare: use, usd_per_kwh: 0.31}
+        teams:
+          vision: {users: [carol], budget: {usd: 20000.5, warn: 0.5}}
+          speech: {users: [carol], budget: {gpu_hours: 40, per: week, cap: false}}
+        """
+    )
+    assert got.costs == Costs("Europe/Berlin", "centre:platform", "use", "share", 1.3, Decimal("0.31"))
+    assert got.teams[0].budget == Budget("usd", Decimal("20000.5"), "month", 0.5, True)
+    assert got.teams[1].budget == Budget("gpu_hours", Decimal(40), "week", 0.8, False)
+    assert cluster("{name: lab, plan: h100-8, nodes: 1}").costs == Costs()

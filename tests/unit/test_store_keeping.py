@@ -8,9 +8,13 @@ import pytest
 from sqlalchemy import insert, select
 
 from headway.domain.incident import XidClass
+from headway.domain.ledger import Run
+from headway.ledger.held import held
 from headway.store import schema as t
 from headway.store.keeping import tables
 from headway.store.store import Store, open_store
+from headway.store.usage import Span
+from tests import builders
 
 
 @pytest.fixture
@@ -59,6 +63,25 @@ async def test_a_clusters_rows_come_back_under_numbers_of_the_other_server(store
     (incident,) = await two.incidents("lab")
     assert incident.number == 1  # it was the second there
     assert [step.text for step in (await two.incident(1)).steps] == ["lab"]  # type: ignore[union-attr]
+    for store in stores:
+        await store.close()
+
+
+async def test_runs_find_their_kind_under_its_new_number(stores: tuple[Store, Store]) -> None:
+    one, two = stores
+    whole = Span(0, 10_000, 10_000)
+    for store, clusters in ((one, ("lab",)), (two, ("other",))):
+        for cluster in clusters:
+            user = "ann" if cluster == "lab" else "eve"
+            run = Run(
+                job=7, start=100, end=200, submit=90, eligible=90, team="vision", user=user, partition="train", qos="",
+                state="COMPLETED", nodes=("lab-1-1",), gpus=4, cpus=32, memory_mib=1, time_limit_s=None, used_cpu_s=0,
+                used_memory_mib=0,
+            )  # fmt: skip
+            await store.put_runs(cluster, [(run, held(run, builders.cluster(4).group_of), 0)])
+    assert await two.take_records("lab", [row async for row in one.records("lab")]) > 0
+    assert [total.by for total in await two.usage("lab", whole, ["user"])] == [("ann",)]
+    assert [total.by for total in await two.usage("other", whole, ["user"])] == [("eve",)]
     for store in stores:
         await store.close()
 

@@ -149,3 +149,40 @@ async def _tables_match(url: str) -> None:
         found = await db.run_sync(lambda c: compare_metadata(MigrationContext.configure(c), metadata))
     await engine.dispose()
     assert found == []
+
+
+async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
+    from headway.domain.ledger import Run
+    from headway.ledger.held import held
+    from headway.store.usage import Span
+    from tests import builders
+
+    lab, t0 = builders.cluster(4), 1_790_000_000
+
+    def run(job: int, start: int, end: int, state: str = "COMPLETED") -> Run:
+        return Run(
+            job, t0 + start, end and t0 + end, t0 + start, t0 + start - 20, "vision", "alice", "train", "vision", state,
+            ("lab-1-1",), 4, 32, 1000, 3600, 5, 10,
+        )  # fmt: skip
+
+    store = await open_store(Path(), url)
+    try:
+        found = [run(1, -50, 100, "NODE_FAIL"), run(1, 200, 0), run(2, 0, 100)]
+        for _ in range(2):
+            await store.put_runs("ledger", [(one, held(one, lab.group_of), 0) for one in found], collected_to=t0)
+        await store.lose("ledger", 1, t0 - 50, 30, saved_at=t0 + 70.0)
+        await store.measure("ledger", [(2, t0 + 60, 60, 40, 5000)], t0 + 60)
+        span = Span(t0, t0 + 1000, t0 + 300)
+        [total] = await store.usage("ledger", span, ["team"])
+        assert (total.runs, total.gpu_s, total.lost_gpu_s, total.idle_gpu_s) == (3, 4 * 300, 4 * 30, 4 * 40)
+        assert (total.waited_s, total.energy_j, total.unmeasured_gpu_s) == (40, 5000, 4 * 240)
+        [cell] = await store.held("ledger", span)
+        assert (cell.use.unit_s, cell.use.lost_unit_s, cell.use.per_node) == (1200, 120, 8)
+        marks = [t0, t0 + 150, t0 + 300]
+        begun, ended = [await store.moments("ledger", span, marks, ends) for ends in (False, True)]
+        assert begun == {"h100": {-1: (4, 4 * (t0 - 50)), 0: (4, 4 * t0), 1: (4, 4 * (t0 + 200))}}
+        assert ended == {"h100": {0: (8, 8 * (t0 + 100)), 2: (4, 4 * (t0 + 300))}}
+        assert sorted(await store.waits("ledger", span)) == [(4, 20, 2)]
+        assert [one.job for one in await store.runs("ledger", span, lossy=True)] == [2, 1]
+    finally:
+        await store.close()

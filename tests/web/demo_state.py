@@ -12,6 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import demo_ledger
 import demo_notebooks
 import demo_operations
 from page_demo import CHECKS, TRAIN, broken, cluster, creating, head, losses, mixed, node, renamed, stale, training
@@ -291,6 +292,7 @@ async def furnish(state: AppState, work: FakeWork) -> None:
     await put_elastic(state, work)
     await demo_operations.put(state.store)
     await demo_notebooks.put(state.store, work, TRAIN, 105)
+    await demo_ledger.put(state, state.store)
 
 
 GROUPS = (

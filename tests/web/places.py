@@ -91,6 +91,15 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("teams", "/clusters/demo/teams"),
         Place("teams-viewer", "/clusters/prod/teams", role="viewer"),
     ),
+    "/clusters/{name}/costs": (
+        Place("costs", "/clusters/demo/costs"),
+        Place("costs-invoice", "/clusters/demo/costs?section=invoice"),
+        Place("costs-chargeback", "/clusters/demo/costs?section=chargeback"),
+        Place("costs-goodput", "/clusters/demo/costs?section=goodput"),
+        Place("costs-capacity", "/clusters/demo/costs?section=capacity"),
+        Place("costs-runs", "/clusters/demo/costs?section=runs"),
+        Place("costs-none", "/clusters/prod/costs?section=budgets", role="viewer"),
+    ),
 }
 
 # Routes that answer no page: streams, pieces of pages, files.

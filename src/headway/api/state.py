@@ -34,6 +34,7 @@ _FRESH_S = 0.4  # readings younger than this are not asked for again
 SEEN_S = 2.0  # and what somebody only looks at is not older than this, when Slurm answers quickly
 GLANCE_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
 HISTORY_S = 5.0
+COLLECTED_S = 10.0  # the ledger is brought up to date for whoever looks at it
 _MOST_KEPT = 500
 T = TypeVar("T")
 
@@ -177,6 +178,12 @@ class AppState:
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
         """What teams have used; it moves by the minute."""
         return await self._shared(f"{cluster.name}/shares", HISTORY_S, lambda: self.work.shares(cluster))
+
+    async def collected(self, cluster: Cluster, max_age_s: float = COLLECTED_S) -> None:
+        """The ledger knows what accounting does. Raises what reading that raises."""
+        from headway.api.collect import collect
+
+        await self._shared(f"{cluster.name}/ledger", max_age_s, lambda: collect(self, cluster))
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.

@@ -12,6 +12,7 @@ from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
+from headway.domain.ledger import NodeSpan, Run
 from headway.domain.live import Check, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
 from headway.errors import Fault
@@ -188,6 +189,22 @@ class Work(Protocol):
         self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
     ) -> tuple[Row, ...]:
         """What the cluster's Prometheus measured. Raises Unreachable when it does not answer."""
+        ...
+
+    async def accounting(self, cluster: Cluster, since: int, until: int) -> tuple[Run, ...]:
+        """Every run of every job that was there at some time between. Raises where accounting does not answer."""
+        ...
+
+    async def node_events(self, cluster: Cluster, since: int) -> tuple[NodeSpan, ...]:
+        """When nodes were down or drained, as far as it lasted into the time from `since` on. Raises as `accounting`."""
+        ...
+
+    async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
+        """Of jobs that report: (last report before a restart, seconds of work before it that were done again) each."""
+        ...
+
+    async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
+        """None of the team's jobs starts while this is on; those that run go on."""
         ...
 
     async def inject(self, cluster: Cluster, fault: FaultIn) -> str:

@@ -90,6 +90,18 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         ),
     ),
     (
+        "Costs",
+        (
+            Entry("usage", "costs:usage", "What jobs held: GPU-hours by team, user, partition or GPU."),
+            Entry("invoice", "costs:invoice", "A month's invoice; close it for good."),
+            Entry("chargeback", "costs:chargeback", "Who pays which part of the invoice, to the cent."),
+            Entry("goodput", "costs:goodput", "How much of it trained, and what took the rest."),
+            Entry("budgets", "costs:budgets", "What teams may spend, and what is left."),
+            Entry("energy", "costs:energy", "Kilowatt-hours by team."),
+            Entry("capacity", "costs:capacity", "How full it was, and how long jobs waited."),
+        ),
+    ),
+    (
         "Access",
         (
             Entry(

@@ -41,6 +41,9 @@ def run(
     sbatch: Annotated[list[str] | None, typer.Option("--sbatch", help="A further flag of sbatch.")] = None,
     user: Annotated[str, typer.Option("--as", help="As this user (admins).")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script, and where each line is from.")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say price, start and what is left of the budget; run nothing.")
+    ] = False,
     output: Output = Format.table,
 ) -> None:
     """Run a command as a job, in a copy of this folder: later edits do not change a queued job.
@@ -54,11 +57,18 @@ def run(
     from headway.sdk.work import run_request, send_files
 
     digest, git = "", None
-    if not no_files and not dry_run:
+    if not no_files and not dry_run and not estimate:
         digest, git = send_files(api, where, folder.resolve(), user=user)
     container = _container(image, mounts or [], container_workdir, container_name, mount_home)
     made = {"argv": argv, "container": container, "env": environment(env or []), "bundle": digest, "git": git}
     request = run_request("--", **{**_given(ctx), **made})
+    if estimate:
+        from headway.cli.costs import say_estimate
+        from headway.wire.work import CheckJobIn
+
+        told = api.estimate(where, CheckJobIn(run=request))
+        session.print_json(told) if output is Format.json else say_estimate(told)
+        return
     _show(api.make_run(where, request), output, dry_run=dry_run)
 
 

@@ -32,7 +32,7 @@ time-min tmp tres-bind tres-per-task uid wckey wrap
 container-image container-mounts container-name container-workdir
 """
 LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
-OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait", "with-files"})
+OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait", "with-files", "estimate"})
 OWN_WITH_VALUE = frozenset({"as", "chdir", "env"})
 
 _KNOWN = LONG_WITHOUT_VALUE | LONG_WITH_OPTIONAL_VALUE | LONG_WITH_VALUE | OWN_WITHOUT_VALUE | OWN_WITH_VALUE

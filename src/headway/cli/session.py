@@ -17,10 +17,22 @@ if TYPE_CHECKING:
     from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
     from headway.wire.jobs import ArrayOut, JobOut
     from headway.wire.keeping import BackupOut, VolumeSpeedOut
+    from headway.wire.ledger import (
+        BudgetOut,
+        CapacityOut,
+        ChargebackOut,
+        EnergyOut,
+        EstimateOut,
+        GoodputOut,
+        InvoiceOut,
+        RunsOut,
+        UsageOut,
+    )
     from headway.wire.nodes import DeedOut, DoneOut, NodeDetailOut
     from headway.wire.people import AccessOut, MeOut, PersonIn, PersonOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
     from headway.wire.work import (
         BundleOut,
+        CheckJobIn,
         LineageOut,
         NotebookIn,
         NotebookLinkOut,
@@ -138,6 +150,20 @@ class Api(Protocol):
     def create_token(self, request: TokenIn) -> TokenOut: ...
     def delete_token(self, token_id: str) -> None: ...
     def server(self) -> ServerOut: ...
+    def usage(
+        self, cluster: str, *, by: Sequence[str] = ("team",), start: str = "", end: str = "", **only: str
+    ) -> UsageOut: ...
+    def usage_runs(
+        self, cluster: str, *, start: str = "", end: str = "", job: int = 0, cursor: str = "", **only: str
+    ) -> RunsOut: ...
+    def invoice(self, cluster: str, period: str = "") -> InvoiceOut: ...
+    def close_invoice(self, cluster: str, period: str) -> InvoiceOut: ...
+    def chargeback(self, cluster: str, period: str = "") -> ChargebackOut: ...
+    def goodput(self, cluster: str, period: str = "") -> GoodputOut: ...
+    def budgets(self, cluster: str) -> list[BudgetOut]: ...
+    def energy(self, cluster: str, period: str = "") -> EnergyOut: ...
+    def capacity(self, cluster: str, period: str = "") -> CapacityOut: ...
+    def estimate(self, cluster: str, request: CheckJobIn) -> EstimateOut: ...
 
 
 def connect() -> Api:

@@ -27,7 +27,8 @@ def submit(
     Every flag of sbatch may stand before the script (-N 2, --gpus-per-node=8, --wrap "..."), so headway's own
     -o json is called --json here. --as USER submits as somebody else (admins), --parsable prints the job id only,
     --wait waits for the job and exits with its code. --with-files sends this folder along (by its .gitignore): the job
-    works in a copy that later edits do not change. --env NAME[=VALUE] sets a variable for the job.
+    works in a copy that later edits do not change. --estimate says price, start and what is left of the budget, and submits
+    nothing. --env NAME[=VALUE] sets a variable for the job.
 
     headway submit -N 2 --gpus-per-node=8 train.sbatch --epochs 3"""
     words = words or []
@@ -41,7 +42,7 @@ def submit(
     api = session.connect()
     name, line = _which(api, words) if cluster is None else (session.pick(api, cluster), line)
     digest, git = "", None
-    if "with-files" in line.own:
+    if "with-files" in line.own and "estimate" not in line.own:
         from headway.sdk.work import send_files
 
         digest, git = send_files(api, name, Path.cwd(), user=line.own.get("as", ""))
@@ -56,6 +57,13 @@ def submit(
         chdir=line.own.get("chdir", ""),
         user=line.own.get("as", ""),
     )
+    if "estimate" in line.own:
+        from headway.cli.costs import say_estimate
+        from headway.wire.work import CheckJobIn
+
+        told = api.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
+        session.print_json(told) if "json" in line.own else say_estimate(told)
+        return
     done = api.sbatch(name, request)
     if "json" in line.own:
         session.print_json(done)

@@ -90,6 +90,30 @@ class GpuHourCap:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """What a team's jobs may hold in one period. `unit`: "usd" | "gpu_hours"."""
+
+    unit: str
+    limit: Decimal
+    per: str  # as of a GpuHourCap
+    warn: float = 0.8  # share of the limit
+    cap: bool = True  # once it is spent no further job starts
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """How money is reckoned. `idle`, `spare`, `broken`: who pays for capacity that no job held, "use" | "share" |
+    "centre:NAME"."""
+
+    timezone: str = "UTC"
+    idle: str = "use"
+    spare: str = "share"
+    broken: str = "share"
+    pue: float = 1.3
+    usd_per_kwh: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Team:
     """Becomes a Slurm account and a QOS of the same name."""
 
@@ -101,6 +125,7 @@ class Team:
     submitted_jobs: int | None = None
     gpus: int | None = None  # GPUs held at once
     leads: tuple[str, ...] = ()  # of its users: who may act on all its jobs
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +283,7 @@ class Cluster:
     firewall: Firewall = field(default_factory=Firewall)  # provider ssh
     backup: BackupRule | None = None  # None: only when somebody asks
     munge_key: KeySource | None = None  # None: Headway makes it
+    costs: Costs = field(default_factory=Costs)
 
     @property
     def head(self) -> str:

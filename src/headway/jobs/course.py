@@ -21,6 +21,9 @@ class Course:
     lost_s: float = 0.0  # work that was done again
     down_s: float = 0.0  # from the last report before a restart until the training was where it went on
     restarts: int = 0
+    losses: list[tuple[float, float]] = field(
+        default_factory=list
+    )  # (last report before a restart, seconds lost of it)
     _steps: list[int] = field(default_factory=list)  # of the run as it stands, rising
     _times: list[float] = field(default_factory=list)  # of a clock that stands still while nothing counts
 
@@ -54,6 +57,7 @@ class Course:
         lost_s = self.last - self._wasted_s - self._when(step)
         self.restarts += 1
         self.lost_s += lost_s
+        self.losses.append((self.last, lost_s))
         self.down_s += at - self.last
         keep = bisect_left(self._steps, step)
         del self._steps[keep:], self._times[keep:]

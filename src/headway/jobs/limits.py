@@ -82,6 +82,13 @@ def limit_needs(limit: Limit, job: JobState, world: World) -> Words:
         return _hours(job, team)
     if limit.what == "queued jobs":
         return ("needs another of these jobs to end",)
+    if limit.what == "running jobs" and limit.whose == "person" and team and team.budget and team.budget.cap:
+        # Of limits this is the one that no file sets: the ledger does, once the budget is spent.
+        unit = "USD" if team.budget.unit == "usd" else "GPU hours"
+        spent = (
+            f"the budget of team {team.name} is spent ({team.budget.limit.normalize():,f} {unit} a {team.budget.per})"
+        )
+        return (f"{spent}: it starts with the next {team.budget.per}, or when the budget is raised",)
     mine = [other for other in world.running if _counts(limit, other, job)]
     known = team if limit.whose == "team" else None
     if limit.what == "GPUs":

@@ -161,6 +161,11 @@ class ProgressReader:
                 return followed.progress
         return None
 
+    def losses(self) -> dict[int, tuple[tuple[float, float], ...]]:
+        """Of each job that went back to an earlier step: (its last report before, seconds of work that it did again) each."""
+        told = {job: one.progress.course.losses for job, one in self._reports.items()}
+        return {job: tuple(losses) for job, losses in told.items() if losses}
+
     async def look(self, jobs: Iterable[JobState]) -> None:
         """Reads what these jobs have said since; forgets those that are no longer among them."""
         started = [job for job in jobs if job.start_time]

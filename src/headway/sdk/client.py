@@ -8,9 +8,10 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Literal
 
 from headway.errors import NotFound, Unreachable
+from headway.sdk.costs import Costs
 from headway.sdk.discover import NO_SERVER_HINT
 from headway.sdk.errors import to_error
-from headway.sdk.transport import Http, part
+from headway.sdk.transport import part
 from headway.sdk.work import Work
 from headway.wire.base import ErrorOut
 from headway.wire.clusters import (
@@ -53,7 +54,7 @@ STOPPED_PATIENCE_S = 15.0  # a server that was stopped in good order may be abou
 SSE_SILENCE_S = 40.0  # the server pings open streams every 10 s
 
 
-class Client(Http, Work):
+class Client(Costs, Work):
     """A connection to one server: `Client()` finds the one in reach, as the commands do. Use as a context manager, or
     call `close`.
 

@@ -27,6 +27,7 @@ from headway.api.state import AppState, Settings
 from headway.api.work import Work
 from headway.errors import HeadwayError, Refused
 from headway.server import files, logs, sudo
+from headway.server.collector import Collector
 from headway.server.door import Door, origin_of
 from headway.server.front import LOOPBACK, PLAIN, Front
 from headway.server.hearing import Listener
@@ -171,6 +172,7 @@ class _Server:
             asyncio.create_task(Reconciler(state, owner).run(), name="reconcile"),
             asyncio.create_task(Poller(state, _watcher(watcher)).run(), name="poll"),
             asyncio.create_task(Backups(state).run(), name="backups"),
+            asyncio.create_task(Collector(state).run(), name="ledger"),
         ]
         ears: Any = state.work if hasattr(state.work, "hear") else None
         if ears is not None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import structlog
 
+from headway.api.collect import Meter
 from headway.api.live import Snapshot, news_topic, topic
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
@@ -40,6 +41,7 @@ class Poller:
         self._losses_due: dict[str, float] = {}
         self._stale: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._meter = Meter()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -88,6 +90,8 @@ class Poller:
             if snapshot.stale != self._stale.get(row.name, ""):
                 self._stale[row.name] = snapshot.stale
                 log.info("reading", cluster=row.name, old=snapshot.stale or "no more")
+            if not snapshot.stale:
+                await self._meter.look(self._state, cluster, snapshot.machines)
             if row.state in {"ready", "failed"}:  # an apply that failed may have left a cluster that works
                 await self._act(cluster, snapshot)
             elif row.state == "changing":
@@ -118,6 +122,7 @@ class Poller:
     async def _machines_only(self, cluster: Cluster) -> None:
         """While a cluster is made there is no Slurm to ask; its machines appear one by one."""
         machines = await self._state.work.machines(cluster)
+        await self._meter.look(self._state, cluster, machines)
         known = self._state.live.snapshot(cluster.name)
         if machines != known.machines:
             self._state.live.put(replace(known, machines=machines))

@@ -9,11 +9,13 @@ from functools import partial
 
 import structlog
 
+from headway.api.collect import read_accounting
 from headway.api.errors import error_out, first_line
 from headway.api.live import OPERATIONS, operation_topic
 from headway.api.planning import scaled_document
 from headway.api.shapes import operation_news, prices_of, summary_of
 from headway.api.state import AppState
+from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.server.keeping import Keep
 from headway.store import ClusterRow, Operation
@@ -25,6 +27,7 @@ LEASE_S = 30.0
 LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
 AT_ONCE = 8
 KEEPING = ("backup", "restore", "rotate")
+LAST_ACCOUNTS_S = 20.0
 
 log = structlog.get_logger("headway.reconcile")
 
@@ -200,12 +203,15 @@ class Reconciler:
         delete_data = bool(operation.params.get("delete_data"))
         row = await state.store.cluster(name)
         if row is None:
+            await state.store.end_lives(name, int(state.clock()))
             await self._say(operation, "cluster", f"{name} is down already", done=True)
             return ()
         await state.store.save_cluster(name, state="changing")
         state.live.touch(name)
         cluster = await state.resolved(row)
+        await self._last_accounts(cluster)
         kept = await state.work.down(cluster, partial(self._say, operation), delete_data)
+        await state.store.end_lives(name, int(state.clock()))
         await state.store.end_incidents(name)
         await state.store.forget_cluster(name, delete_data=delete_data)
         await state.forget(name)
@@ -226,6 +232,14 @@ class Reconciler:
             raise
         await keep.forget_key()
         return kept
+
+    async def _last_accounts(self, cluster: Cluster) -> None:
+        """What accounting knows is read once more: it may go with the machines. One that does not answer keeps nobody here."""
+        try:
+            async with asyncio.timeout(LAST_ACCOUNTS_S):
+                await read_accounting(self._state, cluster, int(self._state.clock()))
+        except (HeadwayError, TimeoutError, OSError) as error:
+            log.warning("the ledger misses the end", cluster=cluster.name, error=str(error) or type(error).__name__)
 
     async def _say(
         self,

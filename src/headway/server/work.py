@@ -13,6 +13,7 @@ from headway.api.work import Resolved
 from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
+from headway.domain.ledger import NodeSpan, Run
 from headway.domain.live import Check, JobState
 from headway.domain.machine import Machine
 from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
@@ -270,3 +271,26 @@ class RealWork(Acting):
         slurm = await self._slurm(cluster)
         held = await self._held(cluster)
         return await ask(held.env.connections, slurm.head, queries, start, end, step_s)
+
+    # --- the ledger
+
+    async def accounting(self, cluster: Cluster, since: int, until: int) -> tuple[Run, ...]:
+        from headway.slurm import usage
+
+        slurm = await self._slurm(cluster)
+        return await usage.runs(slurm.links, slurm.head, since, until)
+
+    async def node_events(self, cluster: Cluster, since: int) -> tuple[NodeSpan, ...]:
+        from headway.slurm import usage
+
+        slurm = await self._slurm(cluster)
+        return await usage.events(slurm.links, slurm.head, since)
+
+    async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
+        return (await self._slurm(cluster)).progress.losses()
+
+    async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
+        from headway.slurm import control
+
+        slurm = await self._slurm(cluster)
+        await control.hold_back(slurm.links, slurm.head, team, on=on)

@@ -293,6 +293,17 @@ async def refill(connections: Remote, head: Machine, argv: Sequence[str]) -> Non
     await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
 
 
+async def hold_back(connections: Remote, head: Machine, team: str, *, on: bool) -> None:
+    """None of the team's jobs starts while this is on. It is said by a limit of its QOS that no cluster file sets, so that an
+    apply leaves it as it is."""
+    await connections.remote(head, holding_back(team, on=on), timeout_s=_TIMEOUT_S)
+
+
+def holding_back(team: str, *, on: bool) -> list[str]:
+    """The argv of `hold_back`."""
+    return ["sacctmgr", "-i", "modify", "qos", "where", f"name={team}", "set", f"MaxJobsPerUser={0 if on else -1}"]
+
+
 def _line(reason: str) -> str:
     """Slurm keeps a reason on one line."""
     return " ".join(reason.split()) or "no reason given"

@@ -119,6 +119,12 @@ XidCode = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}$"), BeforeValidator(_x
 XidClass = Literal[
     "app", "consequence", "log", "watch", "restart_job", "reset", "drain", "reboot", "rma", "hands_on", "verdict"
 ]
+SharedBy = Annotated[
+    str,
+    _rule(words.shared_by_fault),
+    WithJsonSchema({"type": "string", "pattern": f"^(?:use|share|centre:{words.NAME})$"}),
+]
+_SHARED_BY = "use (teams, as what they used), share (teams, as their shares) or centre:NAME (nobody; that cost centre)."
 SlurmKeys = dict[str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSchema({"type": ["string", "integer"]})]]
 
 
@@ -235,6 +241,28 @@ class LimitsPart(Part):
     gpus: int | None = Field(None, ge=1, le=1_000_000, description="GPUs held at once.")
 
 
+class BudgetPart(Part):
+    """What a team may spend in one period: money or GPU-hours."""
+
+    usd: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] | None = Field(
+        None, description="US dollars of what its jobs hold."
+    )
+    gpu_hours: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
+        None, description="GPU-hours that its jobs hold."
+    )
+    per: Literal["day", "week", "month", "quarter", "year"] = Field("month", description="The period.")
+    warn: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
+        0.8, description="The team is warned from this share on."
+    )
+    cap: bool = Field(True, description="Once it is spent no further job of the team starts; those that run go on.")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> BudgetPart:
+        if (self.usd is None) == (self.gpu_hours is None):
+            raise fault("must say either usd or gpu_hours", "for example budget: {usd: 20000, per: month}")
+        return self
+
+
 class TeamPart(Part):
     """People who share an account."""
 
@@ -244,6 +272,7 @@ class TeamPart(Part):
     )
     share: int = Field(1, ge=1, le=1_000_000, description="Fair share, against the other teams' shares.")
     limits: LimitsPart = Field(default_factory=LimitsPart, description="Caps.")
+    budget: BudgetPart | None = Field(None, description="What it may spend; there is no budget unless said.")
 
 
 class UserPart(Part):
@@ -423,10 +452,22 @@ class GroupPart(Part):
 
 
 class CostPart(Part):
-    """What may be spent."""
+    """What may be spent, and who pays."""
 
     usd_per_hour: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
         None, description="All machines together: no node is made that would cost more."
+    )
+    timezone: Annotated[str, _rule(words.zone_fault)] = Field(
+        "UTC", description="Where invoices' months begin at midnight.", examples=["Europe/Berlin"]
+    )
+    idle: SharedBy = Field("use", description=f"Who pays for capacity that no job held: {_SHARED_BY}")
+    spare: SharedBy = Field("share", description=f"Who pays for spares: {_SHARED_BY}")
+    broken: SharedBy = Field("share", description=f"Who pays for nodes that are down or drained: {_SHARED_BY}")
+    pue: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = Field(
+        1.3, description="What the site draws for each kilowatt-hour that the machines draw."
+    )
+    usd_per_kwh: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = Field(
+        None, description="What a kilowatt-hour costs; energy has no price unless said."
     )
 
 

@@ -8,7 +8,9 @@ from decimal import Decimal
 from headway.domain.cluster import (
     Alerts,
     BackupRule,
+    Budget,
     Cluster,
+    Costs,
     Dataset,
     Firewall,
     GpuHourCap,
@@ -29,7 +31,9 @@ from headway.spec import fabric, groups, tiers
 from headway.spec.model import (
     UNLIMITED,
     BackupPart,
+    BudgetPart,
     ClusterFile,
+    CostPart,
     HealthPart,
     HostPart,
     KeyPart,
@@ -78,6 +82,19 @@ def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Clust
         firewall=Firewall(tuple(file.firewall.ssh_from)),
         backup=_backup(file.backup),
         munge_key=_key(file.secrets.munge),
+        costs=_costs(file.cost),
+    )
+
+
+def _costs(part: CostPart) -> Costs:
+    price = part.usd_per_kwh
+    return Costs(
+        timezone=part.timezone,
+        idle=part.idle,
+        spare=part.spare,
+        broken=part.broken,
+        pue=part.pue,
+        usd_per_kwh=None if price is None else Decimal(str(price)),
     )
 
 
@@ -176,7 +193,13 @@ def _team(name: str, part: TeamPart, users: list[str]) -> Team:
         running_jobs=limits.running_jobs,
         submitted_jobs=limits.submitted_jobs,
         gpus=limits.gpus,
+        budget=_budget(part.budget) if part.budget else None,
     )
+
+
+def _budget(part: BudgetPart) -> Budget:
+    unit, limit = ("usd", part.usd) if part.usd is not None else ("gpu_hours", part.gpu_hours)
+    return Budget(unit, Decimal(f"{limit:.15g}"), part.per, part.warn, part.cap)
 
 
 def _users(file: ClusterFile, teams: Iterable[Team], owner: str) -> tuple[User, ...]:

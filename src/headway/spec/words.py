@@ -10,6 +10,7 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 NAME = r"[a-z][a-z0-9_-]{0,30}"
 CLUSTER_NAME = r"[a-z][a-z0-9-]{0,20}"
@@ -202,6 +203,24 @@ def url_fault(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable() or " " in url:
         return "must be a URL, for example https://example.org/alerts"
     return host_fault(parts.hostname) if port != 0 else "must be a URL with a port that can be called"
+
+
+def zone_fault(name: str) -> str:
+    """For a time zone's name."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return f"{shown(name)} is no time zone, for example Europe/Berlin or UTC"
+    return ""
+
+
+def shared_by_fault(rule: str) -> str:
+    """For who pays for capacity: use, share or centre:NAME."""
+    if rule in ("use", "share"):
+        return ""
+    if not rule.startswith("centre:"):
+        return "must be use, share or centre:NAME"
+    return name_fault(rule.removeprefix("centre:"))
 
 
 def mail_fault(address: str) -> str:

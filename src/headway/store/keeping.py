@@ -121,7 +121,7 @@ async def _bring(
     if table is None or name in known or table not in tables():  # of a newer Headway
         return 0
     values = {column: value for column, value in values.items() if column in table.c}
-    parent = None if "cluster" in table.c else _parent(table, tables())
+    parent = _parent(table, tables())
     if parent is not None:
         column, above = parent
         number = numbers.get((above.name, values[column.name]))

@@ -169,3 +169,15 @@ class PriceRow:
     since: float
     usd_per_hour: str  # as a decimal: "31.2"
     spot: bool
+
+
+@dataclass(frozen=True)
+class InvoiceRow:
+    """A closed invoice. `document`: the invoice and who paid what of it, as headway.ledger packs them."""
+
+    number: int
+    cluster: str
+    period: str  # "2026-10"
+    closed_at: float
+    closed_by: str
+    document: Mapping[str, Any]

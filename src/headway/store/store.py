@@ -14,6 +14,7 @@ from headway.store.happenings import HappeningStore
 from headway.store.incidents import IncidentStore
 from headway.store.jobs import JobStore
 from headway.store.keeping import KeepStore
+from headway.store.ledger import LedgerStore
 from headway.store.notebooks import NotebookStore
 from headway.store.operations import OperationStore
 from headway.store.people import PeopleStore
@@ -32,6 +33,7 @@ class Store(
     HappeningStore,
     PriceStore,
     KeepStore,
+    LedgerStore,
 ):
     """Open it with `open_store`; `close` it at the end."""
 

@@ -24,6 +24,7 @@ CLUSTER = (
     Tab("events", "Events", "/events"),
     Tab("notebooks", "Notebooks", "/notebooks"),
     Tab("teams", "Teams", "/teams"),
+    Tab("costs", "Costs", "/costs"),
 )
 
 # Of the server.

@@ -6,6 +6,7 @@ from types import ModuleType
 
 from headway.web.pages import (
     audit,
+    costs,
     events,
     fabric,
     home,
@@ -42,6 +43,7 @@ PAGES: tuple[ModuleType, ...] = (
     tokens,
     people,
     teams,
+    costs,
     audit,
     settings,
 )

@@ -1,0 +1,200 @@
+"""Brings the ledger of a cluster up to date: runs and node states from accounting, energy and idleness from Prometheus, teams
+against their budgets. Each part can be killed and repeated; whatever does not answer is asked again next time.
+
+Accounting is read from a while before the last time on, for records may come late, and once a day a month back; a record
+that is read again is the same row. Nothing here touches a closed invoice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from headway.api.reckoning import budget_standings
+from headway.api.state import AppState
+from headway.domain.cluster import Cluster
+from headway.domain.ledger import Held, Life, Run
+from headway.domain.live import SPARES
+from headway.domain.machine import Machine
+from headway.errors import HeadwayError
+from headway.ledger import budgets, goodput, meter
+from headway.ledger.held import held
+from headway.render.series import Query, Row
+
+OVERLAP_S = 3600  # records come late by minutes, and by as long as accounting was away
+DAY_S = 86_400
+SWEEP_S = 31 * DAY_S
+FEW = 2000  # runs of one question: the next may ask for more time at once
+EVERY_S = 60
+SEEN_S = 30  # a life that goes on is noted as often
+MEASURE_S = 60  # one sample of power and use
+MOST_MEASURED_S = 3600  # at once: Prometheus was away for longer
+IDLE_PERCENT = 2.0
+
+log = structlog.get_logger("headway.ledger")
+_QUERIES = (
+    Query("use", "max by (hpc_job) (DCGM_FI_DEV_GPU_UTIL)"),
+    Query("power", "sum by (hpc_job) (DCGM_FI_DEV_POWER_USAGE)"),
+)
+
+
+@dataclass
+class Meter:
+    """What was last seen of machines, to the second; the store hears of it twice a minute."""
+
+    seen: dict[str, int] = field(default_factory=dict)  # cluster -> unix seconds
+
+    async def look(self, state: AppState, cluster: Cluster, machines: Sequence[Machine]) -> None:
+        """The provider has just said which machines there are."""
+        now, store = int(state.clock()), state.store
+        last = self.seen.get(cluster.name, 0)
+        known = [
+            Life(one.machine, one.group, one.began, 0, max(one.seen, last))
+            for one in await store.open_lives(cluster.name)
+        ]
+        groups = {one.name: cluster.group_of[one.name].name for one in machines if one.name in cluster.group_of}
+        turns = meter.look(known, groups, now)
+        self.seen[cluster.name] = max(now, last)
+        stale = any(now - one.seen >= SEEN_S for one in await store.open_lives(cluster.name))
+        if turns.began or turns.ended or (turns.there and stale):
+            await store.meter(cluster.name, turns.began, turns.ended, turns.there, now)
+        nodes = state.live.snapshot(cluster.name).nodes
+        if nodes:
+            standing_by = [node.name for node in nodes if node.reservation == SPARES and node.name in groups]
+            states = meter.spares(await store.open_spans(cluster.name), standing_by, now)
+            await store.put_node_spans(cluster.name, [*states.began, *states.ended])
+
+
+async def collect(state: AppState, cluster: Cluster) -> None:
+    """Everything once. Raises what accounting raises, when the rest is done."""
+    name, now = cluster.name, int(state.clock())
+    error: HeadwayError | None = None
+    try:
+        await read_accounting(state, cluster, now)
+    except HeadwayError as failure:
+        error = failure
+        await state.store.set_mark(name, error=failure.message.splitlines()[0][:300])
+    try:
+        await _measure(state, cluster, now)
+    except HeadwayError as failure:
+        log.info("not measured", cluster=name, error=failure.message.splitlines()[0])
+    await _budgets(state, cluster, now)
+    if error is not None:
+        raise error
+
+
+async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
+    """Runs and node states. Raises what accounting raises; what was read before that is kept."""
+    name, store = cluster.name, state.store
+    mark = await store.mark(name)
+    if mark.collected_to:
+        since = min(mark.collected_to, now) - OVERLAP_S
+        if now - mark.swept_at >= DAY_S:
+            since = now - SWEEP_S
+    else:
+        row = await state.row(name)
+        first = min((life.began for life in await store.lives(name, 0, now + 1)), default=now)
+        since = int(min(first, row.created_at)) - DAY_S
+    swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
+    at, step = since, DAY_S
+    while at < now:
+        until = min(at + step, now)
+        found = await state.work.accounting(cluster, at, until)
+        progress = {"collected_to": max(until, mark.collected_to if mark.collected_to <= now else 0)}
+        await store.put_runs(name, entries(cluster, found), **progress)
+        if until == now:
+            here = {(run.job, run.start) for run in found}
+            gone = [one for one in await store.open_runs(name) if one not in here]
+            await store.end_runs(name, gone, max(mark.collected_to, 0) or now)
+        at, step = until, DAY_S if len(found) > FEW else min(2 * step, SWEEP_S)
+    await store.put_node_spans(name, await state.work.node_events(cluster, since))
+    await _losses(state, cluster)
+    await store.set_mark(name, swept_at=swept, error="")
+
+
+def entries(cluster: Cluster, runs: Iterable[Run]) -> list[tuple[Run, list[Held], int]]:
+    """As the store takes them."""
+    return [(run, held(run, cluster.group_of), goodput.lost_s(run.state, run.start, run.end, None)) for run in runs]
+
+
+async def _losses(state: AppState, cluster: Cluster) -> None:
+    """What trainings said of where they went on: only what they did since their last checkpoint is lost."""
+    for job, losses in (await state.work.losses(cluster)).items():
+        for run in await state.store.runs_of(cluster.name, job):
+            for last, lost_s in losses:
+                saved_at = last - lost_s
+                if run.end and run.start <= last <= run.end + 1 and run.saved_at != saved_at:
+                    lost = goodput.lost_s(run.state, run.start, run.end, saved_at)
+                    await state.store.lose(cluster.name, job, run.start, lost, saved_at)
+
+
+async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
+    name = cluster.name
+    mark = await state.store.mark(name)
+    until = (now - 2 * 10) // MEASURE_S * MEASURE_S  # what was scraped lately is there by now
+    since = max(mark.measured_to, until - MOST_MEASURED_S)
+    if until <= since:
+        return
+    rows = await state.work.metrics(cluster, _QUERIES, since + MEASURE_S, until, MEASURE_S)
+    await state.store.measure(name, samples(rows), until)
+
+
+def samples(rows: Iterable[Row]) -> list[tuple[int, int, int, int, int]]:
+    """(job, at, seconds, idle seconds, joules) of every sample."""
+    found: dict[tuple[int, int], dict[str, float]] = {}
+    for row in rows:
+        job = row.labels.get("hpc_job", "")
+        if job.isdigit():
+            for at, value in row.values:
+                found.setdefault((int(job), int(at)), {})[row.key] = value
+    return [
+        (
+            job,
+            at,
+            MEASURE_S,
+            MEASURE_S if said.get("use", 100.0) < IDLE_PERCENT else 0,
+            round(said.get("power", 0.0) * MEASURE_S),
+        )
+        for (job, at), said in sorted(found.items())
+    ]
+
+
+async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
+    """Who has come to a new level is told once; whose budget is spent is held back, and let go with the next period."""
+    store, name = state.store, cluster.name
+    found = await budget_standings(state, cluster, now)
+    held_back = await store.capped_teams(name)
+    wanted = budgets.capped(found)
+    by_team = {one.team: one for one in found}
+    for team in sorted(held_back - by_team.keys()):  # its budget was taken out of the file
+        await _hold(state, cluster, team, on=False)
+        await store.note_budget(name, team, 0, "ok", capped=False)
+    for one in found:
+        level, capped = await store.budget_level(name, one.team, one.start)
+        holds, held_now = one.team in wanted, one.team in held_back
+        if (level, capped) == (one.level.value, holds) and holds == held_now:
+            continue
+        if holds != held_now and not await _hold(state, cluster, one.team, on=holds):
+            continue
+        await store.note_budget(name, one.team, one.start, one.level.value, capped=holds)
+        if one.level is not budgets.Level.OK and level != one.level.value:
+            state.live.note(name, _words(one), level="warning", where=f"team {one.team}")
+
+
+async def _hold(state: AppState, cluster: Cluster, team: str, *, on: bool) -> bool:
+    try:
+        await state.work.hold_back(cluster, team, on=on)
+    except HeadwayError as error:
+        log.warning("budget", cluster=cluster.name, team=team, error=error.message.splitlines()[0])
+        return False
+    return True
+
+
+def _words(one: budgets.Standing) -> str:
+    budget = one.budget
+    unit = "USD" if budget.unit == "usd" else "GPU-hours"
+    spent = f"{one.used:,} of {budget.limit:,} {unit} a {budget.per} are used"
+    if one.level is budgets.Level.OVER:
+        return f"{spent}: its jobs wait for the next {budget.per}" if budget.cap else f"{spent}: the budget is spent"
+    return spent

@@ -1,0 +1,210 @@
+"""The store's facts through the ledger's rules: invoices, chargeback, goodput, budgets. Reads only, but for closing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+
+from headway.api.state import AppState
+from headway.changes.accounts import period_start
+from headway.domain.cluster import Cluster, Costs
+from headway.domain.ledger import Price
+from headway.errors import Conflict, NotFound, Refused
+from headway.ledger import budgets, chargeback, invoice, spans
+from headway.ledger.chargeback import Chargeback, Rules
+from headway.ledger.invoice import Invoice, Segment
+from headway.ledger.periods import Period, month, month_of, zone
+from headway.store import InvoiceRow
+from headway.store.usage import Only, Span
+
+ALL = Only()
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cluster of the ledger: it may be down, or gone, and is billed for what it was."""
+
+    name: str
+    cluster: Cluster | None
+    now: int
+
+    @property
+    def costs(self) -> Costs:
+        return self.cluster.costs if self.cluster else Costs()
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.costs.idle, self.costs.spare, self.costs.broken)
+
+    @property
+    def shares(self) -> dict[str, int]:
+        return {team.name: team.share for team in self.cluster.teams} if self.cluster else {}
+
+    def month(self, name: str) -> Period:
+        """That month, or the one that is now. Raises Refused."""
+        where = zone(self.costs.timezone)
+        try:
+            return month(name, where) if name else month_of(self.now, where)
+        except ValueError as error:
+            raise Refused(str(error), hint="a month is written 2026-10") from None
+
+
+@dataclass(frozen=True)
+class Bill:
+    """`row` is there once it is closed."""
+
+    found: Chargeback
+    row: InvoiceRow | None
+
+
+async def place_of(state: AppState, name: str) -> Place:
+    """Raises NotFound for a name that no cluster ever had."""
+    row = await state.store.cluster(name)
+    cluster = await state.resolved(row) if row else None
+    if cluster is None and name not in await state.store.billed_clusters():
+        await state.row(name)  # says which there are
+    return Place(name, cluster, int(state.clock()))
+
+
+async def bill(state: AppState, place: Place, period: Period) -> Bill:
+    """As it was closed, else as far as it has come."""
+    closed = {row.period: row for row in await state.store.invoices(place.name)}
+    row = closed.get(period.name)
+    if row is not None:
+        kept = invoice.unpacked(row.document["invoice"])
+        return Bill(chargeback.unpacked(kept, row.document["chargeback"]), row)
+    return Bill(await _reckoned(state, place, period), None)
+
+
+async def close(state: AppState, place: Place, period: Period, person: str) -> InvoiceRow:
+    """Raises Refused while the period lasts, Conflict when it is closed, or an earlier month with costs is not."""
+    if period.end > place.now:
+        raise Refused(f"{period.name} is not over", hint="an invoice is closed once its month is over")
+    mark = await state.store.mark(place.name)
+    if place.cluster is not None and mark.error:
+        raise Conflict(
+            f"accounting of {place.name} has not been read: {mark.error}", hint="close it once that works again"
+        )
+    due = await _due(state, place)
+    if period.start > due.start:
+        raise Conflict(f"{due.name} is not closed yet", hint="months are closed in their order")
+    if period.start < due.start and period.name not in {row.period for row in await state.store.invoices(place.name)}:
+        raise NotFound(f"{place.name} had no machine in {period.name}", hint=f"its first month is {due.name}")
+    found = await _reckoned(state, place, period)
+    document = {"invoice": invoice.packed(found.invoice), "chargeback": chargeback.packed(found)}
+    return await state.store.close_invoice(place.name, period.name, document, person)
+
+
+async def _due(state: AppState, place: Place) -> Period:
+    """The month that is to be closed next. Raises NotFound where there is nothing to bill."""
+    where = zone(place.costs.timezone)
+    rows = await state.store.invoices(place.name)
+    if rows:
+        return _after(rows[-1].period, place)
+    lives = await state.store.lives(place.name, 0, place.now + 1)
+    if not lives:
+        raise NotFound(f"{place.name} had no machine yet", hint="there is nothing to bill")
+    return month_of(min(life.began for life in lives), where)
+
+
+async def _reckoned(state: AppState, place: Place, period: Period) -> Chargeback:
+    """From the facts as they are now."""
+    own, costs = await _of_period(state, place, period)
+    lines = (*own.lines, *await _corrections(state, place, period))
+    whole = Invoice(place.name, period, lines)
+    return chargeback.share_out(whole, costs, place.rules, place.shares)
+
+
+async def _of_period(state: AppState, place: Place, period: Period) -> tuple[Invoice, chargeback.Costs]:
+    store, name, now = state.store, place.name, place.now
+    lives = await store.lives(name, period.start, period.end)
+    states = await store.node_spans(name, period.start, period.end)
+    cut = await segments(state, place, period, {life.group for life in lives})
+    nodes = invoice.metered(lives, states, cut, now)
+    costs = chargeback.Costs()
+    for segment in cut:
+        here = [one for one in nodes if one.segment is segment]
+        if not here:
+            continue
+        span = Span(segment.start, segment.end, now)
+        uses = [cell.use for cell in await store.held(name, span, only=Only(group=segment.group))]
+        held_broken = Fraction(0)
+        for one in here:
+            broken = spans.union(one.broken)
+            for units, per_node, seconds in await store.held_on(name, one.machine, broken, now):
+                held_broken += Fraction(units * seconds, per_node)
+        costs.add(segment, uses, here, held_broken)
+    return invoice.reckon(name, period, nodes), costs
+
+
+async def segments(state: AppState, place: Place, period: Period, groups: set[str]) -> list[Segment]:
+    prices = [
+        Price(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot)
+        for row in await state.store.prices(place.name)
+    ]
+    return [one for one in invoice.segments(prices, groups, period) if one.group in groups]
+
+
+async def _corrections(state: AppState, place: Place, period: Period) -> list[invoice.Line]:
+    """What closed months would be billed beside what they were: on the first invoice that is open."""
+    rows = await state.store.invoices(place.name)
+    if not rows or period.name != _after(rows[-1].period, place).name:
+        return []
+    closed = [invoice.unpacked(row.document["invoice"]) for row in rows]
+    billed = [line for one in closed for line in one.lines if line.what == "correction"]
+    found = []
+    for one in closed:
+        now, _ = await _of_period(state, place, one.period)
+        found += invoice.corrections(one, [line for line in billed if line.of == one.period.name], now)
+    return found
+
+
+def _after(name: str, place: Place) -> Period:
+    where = zone(place.costs.timezone)
+    return month_of(month(name, where).end, where)
+
+
+# --- budgets
+
+
+async def budget_standings(state: AppState, cluster: Cluster, now: int) -> list[budgets.Standing]:
+    place = Place(cluster.name, cluster, now)
+    here = datetime.fromtimestamp(now, zone(cluster.costs.timezone))
+    found = []
+    for team in cluster.teams:
+        if team.budget is None:
+            continue
+        start = int(period_start(team.budget.per, here).timestamp())
+        period = Period(team.budget.per, start, now + 1)
+        used = await (_usd if team.budget.unit == "usd" else _gpu_hours)(state, place, period, team.name)
+        found.append(budgets.standing(team.name, team.budget, start, used))
+    return found
+
+
+async def _usd(state: AppState, place: Place, period: Period, team: str) -> Fraction:
+    return sum((cost for _, cost in await held_cost(state, place, period, Only(teams=(team,)))), Fraction(0))
+
+
+async def _gpu_hours(state: AppState, place: Place, period: Period, team: str) -> Fraction:
+    span = Span(period.start, period.end, place.now)
+    totals = await state.store.usage(place.name, span, [], Only(teams=(team,)))
+    return Fraction(sum(one.gpu_s for one in totals), 3600)
+
+
+async def held_cost(
+    state: AppState, place: Place, period: Period, only: Only = ALL, by: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], Fraction]]:
+    """(values of `by`, exact USD) of what runs held."""
+    found: dict[tuple[str, ...], Fraction] = {}
+    groups = {row.group for row in await state.store.prices(place.name)}
+    for segment in await segments(state, place, period, groups):
+        if only.group and only.group != segment.group:
+            continue
+        narrowed = Only(only.teams, only.user, only.partition, only.gpu_type, segment.group)
+        span = Span(segment.start, segment.end, place.now)
+        for cell in await state.store.held(place.name, span, by, narrowed):
+            cost = Fraction(cell.use.unit_s, cell.use.per_node) * segment.usd_per_second
+            found[cell.by] = found.get(cell.by, Fraction(0)) + cost
+    return sorted(found.items())

@@ -1,0 +1,332 @@
+"""usage, invoice, chargeback, goodput, budgets, energy, capacity: what was used, what it cost, how much of it trained."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli import session, show
+from headway.cli.session import ClusterName, Format, Output
+from headway.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headway.wire.ledger import BudgetOut, EstimateOut, UsageRow
+
+
+class Sheet(StrEnum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+SheetOutput = Annotated[
+    Sheet, typer.Option("-o", "--output", help="table for people, json or csv for programs.", show_default=False)
+]
+Month = Annotated[str, typer.Option("--period", "-p", metavar="YYYY-MM", help="A month; this one unless said.")]
+_LEVEL = {"ok": "good", "warn": "warn", "over": "bad"}
+
+
+def usage(
+    cluster: ClusterName = "",
+    by: Annotated[str, typer.Option("--by", help="team, user, partition, gpu, group; several with commas.")] = "team",
+    start: Annotated[str, typer.Option("--from", help="2026-10, 2026-10-03 or a moment; this month unless said.")] = "",
+    end: Annotated[str, typer.Option("--to", help="Not included; now unless said.")] = "",
+    team: Annotated[str, typer.Option("--team", help="Only this team.")] = "",
+    user: Annotated[str, typer.Option("--user", help="Only this user.")] = "",
+    job: Annotated[int, typer.Option("--job", help="Every run of one job instead.")] = 0,
+    output: SheetOutput = Sheet.table,
+) -> None:
+    """What jobs held, by Slurm's accounting.
+
+    headway usage --by team,user --from 2026-10 --to 2026-11"""
+    api = session.connect()
+    name = session.pick(api, cluster)
+    if job:
+        _runs(api.usage_runs(name, job=job, start=start, end=end), output)
+        return
+    found = api.usage(name, by=by.split(","), start=start, end=end, team=team, user=user)
+    if found.stale:
+        session.note(f"accounting can't be read now, this is what was read before: {found.stale}")
+    if output is Sheet.json:
+        session.print_json(found)
+        return
+    fields = [field for field in type(found.total).model_fields if field != "by"]
+    if output is Sheet.csv:
+        _sheet(
+            [[*by.split(","), *fields], *([*row.by.values(), *(getattr(row, f) for f in fields)] for row in found.rows)]
+        )
+        return
+    if not found.rows:
+        session.say(f"nothing ran on {name} from {show.moment(found.start)} to {show.moment(found.end)}")
+        return
+    columns = [
+        *(show.Column(word.upper(), shrink=True) for word in found.rows[0].by), show.Column("RUNS", right=True),
+        show.Column("GPU-HOURS", right=True), show.Column("LOST", right=True, drop=2), show.Column("IDLE", right=True, drop=2),
+        show.Column("WAITED H", right=True, drop=3), show.Column("KWH", right=True, drop=4), show.Column("USD", right=True),
+    ]  # fmt: skip
+    rows = [_usage_cells(row, list(row.by.values())) for row in found.rows]
+    blank = ["" for _ in found.rows[0].by][1:]
+    rows.append(_usage_cells(found.total, ["all", *blank]))
+    for line in show.table(columns, rows, show.screen()):
+        session.say(line)
+    if any(row.energy_estimated for row in found.rows):
+        session.note("~ energy: some of it was not measured and is an estimate")
+    if found.simulated:
+        session.note(show.SIMULATED_NOTE)
+
+
+def _usage_cells(row: UsageRow, names: Sequence[str]) -> list[show.Cell]:
+    kwh = f"{'~' if row.energy_estimated else ''}{row.energy_kwh:,.1f}"
+    figures = (row.gpu_hours, row.lost_gpu_hours, row.idle_gpu_hours, row.waited_hours)
+    return [*(name or "-" for name in names), f"{row.runs:,}", *(f"{one:,.2f}" for one in figures), kwh, _usd(row.usd)]
+
+
+def _runs(found: Any, output: Sheet) -> None:
+    if output is Sheet.json:
+        session.print_json(found)
+        return
+    fields = list(type(found.runs[0]).model_fields) if found.runs else []
+    if output is Sheet.csv:
+        _sheet([fields, *([getattr(one, field) for field in fields] for one in found.runs)])
+        return
+    columns = [
+        show.Column("JOB", right=True), show.Column("STATE"), show.Column("BEGAN"), show.Column("RAN", right=True),
+        show.Column("WAITED", right=True), show.Column("LOST", right=True), show.Column("GPUS", right=True),
+        show.Column("NODES", shrink=True),
+    ]  # fmt: skip
+    rows: list[list[show.Cell]] = [
+        [
+            str(one.job), one.state, show.moment(one.start), show.duration(one.elapsed_s), show.duration(one.waited_s),
+            show.duration(one.lost_s) if one.lost_s else "", str(one.gpus), one.nodes,
+        ]
+        for one in found.runs
+    ]  # fmt: skip
+    for line in show.table(columns, rows, show.screen()):
+        session.say(line)
+
+
+def invoice(
+    cluster: ClusterName = "",
+    period: Month = "",
+    close: Annotated[bool, typer.Option("--close", help="For good, once the month is over (admins).")] = False,
+    output: SheetOutput = Sheet.table,
+) -> None:
+    """A month's invoice: machines by the second of their life, spares shown as such.
+
+    headway invoice lab --period 2026-10 --close"""
+    api = session.connect()
+    name = session.pick(api, cluster)
+    if close and not period:
+        raise Refused("which month is to be closed?", hint="headway invoice --period 2026-10 --close")
+    found = api.close_invoice(name, period) if close else api.invoice(name, period)
+    if output is Sheet.json:
+        session.print_json(found)
+        return
+    if output is Sheet.csv:
+        fields = list(type(found.lines[0]).model_fields) if found.lines else []
+        _sheet([fields, *([getattr(line, field) for field in fields] for line in found.lines)])
+        return
+    state = (
+        f"closed as invoice {found.number}" if found.state == "closed" else f"open, until {show.moment(found.as_of)}"
+    )
+    session.say(f"{name} {found.period} ({found.timezone}): {state}")
+    columns = [
+        show.Column("WHAT"), show.Column("GROUP"), show.Column("BILLING"), show.Column("HOURS", right=True),
+        show.Column("USD AN HOUR", right=True), show.Column("USD", right=True), show.Column("OF"),
+    ]  # fmt: skip
+    rows: list[list[show.Cell]] = [
+        [line.what, line.group, line.billing, f"{line.hours:,.4f}", f"{line.usd_per_hour:,.4f}", _usd(line.amount_usd), line.of]
+        for line in found.lines
+    ]  # fmt: skip
+    rows.append(["total", "", "", "", "", (_usd(found.total_usd), "bold"), ""])
+    for line in show.table(columns, rows, show.screen()):
+        session.say(line)
+
+
+def chargeback(cluster: ClusterName = "", period: Month = "", output: SheetOutput = Sheet.table) -> None:
+    """Who pays which part of a month's invoice, to the cent.
+
+    headway chargeback lab --period 2026-10 -o json"""
+    api = session.connect()
+    found = api.chargeback(session.pick(api, cluster), period)
+    if output is Sheet.json:
+        session.print_json(found)
+        return
+    fields = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd", "total_usd")
+    if output is Sheet.csv:
+        teams = [[one.team, *(getattr(one, field) for field in fields)] for one in found.teams]
+        rest = [[f"({one.what} {one.centre}".rstrip() + ")", *[""] * 6, one.usd] for one in found.unassigned]
+        _sheet([["team", *fields], *teams, *rest])
+        return
+    columns = [
+        show.Column("TEAM", shrink=True),
+        *(show.Column(field.removesuffix("_usd").replace("_", " ").upper(), right=True) for field in fields),
+    ]
+    rows: list[list[show.Cell]] = [[one.team, *(_usd(getattr(one, field)) for field in fields)] for one in found.teams]
+    rows += [
+        [(f"({one.what}{', ' + one.centre if one.centre else ''})", "dim"), *[""] * 6, _usd(one.usd)]
+        for one in found.unassigned
+    ]
+    if found.invoice_total_usd is not None:
+        rows.append(["invoice", *[""] * 6, (_usd(found.invoice_total_usd), "bold")])
+    for line in show.table(columns, rows, show.screen()):
+        session.say(line)
+    if found.state == "open":
+        session.note(f"{found.period} is open: these figures still move")
+
+
+def goodput(cluster: ClusterName = "", period: Month = "", output: Output = Format.table) -> None:
+    """How much of the GPU time that jobs held trained something, and what took the rest."""
+    api = session.connect()
+    found = api.goodput(session.pick(api, cluster), period)
+    if output is Format.json:
+        session.print_json(found)
+        return
+    columns = [show.Column("TEAM", shrink=True), *(
+        show.Column(word, right=True) for word in ("PRODUCTIVE", "LOST", "IDLE", "WAITED", "GOODPUT", "ETTR")
+    )]  # fmt: skip
+    rows: list[list[show.Cell]] = [
+        [
+            one.team or "all", f"{one.productive_gpu_hours:,.2f}", f"{one.lost_gpu_hours:,.2f}", f"{one.idle_gpu_hours:,.2f}",
+            f"{one.waited_gpu_hours:,.2f}", _share(one.goodput), _share(one.ettr),
+        ]
+        for one in (*found.teams, found.total)
+    ]  # fmt: skip
+    for line in show.table(columns, rows, show.screen()):
+        session.say(line)
+    if found.causes:
+        session.say()
+    columns = [show.Column("USD", right=True), show.Column("GPU-HOURS", right=True), show.Column("WHAT", shrink=True, least=24),
+               show.Column("JOBS", shrink=True, drop=1)]  # fmt: skip
+    rows = [
+        [_usd(one.usd), f"{one.gpu_hours:,.2f}", one.what, " ".join(str(job) for job in one.jobs)]
+        for one in found.causes
+    ]
+    for line in show.table(columns, rows, show.screen()) if rows else ():
+        session.say(line)
+
+
+def budgets(cluster: ClusterName = "", output: Output = Format.table) -> None:
+    """What teams may spend in their period, what is used, and what is left."""
+    api = session.connect()
+    name = session.pick(api, cluster)
+    found = api.budgets(name)
+    if output is Format.json:
+        session.print_json(found)
+        return
+    if not found:
+        session.say(f"no team of {name} that you see has a budget; teams.NAME.budget in its file gives one")
+        return
+    columns = [
+        show.Column("TEAM"), show.Column("USED", right=True), show.Column("OF", right=True), show.Column("LEFT", right=True),
+        show.Column("UNIT"), show.Column("PER"), show.Column("STATE"),
+    ]  # fmt: skip
+    rows: list[list[show.Cell]] = [
+        [
+            one.team, f"{one.used:,.2f}", f"{one.limit:,.2f}", f"{one.left:,.2f}", one.unit, one.per,
+            (_state(one), _LEVEL[one.level]),
+        ]
+        for one in found
+    ]  # fmt: skip
+    for line in show.table(columns, rows, show.screen()):
+        session.say(line)
+
+
+def _state(one: BudgetOut) -> str:
+    return "its jobs wait" if one.held_back else {"ok": "ok", "warn": "soon spent", "over": "spent"}[one.level]
+
+
+def energy(cluster: ClusterName = "", period: Month = "", output: Output = Format.table) -> None:
+    """Kilowatt-hours by team, as measured or estimated, with the site's own share."""
+    api = session.connect()
+    found = api.energy(session.pick(api, cluster), period)
+    if output is Format.json:
+        session.print_json(found)
+        return
+    columns = [
+        show.Column("TEAM"),
+        *(show.Column(word, right=True) for word in ("KWH", "MEASURED", "ESTIMATED", "USD")),
+    ]
+    rows: list[list[show.Cell]] = [
+        [
+            one.team or "all", f"{one.kwh:,.2f}", f"{one.measured_kwh:,.2f}", f"{one.estimated_kwh:,.2f}",
+            "" if one.usd is None else _usd(one.usd),
+        ]
+        for one in (*found.teams, found.total)
+    ]  # fmt: skip
+    for line in show.table(columns, rows, show.screen()):
+        session.say(line)
+    session.note(f"PUE {found.pue:g}: for each kilowatt-hour of the machines the site draws so many")
+    if found.simulated:
+        session.note("power is that of SIMULATED GPUs")
+
+
+def capacity(cluster: ClusterName = "", period: Month = "", output: Output = Format.table) -> None:
+    """How full the GPUs were, how long jobs of a size waited, and whether what is free lies together."""
+    api = session.connect()
+    found = api.capacity(session.pick(api, cluster), period)
+    if output is Format.json:
+        session.print_json(found)
+        return
+    for one in found.types:
+        busiest = max(one.hours, key=lambda hour: hour.held / hour.there if hour.there else 0, default=None)
+        words = f"{one.gpu_type}: {_share(one.utilisation)} held"
+        if busiest is not None and busiest.there:
+            words += f", {_share(busiest.held / busiest.there)} in the fullest hour ({show.moment(busiest.at)})"
+        session.say(words)
+    session.say(
+        f"free now: {found.free_gpus} GPUs, {found.free_whole_node_gpus} of them on wholly free nodes "
+        f"({_share(found.fragmentation)} in pieces)"
+    )
+    if found.waits:
+        session.say()
+    columns = [
+        show.Column("JOBS OF"),
+        *(show.Column(word, right=True) for word in ("RUNS", "HALF WAIT", "90 %", "99 %")),
+    ]
+    rows: list[list[show.Cell]] = [
+        [one.size, f"{one.runs:,}", *(show.duration(wait or 0) for wait in (one.p50_s, one.p90_s, one.p99_s))]
+        for one in found.waits
+    ]
+    for line in show.table(columns, rows, show.screen()) if rows else ():
+        session.say(line)
+
+
+def say_estimate(found: EstimateOut) -> None:
+    """Of `submit --estimate` and `run --estimate`: price, start, and what is left of the budget."""
+    if found.usd is None:
+        price = f"{_usd(found.usd_per_hour or 0)} USD an hour; without a time limit nobody can say how much in all"
+    else:
+        limit = show.duration(found.time_limit_s or 0)
+        price = f"at most {_usd(found.usd)} USD: {found.gpus} GPUs for {limit} ({found.gpu_hours:,.2f} GPU-hours)"
+    on = f" on {found.expected_nodes}" if found.expected_nodes else ""
+    facts: list[tuple[str, show.Cell]] = [
+        ("price", price),
+        ("start", f"{show.moment(found.start)}{on}" if found.start else "Slurm can't say"),
+    ]
+    if found.budget is not None:
+        unit = "USD" if found.budget.unit == "usd" else "GPU-hours"
+        left = f"{found.budget.left:,.2f} of {found.budget.limit:,.2f} {unit} a {found.budget.per} are left to {found.team}"
+        facts.append(("budget", (left, _LEVEL[found.budget.level])))
+    for line in show.facts(facts, show.screen()):
+        session.say(line)
+    if found.warning:
+        session.note(found.warning)
+
+
+def _usd(amount: Any) -> str:
+    return f"{amount:,.2f}"
+
+
+def _share(part: float | None) -> str:
+    return "" if part is None else f"{100 * part:.1f} %"
+
+
+def _sheet(rows: Iterable[Iterable[object]]) -> None:
+    csv.writer(sys.stdout, lineterminator="\n").writerows(rows)

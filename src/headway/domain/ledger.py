@@ -1,0 +1,97 @@
+"""What the ledger is made of: runs of jobs, lives of machines, states of nodes, prices. Times are whole unix seconds; an
+end of 0 means that it has not ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a job, as accounting has it: a requeued job has several, each with its own start."""
+
+    job: int
+    start: int
+    end: int
+    submit: int
+    eligible: int
+    team: str
+    user: str
+    partition: str
+    qos: str
+    state: str
+    nodes: tuple[str, ...]
+    gpus: int  # of all nodes together, as everything below
+    cpus: int
+    memory_mib: int
+    time_limit_s: int | None
+    used_cpu_s: int
+    used_memory_mib: int
+    array_job: int = 0
+    gpu_type: str = ""  # as Slurm says it; "" where it does not
+    energy_j: int = 0  # as Slurm measured it; 0 where it does not
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a run held of one group: `units` of the group's `per_node` on each node. Units are GPUs where the group has
+    some, else CPUs: a node's price is the price of its units."""
+
+    group: str
+    nodes: tuple[str, ...]
+    gpu_type: str
+    gpus: int
+    cpus: int
+    units: int
+    per_node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A machine from the moment it was seen first until it was seen no more."""
+
+    machine: str
+    group: str
+    began: int
+    ended: int
+    seen: int  # last
+
+
+class SpanKind(StrEnum):
+    """What a node was that was not simply up."""
+
+    DOWN = "down"
+    DRAINED = "drained"
+    SPARE = "spare"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpan:
+    node: str
+    kind: SpanKind
+    began: int
+    ended: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Of a node of a group from `since` on."""
+
+    group: str
+    since: int
+    usd_per_hour: Decimal
+    spot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What runs held of one group in a stretch of time, in units times seconds; `lost` and `idle` are parts of it."""
+
+    team: str
+    per_node: int
+    unit_s: int
+    lost_unit_s: int
+    idle_unit_s: int

@@ -1,0 +1,45 @@
+"""What a team may spend in a period, and where it stands. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+
+from headway.domain.cluster import Budget
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"  # the share of the file is used up
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`used` and `limit` in the budget's unit: "usd" or "gpu_hours"."""
+
+    team: str
+    budget: Budget
+    start: int  # of the period
+    used: Decimal
+    level: Level
+
+    @property
+    def left(self) -> Decimal:
+        return max(Decimal(0), self.budget.limit - self.used)
+
+
+def standing(team: str, budget: Budget, start: int, used: Fraction) -> Standing:
+    limit = Fraction(budget.limit)
+    level = Level.OVER if used >= limit else Level.WARN if used >= limit * Fraction(str(budget.warn)) else Level.OK
+    return Standing(
+        team, budget, start, (Decimal(used.numerator) / Decimal(used.denominator)).quantize(Decimal("0.01")), level
+    )
+
+
+def capped(found: Iterable[Standing]) -> frozenset[str]:
+    """Teams whose jobs may not start until their next period."""
+    return frozenset(one.team for one in found if one.level is Level.OVER and one.budget.cap)

@@ -1,0 +1,53 @@
+"""Stretches of time as (start, end) pairs of whole seconds, the end not included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Span = tuple[int, int]
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    """Sorted, none touching another, none empty."""
+    found: list[Span] = []
+    for start, end in sorted(span for span in spans if span[1] > span[0]):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found
+
+
+def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
+    """What lies in both; both as `union` gives them."""
+    found: list[Span] = []
+    i = j = 0
+    while i < len(one) and j < len(other):
+        start, end = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
+        if start < end:
+            found.append((start, end))
+        if one[i][1] < other[j][1]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
+    """What lies in `one` alone; both as `union` gives them."""
+    found: list[Span] = []
+    for start, end in one:
+        at = start
+        for begun, done in other:
+            if done <= at or begun >= end:
+                continue
+            if begun > at:
+                found.append((at, begun))
+            at = max(at, done)
+        if at < end:
+            found.append((at, end))
+    return found
+
+
+def seconds(spans: Iterable[Span]) -> int:
+    return sum(end - start for start, end in spans)

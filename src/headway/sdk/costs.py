@@ -1,0 +1,79 @@
+"""Of the client: usage, invoices, chargeback and what else the ledger tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from headway.sdk.transport import Http, part
+from headway.wire.ledger import (
+    BudgetOut,
+    CapacityOut,
+    ChargebackOut,
+    CloseIn,
+    CollectedOut,
+    EnergyOut,
+    EstimateOut,
+    GoodputOut,
+    InvoiceOut,
+    RunsOut,
+    UsageOut,
+)
+from headway.wire.work import CheckJobIn
+
+
+class Costs(Http):
+    """A month is "2026-10"; the one that is now unless said. Times are days, months, moments (ISO 8601) or unix seconds."""
+
+    def usage(
+        self, cluster: str, *, by: Sequence[str] = ("team",), start: str = "", end: str = "", **only: str
+    ) -> UsageOut:
+        """Sums by team, user, partition, gpu and group; `only`: a team, user, partition or gpu."""
+        return self._get(_path(cluster, "usage", by=",".join(by), start=start, end=end, **only), UsageOut)
+
+    def usage_runs(
+        self, cluster: str, *, start: str = "", end: str = "", job: int = 0, cursor: str = "", **only: str
+    ) -> RunsOut:
+        """The runs behind a figure, the latest first; of one job the first first."""
+        asked = {"job": str(job) if job else "", "cursor": cursor, **only}
+        return self._get(_path(cluster, "usage/runs", start=start, end=end, **asked), RunsOut)
+
+    def invoice(self, cluster: str, period: str = "") -> InvoiceOut:
+        return self._get(_path(cluster, "invoice", period=period), InvoiceOut)
+
+    def invoices(self, cluster: str) -> list[InvoiceOut]:
+        """Those that are closed, the latest first."""
+        return self._list(_path(cluster, "invoices"), InvoiceOut)
+
+    def close_invoice(self, cluster: str, period: str) -> InvoiceOut:
+        """For good. Raises Refused while the month lasts, Conflict when it is closed or one before it is not."""
+        return self._post(_path(cluster, "invoice/close"), InvoiceOut, CloseIn(period=period))
+
+    def chargeback(self, cluster: str, period: str = "") -> ChargebackOut:
+        return self._get(_path(cluster, "chargeback", period=period), ChargebackOut)
+
+    def goodput(self, cluster: str, period: str = "") -> GoodputOut:
+        return self._get(_path(cluster, "goodput", period=period), GoodputOut)
+
+    def budgets(self, cluster: str) -> list[BudgetOut]:
+        return self._list(_path(cluster, "budgets"), BudgetOut)
+
+    def energy(self, cluster: str, period: str = "") -> EnergyOut:
+        return self._get(_path(cluster, "energy", period=period), EnergyOut)
+
+    def capacity(self, cluster: str, period: str = "") -> CapacityOut:
+        return self._get(_path(cluster, "capacity", period=period), CapacityOut)
+
+    def estimate(self, cluster: str, request: CheckJobIn) -> EstimateOut:
+        """What a job would cost at most, and when Slurm would start it; nothing is submitted. Raises InvalidSpec with what is
+        wrong with it."""
+        return self._post(_path(cluster, "estimate"), EstimateOut, request)
+
+    def rebuild_ledger(self, cluster: str) -> CollectedOut:
+        """Accounting is read again from its beginning."""
+        return self._post(_path(cluster, "ledger/rebuild"), CollectedOut, None, timeout_s=600)
+
+
+def _path(cluster: str, what: str, **asked: str) -> str:
+    query = urlencode({name: value for name, value in asked.items() if value})
+    return f"/clusters/{part(cluster)}/{what}" + (f"?{query}" if query else "")

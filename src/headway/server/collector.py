@@ -1,0 +1,46 @@
+"""Keeps every cluster's ledger up to date, one cluster after the other."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from headway.api.collect import EVERY_S
+from headway.api.state import AppState
+from headway.errors import HeadwayError
+
+FIRST_S = 20.0  # after the server's start, whose first seconds belong to people
+
+log = structlog.get_logger("headway.ledger")
+
+
+class Collector:
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+        self._silent: set[str] = set()  # clusters whose accounting did not answer
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await asyncio.sleep(FIRST_S)
+        while True:
+            await self.step()
+            await asyncio.sleep(EVERY_S)
+
+    async def step(self) -> None:
+        """Every cluster that works, once."""
+        for row in await self._state.store.clusters():
+            if row.state not in {"ready", "failed", "degraded"}:
+                continue
+            try:
+                await self._state.collected(await self._state.resolved(row))
+            except (HeadwayError, TimeoutError, OSError) as error:
+                if row.name not in self._silent:
+                    log.warning("accounting is not read", cluster=row.name, error=str(error) or type(error).__name__)
+                self._silent.add(row.name)
+            except Exception as error:
+                log.error("ledger", cluster=row.name, exc_info=error)
+            else:
+                if row.name in self._silent:
+                    log.info("accounting is read again", cluster=row.name)
+                self._silent.discard(row.name)

@@ -1,0 +1,136 @@
+"""Lives of machines, states of nodes, closed invoices and budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from headway.domain.ledger import Life, NodeSpan, SpanKind
+from headway.errors import Conflict
+from headway.store import schema as t
+from headway.store.records import InvoiceRow
+from headway.store.usage import UsageStore, upsert
+
+
+class LedgerStore(UsageStore):
+    # --- machines
+
+    async def lives(self, cluster: str, start: int, end: int) -> list[Life]:
+        """Those that were there at some time from `start` until `end`."""
+        v = t.lives
+        query = select(v).where(v.c.cluster == cluster, v.c.began < end, or_(v.c.ended == 0, v.c.ended > start))
+        async with self._read() as db:
+            rows = await db.execute(query.order_by(v.c.machine, v.c.began))
+            return [Life(row.machine, row.group, row.began, row.ended, row.seen) for row in rows]
+
+    async def open_lives(self, cluster: str) -> list[Life]:
+        v = t.lives
+        async with self._read() as db:
+            rows = await db.execute(select(v).where(v.c.cluster == cluster, v.c.ended == 0))
+            return [Life(row.machine, row.group, row.began, 0, row.seen) for row in rows]
+
+    async def meter(
+        self, cluster: str, began: Iterable[tuple[str, str]], ended: Iterable[Life], seen: Iterable[str], now: int
+    ) -> None:
+        v = t.lives
+        async with self._write() as db:
+            for life in ended:
+                mine = (v.c.cluster == cluster, v.c.machine == life.machine, v.c.began == life.began)
+                await db.execute(update(v).where(*mine).values(ended=max(life.ended, life.began + 1)))
+            for machine, group in began:
+                row = {"cluster": cluster, "machine": machine, "began": now, "group": group, "ended": 0, "seen": now}
+                await db.execute(upsert(db, v, ("cluster", "machine", "began")), [row])
+            names = list(seen)
+            if names:
+                await db.execute(update(v).where(v.c.cluster == cluster, v.c.ended == 0).values(seen=now))
+
+    async def end_lives(self, cluster: str, now: int) -> None:
+        """The cluster was taken down: whatever of it was there is there no more."""
+        async with self._write() as db:
+            for table in (t.lives, t.node_spans):
+                open_ = (table.c.cluster == cluster, table.c.ended == 0)
+                await db.execute(update(table).where(*open_).values(ended=now))
+
+    async def billed_clusters(self) -> list[str]:
+        """Every cluster that ever had a machine, those that are gone too."""
+        async with self._read() as db:
+            return [
+                name for (name,) in await db.execute(select(t.lives.c.cluster).distinct().order_by(t.lives.c.cluster))
+            ]
+
+    # --- nodes
+
+    async def node_spans(self, cluster: str, start: int, end: int) -> list[NodeSpan]:
+        n = t.node_spans
+        query = select(n).where(n.c.cluster == cluster, n.c.began < end, or_(n.c.ended == 0, n.c.ended > start))
+        async with self._read() as db:
+            rows = await db.execute(query.order_by(n.c.node, n.c.began))
+            return [NodeSpan(row.node, SpanKind(row.kind), row.began, row.ended, row.reason) for row in rows]
+
+    async def open_spans(self, cluster: str) -> list[NodeSpan]:
+        n = t.node_spans
+        async with self._read() as db:
+            rows = await db.execute(select(n).where(n.c.cluster == cluster, n.c.ended == 0))
+            return [NodeSpan(row.node, SpanKind(row.kind), row.began, 0, row.reason) for row in rows]
+
+    async def put_node_spans(self, cluster: str, spans: Iterable[NodeSpan]) -> None:
+        """Each once, by its node, kind and beginning; a later word about its end goes before."""
+        rows = [
+            {"cluster": cluster, "node": one.node, "kind": one.kind.value, "began": one.began, "ended": one.ended,
+             "reason": one.reason[:500]}
+            for one in spans
+        ]  # fmt: skip
+        if rows:
+            async with self._write() as db:
+                await db.execute(upsert(db, t.node_spans, ("cluster", "node", "kind", "began")), rows)
+
+    # --- invoices
+
+    async def invoices(self, cluster: str) -> list[InvoiceRow]:
+        """Those that are closed, the oldest first."""
+        i = t.invoices
+        async with self._read() as db:
+            rows = await db.execute(select(i).where(i.c.cluster == cluster).order_by(i.c.period))
+            return [InvoiceRow(**row._mapping) for row in rows]
+
+    async def close_invoice(self, cluster: str, period: str, document: Mapping[str, Any], person: str) -> InvoiceRow:
+        """Kept for good. Raises Conflict when that period is closed already."""
+        i = t.invoices
+        values = {"cluster": cluster, "period": period, "closed_at": self._now(), "closed_by": person}
+        try:
+            async with self._write() as db:
+                await db.execute(insert(i).values(**values, document=dict(document)))
+        except IntegrityError:
+            raise Conflict(
+                f"the invoice of {cluster} for {period} is closed already",
+                hint="what changed since is a correction on the next one",
+            ) from None
+        return next(row for row in await self.invoices(cluster) if row.period == period)
+
+    # --- budgets
+
+    async def budget_level(self, cluster: str, team: str, start: int) -> tuple[str, bool]:
+        """(level that was told in this period, whether its jobs are held back); ("", False) before anything was."""
+        b = t.budget_notes
+        query = select(b.c.level, b.c.capped).where(b.c.cluster == cluster, b.c.team == team, b.c.start == start)
+        async with self._read() as db:
+            row = (await db.execute(query)).first()
+        return (row.level, row.capped) if row else ("", False)
+
+    async def note_budget(self, cluster: str, team: str, start: int, level: str, *, capped: bool) -> None:
+        """Of the period that began then; older ones are forgotten."""
+        b = t.budget_notes
+        async with self._write() as db:
+            await db.execute(delete(b).where(b.c.cluster == cluster, b.c.team == team))
+            values = {"cluster": cluster, "team": team, "start": start, "level": level, "capped": capped}
+            await db.execute(insert(b).values(**values))
+
+    async def capped_teams(self, cluster: str) -> frozenset[str]:
+        """Teams whose budget is spent: none of their jobs starts."""
+        b = t.budget_notes
+        async with self._read() as db:
+            rows = await db.execute(select(b.c.team).where(b.c.cluster == cluster, b.c.capped.is_(True)))
+            return frozenset(name for (name,) in rows)

@@ -1,0 +1,568 @@
+"""Runs of jobs, each exactly once, and what reports ask of a million of them: sums that the database makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Insert,
+    Select,
+    Table,
+    and_,
+    case,
+    func,
+    literal,
+    literal_column,
+    not_,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.domain.hostlist import compress
+from headway.domain.ledger import Held, Run, Use
+from headway.store import schema as t
+from headway.store.base import Base
+
+Kind = tuple[str, str, str, str, str, int]  # the values of _KIND
+BY = ("team", "user", "partition", "gpu_type", "group")
+_MEASURED = frozenset({"measured_s", "idle_s", "energy_j", "saved_at"})  # by Headway, not by accounting
+_KEY = ("cluster", "job", "start", "group")
+_BATCH = 500
+_DAY_S = 86_400
+_KIND = ("team", "user", "partition", "gpu_type", "group", "per_node")
+_OPEN = t.runs.c.end == literal_column("0")  # in words that the index of open runs has, too
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far the ledger has come, in unix seconds."""
+
+    collected_to: int = 0
+    measured_to: int = 0
+    swept_at: int = 0
+    longest_s: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch that is asked about, and the moment up to which what still runs counts."""
+
+    start: int
+    end: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """What of it; "" = all. `teams`: () = none, None = every one."""
+
+    teams: tuple[str, ...] | None = None
+    user: str = ""
+    partition: str = ""
+    gpu_type: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """One row of a usage report. `by` has the values asked for; the rest are sums over the stretch. `unmeasured_gpu_s` and
+    `unmeasured_cpu_s`: held while nobody measured power. `waited_gpu_s` counts each run once, in the stretch it began in."""
+
+    by: tuple[str, ...]
+    runs: int
+    gpu_s: int
+    cpu_s: int
+    lost_gpu_s: int
+    idle_gpu_s: int
+    waited_s: int
+    waited_gpu_s: int
+    energy_j: int
+    unmeasured_gpu_s: int
+    unmeasured_cpu_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What runs held of groups: as `Use`, by anything."""
+
+    by: tuple[str, ...]
+    group: str
+    use: Use
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as lists show it; of several groups, one row each."""
+
+    job: int
+    start: int
+    end: int
+    eligible: int
+    group: str
+    team: str
+    user: str
+    partition: str
+    state: str
+    nodes: str
+    node_count: int
+    gpu_type: str
+    gpus: int
+    cpus: int
+    units: int
+    per_node: int
+    memory_mib: int
+    time_limit_s: int | None
+    used_cpu_s: int
+    used_memory_mib: int
+    lost_s: int
+    measured_s: int
+    idle_s: int
+    energy_j: int
+    saved_at: float | None
+
+
+class UsageStore(Base):
+    # --- collecting
+
+    async def mark(self, cluster: str) -> Mark:
+        m = t.ledger_marks
+        async with self._read() as db:
+            row = (await db.execute(select(m).where(m.c.cluster == cluster))).first()
+        return Mark(row.collected_to, row.measured_to, row.swept_at, row.longest_s, row.error) if row else Mark()
+
+    async def set_mark(self, cluster: str, **values: Any) -> None:
+        async with self._write() as db:
+            await self._mark(db, cluster, values)
+
+    async def put_runs(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held], int]], **mark: int) -> None:
+        """(run, what it held, seconds lost at its end as far as its state says) each: all of them and the new mark, or
+        nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured stays."""
+        rows, nodes, kinds, longest = [], [], [], 0
+        for run, held, lost_s in runs:
+            longest = max(longest, (run.end or run.start) - run.start)
+            for number, part in enumerate(held):
+                rows.append(_row(cluster, run, part, lost_s, first=number == 0))
+                kinds.append((run.team, run.user, run.partition, part.gpu_type, part.group, part.per_node))
+                nodes += [_node(cluster, run, part, node) for node in part.nodes]
+        async with self._write() as db:
+            ids = await self._kinds(db, cluster, kinds)
+            for row, kind in zip(rows, kinds, strict=True):
+                row["kind"] = ids[kind]
+            for table, found, key in ((t.runs, rows, _KEY), (t.run_nodes, nodes, ("cluster", "node", "start", "job"))):
+                for at in range(0, len(found), _BATCH):
+                    await db.execute(upsert(db, table, key), found[at : at + _BATCH])
+            known = (
+                await db.execute(select(t.ledger_marks.c.longest_s).where(t.ledger_marks.c.cluster == cluster))
+            ).scalar()
+            await self._mark(db, cluster, {**mark, "longest_s": max(longest, known or 0)})
+
+    async def _kinds(self, db: AsyncConnection, cluster: str, wanted: Iterable[Kind]) -> dict[Kind, int]:
+        """The number of each; new ones are made."""
+        k = t.run_kinds
+        names = [k.c[name] for name in _KIND]
+
+        async def known() -> dict[Kind, int]:
+            rows = await db.execute(select(k.c.id, *names).where(k.c.cluster == cluster))
+            return {(row[1], row[2], row[3], row[4], row[5], row[6]): int(row[0]) for row in rows}
+
+        found = await known()
+        new = [kind for kind in dict.fromkeys(wanted) if kind not in found]
+        if not new:
+            return found
+        rows = [{"cluster": cluster, **dict(zip(_KIND, kind, strict=True))} for kind in new]
+        await db.execute(_insert(db, k).on_conflict_do_nothing(), rows)
+        return await known()
+
+    async def forget_runs(self, cluster: str) -> None:
+        """What accounting said is forgotten and read again from its beginning; what was measured, and money, stay. Rows are
+        left where they are: accounting's own words come over them, and what it no longer has is kept."""
+        await self.set_mark(cluster, collected_to=0, swept_at=0)
+
+    async def measure(self, cluster: str, found: Iterable[tuple[int, int, int, int, int]], measured_to: int) -> None:
+        """(job, at, seconds, idle seconds, joules) each: of the run that the job was in at that moment. With the mark, so that
+        nothing is added twice."""
+        r = t.runs
+        async with self._write() as db:
+            for job, at, seconds, idle_s, joules in found:
+                here = (r.c.cluster == cluster, r.c.job == job, r.c.start < at, r.c.first == 1)
+                start = (await db.execute(select(func.max(r.c.start)).where(*here))).scalar()
+                if start is None:
+                    continue
+                of_run = and_(r.c.cluster == cluster, r.c.job == job, r.c.start == start)
+                added = {"measured_s": r.c.measured_s + seconds, "idle_s": r.c.idle_s + idle_s}
+                await db.execute(update(r).where(of_run).values(**added))
+                await db.execute(update(r).where(of_run, r.c.first == 1).values(energy_j=r.c.energy_j + joules))
+            await self._mark(db, cluster, {"measured_to": measured_to})
+
+    async def lose(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
+        r = t.runs
+        values: dict[str, Any] = {"lost_s": lost_s} | ({} if saved_at is None else {"saved_at": saved_at})
+        async with self._write() as db:
+            await db.execute(
+                update(r).where(r.c.cluster == cluster, r.c.job == job, r.c.start == start).values(**values)
+            )
+
+    async def _mark(self, db: AsyncConnection, cluster: str, values: Mapping[str, Any]) -> None:
+        m = t.ledger_marks
+        if not (await db.execute(update(m).where(m.c.cluster == cluster).values(**values))).rowcount:
+            blank = {"collected_to": 0, "measured_to": 0, "swept_at": 0, "longest_s": 0, "error": ""}
+            await db.execute(_insert(db, m).values(**{**blank, **values, "cluster": cluster}))
+
+    # --- reports
+
+    async def usage(self, cluster: str, span: Span, by: Sequence[str], only: Only = Only()) -> list[Total]:
+        """Sums for each value of `by` (names of BY), the most GPU-seconds first."""
+        found: dict[tuple[str, ...], list[int]] = {}
+        for kind, sums in await self._by_kind(cluster, span, only, self._sums(span), self._whole_sums()):
+            mine = found.setdefault(tuple(kind[name] for name in by), [0] * len(sums))
+            for i, value in enumerate(sums):
+                mine[i] += value
+        totals = [Total(name, *sums) for name, sums in found.items()]
+        return sorted(totals, key=lambda one: (-one.gpu_s, -one.cpu_s, one.by))
+
+    async def held(self, cluster: str, span: Span, by: Sequence[str] = (), only: Only = Only()) -> list[Cell]:
+        """What was held of each group, by team and whatever `by` names besides."""
+        r = t.runs
+        cut, whole = ([func.sum(r.c.units * part) for part in parts] for parts in (self._clipped(span), self._whole()))
+        found: dict[tuple[tuple[str, ...], str, str, int], list[int]] = {}
+        for kind, sums in await self._by_kind(cluster, span, only, cut, whole):
+            key = (tuple(kind[name] for name in by), kind["group"], kind["team"], kind["per_node"])
+            mine = found.setdefault(key, [0] * len(sums))
+            for i, value in enumerate(sums):
+                mine[i] += value
+        return [
+            Cell(names, group, Use(team, per_node, *sums)) for (names, group, team, per_node), sums in found.items()
+        ]
+
+    async def _by_kind(
+        self,
+        cluster: str,
+        span: Span,
+        only: Only,
+        cut: Sequence[ColumnElement[Any]],
+        whole: Sequence[ColumnElement[Any]],
+    ) -> list[tuple[Mapping[str, Any], list[int]]]:
+        """The sums over the runs of each kind that has any: kinds are few, and of one the index is read in its order. `whole`
+        are the same sums for runs that lie in the span as a whole: nearly all, and quicker to add up."""
+        k, r = t.run_kinds, t.runs
+        inside = and_(r.c.start >= span.start, r.c.end <= min(span.end, span.now), r.c.end > 0)
+        within, count = await self._within(cluster, span), len(_KIND)
+        found: list[tuple[Mapping[str, Any], list[int]]] = []
+        async with self._read() as db:
+            for sums, which in ((whole, inside), (cut, not_(inside))):
+                query = (
+                    select(*(k.c[name] for name in _KIND), *sums)
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(_of(cluster, only), within, which)
+                    .group_by(k.c.id)
+                )
+                for row in await db.execute(query):
+                    values = [int(value or 0) for value in row[count:]]
+                    found.append((dict(zip(_KIND, row[:count], strict=True)), values))
+        return found
+
+    async def held_on(
+        self, cluster: str, node: str, spans: Sequence[tuple[int, int]], now: int
+    ) -> list[tuple[int, int, int]]:
+        """(units, per_node, seconds) that runs held on a node within spans."""
+        n = t.run_nodes
+        if not spans:
+            return []
+        longest = (await self.mark(cluster)).longest_s
+        low, high = spans[0][0] - longest, spans[-1][1]
+        query = select(n.c.units, n.c.per_node, n.c.start, n.c.end).where(
+            n.c.cluster == cluster,
+            n.c.node == node,
+            or_(and_(n.c.start >= low, n.c.start < high), and_(n.c.end == 0, n.c.start < high)),
+        )
+        async with self._read() as db:
+            rows = (await db.execute(query)).all()
+        return [
+            (row.units, row.per_node, seconds)
+            for row in rows
+            for start, end in spans
+            if (seconds := min(row.end or now, end) - max(row.start, start)) > 0
+        ]
+
+    async def moments(
+        self, cluster: str, span: Span, marks: Sequence[int], ends: bool, only: Only = Only()
+    ) -> dict[str, dict[int, tuple[int, int]]]:
+        """GPU type -> the number of the stretch between two marks (-1: before the first) -> (GPUs, GPUs times moment) of the
+        runs that began (or ended) there, of all that held GPUs in the span. What still runs ends now."""
+        k, r = t.run_kinds, t.runs
+        low = await self._earliest(cluster, span)
+        found: dict[str, dict[int, tuple[int, int]]] = {}
+
+        def add(kind: str, place: int, gpus: int, moments: int) -> None:
+            was = found.setdefault(kind, {}).get(place, (0, 0))
+            found[kind][place] = (was[0] + gpus, was[1] + moments)
+
+        def stretch(start: int, end: int) -> ColumnElement[bool]:
+            if ends:  # what ended before the first mark held nothing after it
+                return and_(r.c.end >= start, r.c.end < end, r.c.end > marks[0])
+            return and_(r.c.start >= start, r.c.start < end, or_(r.c.end > marks[0], r.c.end == 0))
+
+        moment = r.c.end if ends else r.c.start
+        stretches = [(-1, low, marks[0]), *((i, marks[i], marks[i + 1]) for i in range(len(marks) - 1))]
+        async with self._read() as db:
+            for i, start, end in stretches[1:] if ends else stretches:
+                query = (
+                    select(k.c.gpu_type, func.sum(r.c.gpus), func.sum(r.c.gpus * moment))
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(_of(cluster, only), k.c.gpu_type != "", stretch(start, end))
+                    .group_by(k.c.id)
+                )
+                for kind, gpus, moments in await db.execute(query):
+                    add(kind, i, int(gpus), int(moments))
+            if ends:
+                query = (
+                    select(k.c.gpu_type, func.sum(r.c.gpus))
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(_of(cluster, only), r.c.cluster == cluster, _OPEN, k.c.gpu_type != "", r.c.start < span.now)
+                    .group_by(k.c.gpu_type)
+                )
+                place = max((i for i, mark in enumerate(marks) if span.now >= mark), default=-1)
+                for kind, gpus in await db.execute(query):
+                    add(kind, place, int(gpus), int(gpus) * span.now)
+        return found
+
+    async def waits(self, cluster: str, span: Span, only: Only = Only()) -> list[tuple[int, int, int]]:
+        """(GPUs, seconds waited, how many) of the runs that began in the span; long waits are rounded to whole minutes."""
+        k, r = t.run_kinds, t.runs
+        waited = r.c.start - r.c.eligible
+        rounded = case((waited < 0, literal(0)), (waited < 600, waited), else_=waited - waited % 60)
+        found: dict[tuple[int, int], int] = {}
+        async with self._read() as db:
+            for start in range(span.start, span.end, _DAY_S):  # a day's are sorted at once, not a month's
+                query = (
+                    select(r.c.gpus, rounded, func.count())
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(_of(cluster, only), r.c.first == 1)
+                    .where(r.c.start >= start, r.c.start < min(start + _DAY_S, span.end))
+                    .group_by(r.c.gpus, rounded)
+                )
+                for gpus, seconds, count in await db.execute(query):
+                    key = (int(gpus), int(seconds))
+                    found[key] = found.get(key, 0) + int(count)
+        return [(*key, count) for key, count in found.items()]
+
+    async def runs(
+        self, cluster: str, span: Span, only: Only = Only(), *, lossy: bool = False, after: int = 0, limit: int = 100
+    ) -> list[RunRow]:
+        """The runs behind a figure, the latest first; `lossy`: only those that lost or idled, the dearest first."""
+        r = t.runs
+        query = _rows().where(_of(cluster, only), r.c.cluster == cluster, await self._within(cluster, span))
+        if lossy:
+            waste = r.c.units * (r.c.lost_s + r.c.idle_s)
+            query = query.where(waste > 0).order_by(waste.desc(), r.c.job)
+        else:
+            query = query.order_by(r.c.start.desc(), r.c.job.desc(), r.c.group)
+        async with self._read() as db:
+            rows = await db.execute(query.offset(after).limit(limit))
+            return [RunRow(*row) for row in rows]
+
+    async def runs_of(self, cluster: str, job: int) -> list[RunRow]:
+        """Every run of a job, the first first."""
+        r = t.runs
+        query = _rows().where(r.c.cluster == cluster, r.c.job == job).order_by(r.c.start, r.c.group)
+        async with self._read() as db:
+            return [RunRow(*row) for row in await db.execute(query)]
+
+    async def end_runs(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
+        """(job, start) each, of which accounting knows no more: they were seen running at that moment last."""
+        r, n = t.runs, t.run_nodes
+        async with self._write() as db:
+            for job, start in runs:
+                end = max(at, start)
+                mine = (r.c.cluster == cluster, r.c.job == job, r.c.start == start)
+                await db.execute(update(r).where(*mine).values(end=end, state="UNKNOWN"))
+                theirs = (n.c.cluster == cluster, n.c.job == job, n.c.start == start)
+                await db.execute(update(n).where(*theirs).values(end=end))
+
+    async def open_runs(self, cluster: str) -> list[tuple[int, int]]:
+        """(job, start) of those that have no end yet."""
+        r = t.runs
+        query = select(r.c.job, r.c.start).where(r.c.cluster == cluster, _OPEN, r.c.first == 1)
+        async with self._read() as db:
+            return [(int(job), int(start)) for job, start in await db.execute(query)]
+
+    # --- pieces of queries
+
+    async def _within(self, cluster: str, span: Span) -> ColumnElement[bool]:
+        """The runs that were there at some time of the span."""
+        r = t.runs
+        return and_(
+            r.c.start >= await self._earliest(cluster, span),
+            r.c.start < min(span.end, span.now + 1),
+            or_(r.c.end > span.start, r.c.end == 0),
+        )
+
+    async def _earliest(self, cluster: str, span: Span) -> int:
+        """No run is longer than the longest: so runs are read from that much earlier on, not from the beginning of time."""
+        earliest = span.start - (await self.mark(cluster)).longest_s
+        return min(earliest, await self._first_open(cluster) or earliest)
+
+    async def _first_open(self, cluster: str) -> int:
+        """Start of the longest run that still runs; 0 where nothing does."""
+        r = t.runs
+        async with self._read() as db:
+            found = await db.execute(select(func.min(r.c.start)).where(r.c.cluster == cluster, _OPEN))
+            return int(found.scalar() or 0)
+
+    def _least(self, *values: Any) -> ColumnElement[int]:
+        return func.min(*values) if self._engine.dialect.name == "sqlite" else func.least(*values)
+
+    def _most(self, *values: Any) -> ColumnElement[int]:
+        return func.max(*values) if self._engine.dialect.name == "sqlite" else func.greatest(*values)
+
+    def _end(self, span: Span) -> ColumnElement[int]:
+        r = t.runs
+        return case((r.c.end == 0, self._most(literal(span.now), r.c.start)), else_=r.c.end)
+
+    def _clipped(self, span: Span) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
+        """Seconds of a run that lie in the span: all, those that were lost (at its end), and those it idled (of the rest, in
+        proportion). Whole numbers, the last two never more than the first."""
+        r = t.runs
+        ended = self._end(span)
+        low, high = literal(span.start), literal(min(span.end, span.now))
+        during = self._most(0, self._least(ended, high) - self._most(r.c.start, low))
+        kept = self._most(r.c.start, ended - r.c.lost_s)
+        lost = self._most(0, self._least(ended, high) - self._most(kept, low))
+        lost = case((r.c.lost_s > 0, lost), else_=literal(0))
+        alive = self._most(1, kept - r.c.start)
+        part = _whole(self._least(r.c.idle_s, alive) * (during - lost), alive)
+        idle = case((r.c.idle_s > 0, part), else_=literal(0))
+        return during, lost, idle
+
+    def _whole(self) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
+        """As `_clipped`, of runs that lie in the span as a whole."""
+        r = t.runs
+        during = r.c.end - r.c.start
+        lost = self._least(r.c.lost_s, during)
+        return during, lost, self._least(r.c.idle_s, during - lost)
+
+    def _whole_sums(self) -> list[ColumnElement[Any]]:
+        """As `_sums`, of runs that lie in the span as a whole."""
+        r = t.runs
+        during, lost, idle = self._whole()
+        waited = (r.c.start - r.c.eligible) * r.c.first  # the store keeps no eligible time after the start
+        blind = during - self._least(r.c.measured_s, during)
+        return [
+            func.sum(r.c.first),
+            func.sum(r.c.gpus * during),
+            func.sum(r.c.cpus * during),
+            func.sum(r.c.gpus * lost),
+            func.sum(r.c.gpus * idle),
+            func.sum(waited),
+            func.sum(r.c.gpus * waited),
+            func.sum(r.c.energy_j),
+            func.sum(r.c.gpus * blind),
+            func.sum(case((r.c.gpus == 0, r.c.cpus * blind), else_=literal(0))),
+        ]
+
+    def _sums(self, span: Span) -> list[ColumnElement[Any]]:
+        """In the order of Total."""
+        r = t.runs
+        during, lost, idle = self._clipped(span)
+        began = and_(r.c.start >= span.start, r.c.first == 1)
+        waited = case((began, self._most(0, r.c.start - r.c.eligible)), else_=literal(0))
+        life = self._most(1, self._end(span) - r.c.start)
+        measured = self._least(r.c.measured_s, life)
+        blind = during - _whole(measured * during, life)
+        return [
+            func.sum(r.c.first),
+            func.sum(r.c.gpus * during),
+            func.sum(r.c.cpus * during),
+            func.sum(r.c.gpus * lost),
+            func.sum(r.c.gpus * idle),
+            func.sum(waited),
+            func.sum(r.c.gpus * waited),
+            func.sum(_whole(r.c.energy_j * during, life)),
+            func.sum(r.c.gpus * blind),
+            func.sum(case((r.c.gpus == 0, r.c.cpus * blind), else_=literal(0))),
+        ]
+
+
+def _of(cluster: str, only: Only) -> ColumnElement[bool]:
+    k = t.run_kinds
+    wanted = [k.c.cluster == cluster]
+    if only.teams is not None:
+        wanted.append(k.c.team.in_(only.teams))
+    names = ("user", "partition", "gpu_type", "group")
+    return and_(*wanted, *(k.c[name] == value for name in names if (value := getattr(only, name))))
+
+
+def _rows() -> Select[Any]:
+    """RunRow's columns, from either table."""
+    k, r = t.run_kinds, t.runs
+    columns = [k.c[name] if name in _KIND and name != "group" else r.c[name] for name in RunRow.__dataclass_fields__]
+    return select(*columns).select_from(r.join(k, r.c.kind == k.c.id))
+
+
+def _whole(number: ColumnElement[Any], by: Any) -> ColumnElement[int]:
+    """Divided without its fraction: what both databases do with whole numbers, unless SQLAlchemy makes them other ones."""
+    return number.op("/", return_type=BigInteger())(by)
+
+
+def _row(cluster: str, run: Run, part: Held, lost_s: int, *, first: bool) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "job": run.job,
+        "start": run.start,
+        "group": part.group,
+        "first": int(first),
+        "end": run.end,
+        "submit": run.submit,
+        "eligible": min(run.eligible or run.submit, run.start),
+        "qos": run.qos,
+        "state": run.state,
+        "nodes": compress(part.nodes),
+        "node_count": len(part.nodes),
+        "gpus": part.gpus,
+        "cpus": part.cpus,
+        "units": part.units,
+        "memory_mib": run.memory_mib,
+        "time_limit_s": run.time_limit_s,
+        "used_cpu_s": run.used_cpu_s,
+        "used_memory_mib": run.used_memory_mib,
+        "array_job": run.array_job,
+        "lost_s": lost_s,
+    }
+
+
+def _node(cluster: str, run: Run, part: Held, node: str) -> dict[str, Any]:
+    """A job's nodes hold the same of it, as far as accounting says."""
+    return {
+        "cluster": cluster,
+        "node": node,
+        "start": run.start,
+        "job": run.job,
+        "end": run.end,
+        "units": part.units,
+        "per_node": part.per_node * len(part.nodes),
+    }
+
+
+def _insert(db: AsyncConnection, table: Table) -> Any:
+    return (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)
+
+
+def upsert(db: AsyncConnection, table: Table, key: Sequence[str]) -> Insert:
+    made = _insert(db, table)
+    fresh = {
+        column.name: made.excluded[column.name]
+        for column in table.columns
+        if column.name not in key and column.name not in _MEASURED
+    }
+    if table is t.runs:  # what the training itself said of its last checkpoint goes before what its state lets guess
+        fresh["lost_s"] = case((table.c.saved_at.is_(None), made.excluded.lost_s), else_=table.c.lost_s)
+    found: Insert = made.on_conflict_do_update(index_elements=list(key), set_=fresh)
+    return found

@@ -1,0 +1,290 @@
+"""Usage, money, goodput, budgets, energy and capacity. Amounts in USD are numbers with two decimals, exact to the cent."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import Field, PlainSerializer
+
+from headway.wire.base import Ask, Wire
+
+Usd = Annotated[Decimal, PlainSerializer(float, return_type=float)]
+
+
+class UsageRow(Wire):
+    """`by`: the values of what was asked for, by name. A run counts in the stretch that it began in, its time where it ran.
+    `energy_estimated`: some of it was not measured."""
+
+    by: dict[str, str]
+    runs: int
+    gpu_hours: float
+    cpu_hours: float
+    lost_gpu_hours: float
+    idle_gpu_hours: float
+    waited_hours: float
+    usd: Usd
+    energy_kwh: float
+    energy_estimated: bool
+
+
+class UsageOut(Wire):
+    """`stale`: why accounting could not be read just now; `simulated`: the GPUs are."""
+
+    cluster: str
+    start: int
+    end: int
+    as_of: int
+    stale: str = ""
+    simulated: bool = False
+    rows: list[UsageRow]
+    total: UsageRow
+
+
+class RunLine(Wire):
+    """One run of a job."""
+
+    job: int
+    team: str
+    user: str
+    partition: str
+    group: str
+    state: str
+    nodes: str
+    node_count: int
+    gpu_type: str
+    gpus: int
+    cpus: int
+    start: int
+    end: int | None
+    waited_s: int
+    elapsed_s: int
+    time_limit_s: int | None
+    used_cpu_s: int
+    memory_mib: int
+    used_memory_mib: int
+    lost_s: int
+    idle_s: int
+    energy_kwh: float
+    energy_estimated: bool
+    usd: Usd | None = None
+
+
+class RunsOut(Wire):
+    cluster: str
+    start: int
+    end: int
+    runs: list[RunLine]
+    next: str = ""
+
+
+class LineOut(Wire):
+    """`what`: node | spare | correction. A correction names the month that it corrects (`of`)."""
+
+    what: str
+    group: str
+    billing: str
+    usd_per_hour: Usd
+    hours: float
+    seconds: int
+    amount_usd: Usd
+    of: str = ""
+
+
+class InvoiceOut(Wire):
+    """`state`: open (so far, until `as_of`) | closed (never changed again)."""
+
+    cluster: str
+    period: str
+    start: int
+    end: int
+    timezone: str
+    state: str
+    as_of: int
+    number: int | None = None
+    closed_at: float | None = None
+    closed_by: str = ""
+    lines: list[LineOut]
+    total_usd: Usd
+
+
+class CloseIn(Ask):
+    period: str = Field(pattern=r"^\d{4}-\d{2}$")
+
+
+class TeamCostOut(Wire):
+    """What a team pays, by column; the columns sum to `total_usd`."""
+
+    team: str
+    productive_usd: Usd
+    lost_usd: Usd
+    held_idle_usd: Usd
+    idle_usd: Usd
+    spare_usd: Usd
+    broken_usd: Usd
+    total_usd: Usd
+
+
+class UnassignedOut(Wire):
+    """What no team pays: capacity (`what`: idle | spare | broken) that goes to a cost centre or that no rule could share,
+    and corrections of earlier months."""
+
+    what: str
+    centre: str
+    usd: Usd
+
+
+class ChargebackOut(Wire):
+    """The teams and what is unassigned sum to the invoice to the cent. Who sees only some teams sees no more than those:
+    `invoice_total_usd` is null then."""
+
+    cluster: str
+    period: str
+    start: int
+    end: int
+    state: str
+    as_of: int
+    rules: dict[str, str]
+    invoice_total_usd: Usd | None
+    teams: list[TeamCostOut]
+    unassigned: list[UnassignedOut]
+
+
+class PartsOut(Wire):
+    """GPU-hours. `goodput`: productive of held; `ettr`: of held and waited for."""
+
+    team: str
+    productive_gpu_hours: float
+    lost_gpu_hours: float
+    idle_gpu_hours: float
+    waited_gpu_hours: float
+    goodput: float | None
+    ettr: float | None
+
+
+class CauseOut(Wire):
+    """`kind`: fault | preemption | requeue | idle | notebook | queue. `jobs`: those that lost most."""
+
+    kind: str
+    what: str
+    gpu_hours: float
+    usd: Usd
+    jobs: list[int] = []
+
+
+class AdviceOut(Wire):
+    """How often a job should write a checkpoint. `saves`: the share of its time that would give back."""
+
+    job: int
+    now_s: float
+    best_s: float
+    write_s: float
+    failure_s: float
+    saves: float
+
+
+class GoodputOut(Wire):
+    cluster: str
+    period: str
+    start: int
+    end: int
+    as_of: int
+    simulated: bool = False
+    total: PartsOut
+    teams: list[PartsOut]
+    causes: list[CauseOut]
+    failure_hours: float | None = None  # mean time between failures of one node
+
+
+class BudgetOut(Wire):
+    """`unit`: usd | gpu_hours; `level`: ok | warn | over. `held_back`: none of the team's jobs starts until the period ends."""
+
+    team: str
+    unit: str
+    per: str
+    limit: float
+    used: float
+    left: float
+    warn_at: float
+    level: str
+    cap: bool
+    held_back: bool
+    start: int
+
+
+class EnergyRow(Wire):
+    team: str
+    kwh: float
+    measured_kwh: float
+    estimated_kwh: float
+    usd: Usd | None = None
+
+
+class EnergyOut(Wire):
+    """With the site's own share (`pue`). `usd` is null where the file names no price of a kilowatt-hour."""
+
+    cluster: str
+    period: str
+    start: int
+    end: int
+    pue: float
+    usd_per_kwh: float | None
+    simulated: bool = False
+    total: EnergyRow
+    teams: list[EnergyRow]
+
+
+class HourOut(Wire):
+    """GPU-hours that jobs held in the hour from `at` on, of those that machines had."""
+
+    at: int
+    held: float
+    there: float
+
+
+class TypeOut(Wire):
+    gpu_type: str
+    utilisation: float | None
+    hours: list[HourOut]
+
+
+class WaitOut(Wire):
+    size: str
+    runs: int
+    p50_s: int | None
+    p90_s: int | None
+    p99_s: int | None
+
+
+class CapacityOut(Wire):
+    """`fragmentation`: the share of the GPUs free now that lie on nodes which are partly held."""
+
+    cluster: str
+    period: str
+    start: int
+    end: int
+    types: list[TypeOut]
+    waits: list[WaitOut]
+    free_gpus: int
+    free_whole_node_gpus: int
+    fragmentation: float
+
+
+class EstimateOut(Wire):
+    """What a job would cost at most, when Slurm would start it, and what is left of its team's budget."""
+
+    team: str
+    gpus: int
+    nodes: int
+    time_limit_s: int | None
+    gpu_hours: float | None
+    usd: Usd | None
+    usd_per_hour: Usd | None
+    start: int = 0
+    expected_nodes: str = ""
+    budget: BudgetOut | None = None
+    warning: str = ""
+
+
+class CollectedOut(Wire):
+    collected_to: int

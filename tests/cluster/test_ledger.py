@@ -1,0 +1,99 @@
+"""The ledger on a real cluster: what Slurm's accounting says of a job and of a requeued one, each run once, and who pays."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.lab import Lab
+
+from headway.slurm.control import holding_back
+
+HERE = Path(__file__).parent
+COLUMNS = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd")
+
+
+def runs_of(lab: Lab, job: int) -> list[Any]:
+    return lab.client.usage_runs(lab.name, job=job).runs
+
+
+def test_a_requeued_job_is_two_runs_each_once_and_chargeback_sums_to_the_invoice(lab: Lab) -> None:
+    plain = lab.sbatch("sonia", "--gpus=2", wrap="sleep 2")
+    requeued = lab.sbatch("stan", "--gpus=1", "--requeue", wrap='[ "$SLURM_RESTART_COUNT" ] || sleep 300')
+    lab.wait_job(requeued, "RUNNING")
+    lab.head("scontrol", "requeue", str(requeued))
+    assert lab.wait_job(plain) == "COMPLETED"
+    assert lab.wait_job(requeued) == "COMPLETED"
+
+    def accounted() -> bool:
+        ended = [(one.state, one.end) for job in (plain, requeued) for one in runs_of(lab, job)]
+        return len(ended) == 3 and all(end for _, end in ended)
+
+    lab.wait(accounted, "accounting to know of three ended runs")
+    assert [one.state for one in runs_of(lab, plain)] == ["COMPLETED"]
+    first, again = runs_of(lab, requeued)
+    assert (first.state, again.state) == ("REQUEUED", "COMPLETED")
+    assert first.end <= again.start
+    assert first.lost_s == first.elapsed_s  # it wrote no checkpoint
+    assert again.lost_s == 0
+
+    used = lab.cli("usage", lab.name, "--by", "user", "-o", "json").json()
+    by_user = {row["by"]["user"]: row for row in used["rows"]}
+    for user in ("sonia", "stan"):
+        assert by_user[user]["runs"] == len(lab.client.usage_runs(lab.name, user=user).runs)
+    assert by_user["sonia"]["gpu_hours"] * 3600 >= 2 * 2 - 0.5
+    assert used["simulated"] is True
+    lab.client.rebuild_ledger(lab.name)
+    assert [(one.start, one.state) for one in runs_of(lab, requeued)] == [
+        (first.start, "REQUEUED"), (again.start, "COMPLETED"),
+    ]  # fmt: skip
+
+    paid = lab.cli("chargeback", lab.name, "-o", "json").json()
+    exact = {team["team"]: sum(Decimal(str(team[column])) for column in COLUMNS) for team in paid["teams"]}
+    assert exact == {team["team"]: Decimal(str(team["total_usd"])) for team in paid["teams"]}
+    whole = sum(exact.values()) + sum(Decimal(str(one["usd"])) for one in paid["unassigned"])
+    assert whole == Decimal(str(paid["invoice_total_usd"])) > 0
+    assert {"vision", "speech", "small"} <= exact.keys()
+    bill = lab.cli("invoice", lab.name, "-o", "json").json()
+    assert {(line["what"], line["usd_per_hour"]) for line in bill["lines"]} == {("node", 23.92)}
+    assert "speech" in lab.cli("goodput", lab.name).out
+
+
+def test_before_submit_the_price_and_the_start_are_told_and_nothing_is_submitted(lab: Lab) -> None:
+    before = lab.head("squeue", "-h", "-o", "%A", "-u", "saul").out
+    told = lab.cli(
+        "submit",
+        lab.name,
+        "--as",
+        "saul",
+        "--estimate",
+        "--json",
+        "--gpus-per-node=8",
+        "-N2",
+        "-t",
+        "60",
+        "--wrap",
+        "true",
+    ).json()
+    assert (told["gpus"], told["nodes"], told["usd"], told["gpu_hours"]) == (16, 2, 47.84, 16.0)
+    assert told["start"] > 0
+    assert told["team"] == "speech"
+    assert lab.head("squeue", "-h", "-o", "%A", "-u", "saul").out == before
+
+
+def test_a_team_that_is_held_back_starts_nothing_what_runs_goes_on_and_apply_leaves_it_so(lab: Lab) -> None:
+    runs = lab.sbatch("sara", wrap="while [ ! -e go ]; do sleep 0.1; done")
+    lab.wait_job(runs, "RUNNING")
+    lab.head(*holding_back("speech", on=True))
+    try:
+        waits = lab.sbatch("sara", wrap="true")
+        lab.wait(lambda: lab.field(waits, "Reason") == "QOSMaxJobsPerUserLimit", "the job to wait for the limit")
+        assert lab.state_of(runs) == "RUNNING"
+        planned = lab.cli("plan", str(HERE / "lab.yaml"))
+        assert "speech" not in planned.out
+    finally:
+        lab.head(*holding_back("speech", on=False))
+    assert lab.wait_job(waits) == "COMPLETED"
+    lab.head("touch", "/home/sara/go", user="sara")
+    assert lab.wait_job(runs) == "COMPLETED"

@@ -1,0 +1,123 @@
+"""The commands of the ledger: what people read, and what goes to a spreadsheet."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from headway.cli import costs
+from headway.wire.ledger import (
+    BudgetOut,
+    ChargebackOut,
+    EstimateOut,
+    InvoiceOut,
+    LineOut,
+    TeamCostOut,
+    UnassignedOut,
+    UsageOut,
+    UsageRow,
+)
+
+NOW = 1_790_812_800
+
+
+def row(team: str, usd: str) -> UsageRow:
+    return UsageRow(
+        by={"team": team} if team else {}, runs=1, gpu_hours=8.5, cpu_hours=1, lost_gpu_hours=0.5, idle_gpu_hours=0,
+        waited_hours=0.25, usd=Decimal(usd), energy_kwh=7, energy_estimated=True,
+    )  # fmt: skip
+
+
+class Ledger:
+    """A server that knows one month."""
+
+    url = ""
+
+    def only_cluster(self) -> str:
+        return "lab"
+
+    def usage(self, cluster: str, **asked: Any) -> UsageOut:
+        assert (cluster, asked["by"]) == ("lab", ["team"])
+        rows = [row("vision", "33.20")]
+        return UsageOut(
+            cluster="lab", start=NOW, end=NOW + 60, as_of=NOW, rows=rows, total=row("", "33.20"), stale="away"
+        )
+
+    def chargeback(self, cluster: str, period: str) -> ChargebackOut:
+        assert (cluster, period) == ("lab", "2026-10")
+        zero = Decimal("0.00")
+        team = TeamCostOut(
+            team="vision", productive_usd=Decimal("1.10"), lost_usd=zero, held_idle_usd=zero, idle_usd=Decimal("0.20"),
+            spare_usd=zero, broken_usd=zero, total_usd=Decimal("1.30"),
+        )  # fmt: skip
+        rest = UnassignedOut(what="broken", centre="it", usd=Decimal("0.70"))
+        return ChargebackOut(
+            cluster="lab", period=period, start=NOW, end=NOW + 60, state="open", as_of=NOW, rules={},
+            invoice_total_usd=Decimal("2.00"), teams=[team], unassigned=[rest],
+        )  # fmt: skip
+
+    def invoice(self, cluster: str, period: str) -> InvoiceOut:
+        line = LineOut(
+            what="spare", group="main", billing="on demand", usd_per_hour=Decimal("23.92"), hours=1.0, seconds=3600,
+            amount_usd=Decimal("23.92"),
+        )  # fmt: skip
+        return InvoiceOut(
+            cluster=cluster, period=period or "2026-10", start=NOW, end=NOW + 60, timezone="UTC", state="open", as_of=NOW,
+            lines=[line], total_usd=Decimal("23.92"),
+        )  # fmt: skip
+
+    def budgets(self, _: str) -> list[BudgetOut]:
+        return []
+
+
+@pytest.fixture(autouse=True)
+def ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.cli.session.connect", Ledger)
+
+
+def test_usage_for_people_and_for_spreadsheets(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.usage(by="team")
+    told = capsys.readouterr()
+    assert "vision     1       8.50  0.50  0.00      0.25  ~7.0  33.20" in told.out
+    assert told.out.splitlines()[-1].startswith("all")
+    assert "away" in told.err
+    costs.usage(by="team", output=costs.Sheet.csv)
+    assert capsys.readouterr().out.splitlines()[1] == "vision,1,8.5,1.0,0.5,0.0,0.25,33.20,7.0,True"
+
+
+def test_chargeback_is_numbers_that_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.chargeback(period="2026-10", output=costs.Sheet.json)
+    told = json.loads(capsys.readouterr().out)
+    assert told["invoice_total_usd"] == 2.0
+    assert (told["teams"][0]["total_usd"], told["unassigned"][0]["usd"]) == (1.3, 0.7)
+    costs.chargeback(period="2026-10")
+    shown = capsys.readouterr()
+    assert "(broken, it)" in shown.out
+    assert "still move" in shown.err
+    costs.chargeback(period="2026-10", output=costs.Sheet.csv)
+    assert capsys.readouterr().out.splitlines()[-1] == "(broken it),,,,,,,0.70"
+
+
+def test_an_invoice_names_what_stood_by(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.invoice()
+    told = capsys.readouterr().out
+    assert "open, until" in told
+    assert "spare  main   on demand  1.0000      23.9200  23.92" in told
+
+
+def test_who_has_no_budget_is_told_where_to_write_one(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.budgets()
+    assert "teams.NAME.budget" in capsys.readouterr().out
+
+
+def test_an_estimate_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    endless = EstimateOut(
+        team="vision", gpus=8, nodes=1, time_limit_s=None, gpu_hours=None, usd=None, usd_per_hour=Decimal(8)
+    )
+    costs.say_estimate(endless)
+    told = capsys.readouterr().out
+    assert "8.00 USD an hour" in told
+    assert "Slurm can't say" in told

@@ -1,0 +1,171 @@
+"""Runs, each once, and the database's sums over them against sums made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headway.domain.ledger import Life, NodeSpan, Run, SpanKind
+from headway.errors import Conflict
+from headway.ledger.held import held
+from headway.store import Store
+from headway.store.usage import Only, Span
+from tests import builders
+
+LAB = builders.cluster(4)
+H = 3600
+T0 = 1_790_000_000
+
+
+def run(job: int, start: int, end: int, **others: object) -> Run:
+    fields = {
+        "submit": T0 + start - 30, "eligible": T0 + start - 20, "team": "vision", "user": "alice", "partition": "train",
+        "qos": "vision", "state": "COMPLETED" if end else "RUNNING", "nodes": ("lab-1-1",), "gpus": 4, "cpus": 32,
+        "memory_mib": 1000, "time_limit_s": 3600, "used_cpu_s": 5, "used_memory_mib": 10,
+    }  # fmt: skip
+    return Run(job=job, start=T0 + start, end=end and T0 + end, **{**fields, **others})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    made = await builders.store(tmp_path, builders.Clock())
+    yield made
+    await made.close()
+
+
+async def put(store: Store, *runs: Run, cluster: str = "lab", **mark: int) -> None:
+    await store.put_runs(cluster, [(one, held(one, LAB.group_of), 0) for one in runs], **mark)
+
+
+async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_another(store: Store) -> None:
+    first = run(7, 0, 100, state="REQUEUED")
+    await put(store, first, run(7, 200, 0))
+    await put(store, first, run(7, 200, 300), run(7, 200, 300))
+    found = await store.runs("lab", Span(T0, T0 + H, T0 + H))
+    assert [(one.job, one.start - T0, one.end - T0) for one in found] == [(7, 200, 300), (7, 0, 100)]
+    [total] = await store.usage("lab", Span(T0, T0 + H, T0 + H), ["team"])
+    assert (total.by, total.runs, total.gpu_s, total.waited_s, total.waited_gpu_s) == (("vision",), 2, 4 * 200, 40, 160)
+
+
+async def test_what_still_runs_counts_until_now_and_a_stretch_cuts_both_ends(store: Store) -> None:
+    await put(store, run(1, 0, 0), run(2, -500, 5000, user="bob"))
+    found = await store.usage("lab", Span(T0, T0 + 1000, T0 + 600), ["user"])
+    assert [(one.by[0], one.gpu_s) for one in found] == [("alice", 4 * 600), ("bob", 4 * 600)]
+    found = await store.usage("lab", Span(T0, T0 + 1000, T0 + 9000), ["user"])
+    assert [(one.by[0], one.gpu_s, one.runs) for one in found] == [("alice", 4000, 1), ("bob", 4000, 1)]
+    assert await store.open_runs("lab") == [(1, T0)]
+
+
+async def test_what_was_measured_stays_when_accounting_is_read_again(store: Store) -> None:
+    await put(store, run(1, 0, 0))
+    await store.measure("lab", [(1, T0 + 60, 60, 20, 900), (99, T0, 60, 0, 0)], T0 + 60)
+    await store.lose("lab", 1, T0, 50, saved_at=T0 + 50.5)
+    await store.forget_runs("lab")
+    await put(store, run(1, 0, 100, state="NODE_FAIL"))
+    [found] = await store.runs_of("lab", 1)
+    assert (found.measured_s, found.idle_s, found.energy_j, found.lost_s, found.state) == (60, 20, 900, 50, "NODE_FAIL")
+    assert (await store.mark("lab")).measured_to == T0 + 60
+    assert (await store.mark("lab")).collected_to == 0
+
+
+async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: Store) -> None:
+    await put(store, run(1, 0, 0))
+    await store.end_runs("lab", [(1, T0)], T0 + 60)
+    [found] = await store.runs_of("lab", 1)
+    assert (found.end - T0, found.state) == (60, "UNKNOWN")
+    assert await store.open_runs("lab") == []
+
+
+async def test_two_clusters_of_one_database_know_nothing_of_each_other(store: Store) -> None:
+    await put(store, run(1, 0, 100))
+    await put(store, run(1, 0, 50), cluster="other")
+    span = Span(T0, T0 + H, T0 + H)
+    assert [one.gpu_s for one in await store.usage("other", span, [])] == [200]
+    assert [one.gpu_s for one in await store.usage("lab", span, ["team"], Only(teams=("vision",)))] == [400]
+    assert await store.usage("lab", span, ["team"], Only(teams=())) == []
+
+
+RUNS = st.lists(
+    st.tuples(
+        st.integers(-2 * H, 3 * H), st.integers(0, 4 * H), st.booleans(), st.sampled_from([0, 1, 8, 16]),
+        st.integers(0, 2 * H), st.integers(0, 5 * H),
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@given(RUNS, st.integers(0, H), st.integers(1, 2 * H), st.integers(0, 4 * H))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_sums_are_those_made_by_hand(
+    store: Store, given_runs: list[tuple[int, int, bool, int, int, int]], start: int, length: int, now: int
+) -> None:
+    name = f"c{abs(hash((tuple(given_runs), start, length, now)))}"
+    low, high = start, min(start + length, now)
+    held_s = lost_total = 0
+    for number, (began, lasted, open_, gpus, lost_s, idle_s) in enumerate(given_runs):
+        one = run(number + 1, began, 0 if open_ else began + lasted, gpus=gpus)
+        await put(store, one, cluster=name)
+        lost_s = 0 if open_ else min(lost_s, lasted)
+        await store.lose(name, one.job, one.start, lost_s)
+        await store.measure(name, [(one.job, one.start + 1, idle_s, idle_s, 0)], T0)
+        end = max(now, began) if open_ else began + lasted
+        held_s += gpus * max(0, min(end, high) - max(began, low))
+        lost_total += gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0
+    span = Span(T0 + start, T0 + start + length, T0 + now)
+    found = await store.usage(name, span, [])
+    assert sum(one.gpu_s for one in found) == held_s
+    assert sum(one.lost_gpu_s for one in found) == lost_total
+    cells = [one.use for one in await store.held(name, span)]
+    assert sum(one.unit_s for one in cells) == held_s
+    assert all(0 <= one.lost_unit_s + one.idle_unit_s <= one.unit_s for one in cells)
+
+
+async def test_an_array_of_ten_thousand_that_was_requeued_is_twenty_thousand_runs(store: Store) -> None:
+    twice = [
+        run(number, at, at + 10, gpus=1, cpus=1, state=state, array_job=5)
+        for number in range(10_000)
+        for at, state in ((0, "REQUEUED"), (100, "COMPLETED"))
+    ]
+    await put(store, *twice)
+    await put(store, *twice[:500])
+    [total] = await store.usage("lab", Span(T0, T0 + H, T0 + H), [])
+    assert (total.runs, total.gpu_s) == (20_000, 200_000)
+
+
+async def test_a_broken_node_s_jobs_are_found_by_the_node(store: Store) -> None:
+    await put(store, run(1, 0, 100, nodes=("lab-1-1", "lab-1-2"), gpus=8), run(2, 50, 0, nodes=("lab-1-2",)))
+    found = await store.held_on("lab", "lab-1-2", [(T0 + 90, T0 + 200)], T0 + 150)
+    assert sorted(found) == [(4, 8, 60), (8, 16, 10)]
+
+
+async def test_lives_spans_and_invoices(store: Store) -> None:
+    await store.meter("lab", [("lab-1-1", "main"), ("lab-1-2", "main")], [], [], T0)
+    await store.meter("lab", [], [Life("lab-1-2", "main", T0, T0 + 50, T0 + 50)], ["lab-1-1"], T0 + 60)
+    found = await store.lives("lab", T0, T0 + H)
+    assert [(one.machine, one.ended and one.ended - T0, one.seen - T0) for one in found] == [
+        ("lab-1-1", 0, 60), ("lab-1-2", 50, 0),
+    ]  # fmt: skip
+    await store.put_node_spans("lab", [NodeSpan("lab-1-1", SpanKind.DOWN, T0, 0, "dead")])
+    await store.put_node_spans("lab", [NodeSpan("lab-1-1", SpanKind.DOWN, T0, T0 + 9, "dead")])
+    assert [one.ended - T0 for one in await store.node_spans("lab", T0, T0 + H)] == [9]
+    await store.end_lives("lab", T0 + 70)
+    assert await store.open_lives("lab") == []
+    assert await store.billed_clusters() == ["lab"]
+    closed = await store.close_invoice("lab", "2026-10", {"a": 1}, "ann")
+    assert (closed.period, closed.document) == ("2026-10", {"a": 1})
+    with pytest.raises(Conflict, match="closed already"):
+        await store.close_invoice("lab", "2026-10", {"a": 2}, "bob")
+    assert [row.document for row in await store.invoices("lab")] == [{"a": 1}]
+
+
+async def test_a_budget_is_told_once_a_period(store: Store) -> None:
+    assert await store.budget_level("lab", "vision", T0) == ("", False)
+    await store.note_budget("lab", "vision", T0, "over", capped=True)
+    assert await store.budget_level("lab", "vision", T0) == ("over", True)
+    assert await store.capped_teams("lab") == {"vision"}
+    await store.note_budget("lab", "vision", T0 + H, "ok", capped=False)
+    assert await store.capped_teams("lab") == frozenset()
