@@ -127,6 +127,7 @@ class Made:
 
     what: Break
     node: str
+    gpu: int
     at: float
     mended: float | None = None
 
@@ -243,7 +244,7 @@ class Run:
         if held is not None:
             self.own_fault.add(held)
         words = [word.format(node=node, gpu=gpu) for word in one.words]
-        self.made.append(Made(one, node, time.time()))
+        self.made.append(Made(one, node, gpu, time.time()))
         ran = self.at.tried("fault", "bench", *words, timeout_s=120)
         if ran.returncode:
             sys.exit(f"bench: headway fault {' '.join(words)}: {ran.stdout}{ran.stderr}")
@@ -276,7 +277,7 @@ class Run:
     def mend(self, node: str) -> None:
         made = self.broken.get(node)
         if made is not None:
-            words = [word.format(node=node, gpu=0) for word in made.what.words]
+            words = [word.format(node=node, gpu=made.gpu) for word in made.what.words]
             self.at.tried("fault", "bench", *words, "--heal", timeout_s=120)
             made.mended = time.time()
 

@@ -74,3 +74,26 @@ async def test_one_that_was_drained_stays_drained_after_its_reboot(lab: Ward) ->
     await person.drain(lab.responder.tools, NODE, "disk swap", "olga")
     assert await person.reboot(lab.responder.tools, NODE, "olga") == ""
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
+
+
+async def test_a_return_that_the_controller_has_forgotten_is_made_again_for_incidents_that_are_over_alone(
+    lab: Ward,
+) -> None:
+    """slurmctld is killed within seconds of it, and comes back with the state that it had written before."""
+    tools = lab.responder.tools
+    incident = await lab.store.open_incident("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
+    lab.world.state, lab.world.reason = "DOWN", f"headway: incident {incident.number}: XID 79"
+    incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t", drained=True)
+    assert await prove.return_again(tools, NODE, incident.number) == ""
+    await lab.store.move_incident(incident, IncidentState.OUT, "fails too often")
+    assert await prove.return_again(tools, NODE, incident.number) == ""
+    incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t")
+    passed = {"passed": ["daemons"]}
+    await lab.store.move_incident(incident, IncidentState.RETURNED, "tests passed; back in service", evidence=passed)
+    assert await prove.return_again(tools, "lab-1-1", incident.number) == "", "another node's"
+    assert await prove.return_again(tools, NODE, 99) == "", "not ours"
+    assert lab.world.state == "DOWN"
+    assert "back in service" in await prove.return_again(tools, NODE, incident.number)
+    assert lab.world.state == "IDLE"
+    lab.world.reason = "olga: the fan"
+    assert await prove.return_again(tools, NODE, incident.number) == "", "a person's by now"

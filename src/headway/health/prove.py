@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from headway.domain.incident import OWN_REASON, Incident, IncidentState, XidClass
+from headway.domain.incident import INCIDENT_REASON, OWN_REASON, Incident, IncidentState, XidClass
 from headway.domain.machine import Machine, MachineState
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, NotFound
 from headway.health import lemons
 from headway.health.decide import SLURM_DRAINS, SLURM_REASONS
 from headway.health.tools import Tools
@@ -158,3 +158,19 @@ async def give_back(tools: Tools, incident: Incident, report: Report, state: Inc
             words += " for spare work only: it fails too often" if spare_work else ""
     passed = {"passed": [one.name for one in report.results]}
     return await tools.go(incident, state, words, actor=actor, evidence=passed)
+
+
+async def return_again(tools: Tools, node: str, number: int) -> str:
+    """Returns a node that is out for an incident which has ended with tests passed; "" where nothing was to be done."""
+    try:
+        incident = await tools.env.store.incident(number)
+    except NotFound:
+        return ""
+    ended = incident.state in (IncidentState.RETURNED, IncidentState.FALSE_ALARM) and incident.drained
+    if not ended or (incident.node, incident.cluster) != (node, tools.cluster.name):
+        return ""
+    _, reason = await tools.node_now(node)
+    if not reason.startswith(f"{INCIDENT_REASON}{number}:"):
+        return ""
+    await control.node_resume(tools.env.connections, await tools.head(), node)
+    return f"incident {number} is over, which the controller had forgotten: back in service"

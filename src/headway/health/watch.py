@@ -11,11 +11,14 @@ from datetime import datetime
 from headway.cluster.env import Env
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
+from headway.domain.incident import INCIDENT_REASON
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
 from headway.health import lemons
 from headway.health.cutshort import CutShort
 from headway.health.decide import Dead, Reserve, StartNow, decide
+from headway.health.isolate import OUT
+from headway.health.prove import return_again
 from headway.health.refill import refill
 from headway.health.respond import Responder
 from headway.health.tend import Tender
@@ -67,6 +70,7 @@ class Watch:
             if words:
                 said.append(words)
         if self.cluster.health.act:
+            said += await self._returned_before(by_name.values())
             said += await self.cut_short.step(self.env.connections, head, all_jobs.values())
         if self.clock() - self.refilled >= REFILL_EVERY_S:
             self.refilled = self.clock()
@@ -74,6 +78,18 @@ class Watch:
             said += await refill(self.cluster, self.env, head, now)
             await lemons.hold(self.responder.tools)
         said += await self.tender.step(head, all_jobs.values())
+        return said
+
+    async def _returned_before(self, nodes: Iterable[NodeState]) -> list[tuple[str, str]]:
+        """Nodes that are out for an incident that is over. slurmctld forgets the last seconds before it is killed, and with
+        them that a node was returned: nobody else would ever take it up."""
+        said = []
+        for node in nodes:
+            number = node.reason.removeprefix(INCIDENT_REASON).partition(":")[0]
+            if not (node.reason.startswith(INCIDENT_REASON) and number.isdigit() and OUT & set(node.states)):
+                continue
+            words = await return_again(self.responder.tools, node.name, int(number))
+            said += [(node.name, words)] if words else []
         return said
 
     async def _do(
