@@ -116,7 +116,24 @@ def take_state(folder: str) -> int:
     return 0
 
 
+def keep_database(name: str, place: str) -> int:
+    """What is there stays, as a dump beside Slurm's state: nothing where there is nothing."""
+    tables = subprocess.run(["mariadb", "-N", "-e", f"show tables from {name}"], capture_output=True, check=False)
+    if not tables.stdout.strip():
+        return 0
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    with open(f"{place}.new", "wb") as file:
+        os.chmod(f"{place}.new", 0o600)
+        dump = subprocess.Popen(["mariadb-dump", "--single-transaction", name], stdout=subprocess.PIPE)
+        packed = subprocess.run(["gzip", "-1"], stdin=dump.stdout, stdout=file, check=False)
+    os.replace(f"{place}.new", place)
+    return packed.returncode or dump.wait()
+
+
 def take_database(name: str) -> int:
+    if keep_database(name, f"/srv/headway-state/{name}.before-restore.sql.gz"):
+        print("the database that is there can't be kept, so it is left as it is", file=sys.stderr)
+        return 1
     for sql in (f"drop database if exists {name}", f"create database {name}"):
         subprocess.run(["mariadb", "-e", sql], check=True, timeout=120)
     unpack = subprocess.Popen(["gzip", "-dc"], stdout=subprocess.PIPE)

@@ -13,7 +13,14 @@ from headway.wire.people import HappeningOut, HappeningPage
 
 router = APIRouter(prefix="/clusters/{name}", tags=["events"])
 Kind = Literal["", "operation", "incident", "deed"]
-_OPERATIONS = {"apply": "apply", "scale": "scaling", "down": "taking the cluster down"}
+_OPERATIONS = {
+    "apply": "apply",
+    "scale": "scaling",
+    "down": "taking the cluster down",
+    "backup": "backup",
+    "restore": "coming back from a backup",
+    "rotate": "a new key",
+}
 _DEEDS = {
     "node.drain": "drained",
     "node.return": "returned to service",
