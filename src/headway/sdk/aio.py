@@ -66,6 +66,15 @@ class AsyncClient:
     run = _starting(Client.run)
     submit = _starting(Client.submit)
     attach = _starting(Client.attach)
+    usage = _threaded(Client.usage)
+    usage_runs = _threaded(Client.usage_runs)
+    invoice = _threaded(Client.invoice)
+    chargeback = _threaded(Client.chargeback)
+    goodput = _threaded(Client.goodput)
+    budgets = _threaded(Client.budgets)
+    energy = _threaded(Client.energy)
+    capacity = _threaded(Client.capacity)
+    estimate = _threaded(Client.estimate)
 
 
 @dataclass(frozen=True)

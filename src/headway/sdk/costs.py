@@ -26,16 +26,36 @@ class Costs(Http):
     """A month is "2026-10"; the one that is now unless said. Times are days, months, moments (ISO 8601) or unix seconds."""
 
     def usage(
-        self, cluster: str, *, by: Sequence[str] = ("team",), start: str = "", end: str = "", **only: str
+        self,
+        cluster: str,
+        *,
+        by: Sequence[str] = ("team",),
+        start: str = "",
+        end: str = "",
+        team: str = "",
+        user: str = "",
+        partition: str = "",
+        gpu: str = "",
     ) -> UsageOut:
-        """Sums by team, user, partition, gpu and group; `only`: a team, user, partition or gpu."""
+        """Sums by team, user, partition, gpu and group; of one team, user, partition or kind of GPU only, where said."""
+        only = {"team": team, "user": user, "partition": partition, "gpu": gpu}
         return self._get(_path(cluster, "usage", by=",".join(by), start=start, end=end, **only), UsageOut)
 
     def usage_runs(
-        self, cluster: str, *, start: str = "", end: str = "", job: int = 0, cursor: str = "", **only: str
+        self,
+        cluster: str,
+        *,
+        start: str = "",
+        end: str = "",
+        team: str = "",
+        user: str = "",
+        job: int = 0,
+        lossy: bool = False,
+        cursor: str = "",
     ) -> RunsOut:
-        """The runs behind a figure, the latest first; of one job the first first."""
-        asked = {"job": str(job) if job else "", "cursor": cursor, **only}
+        """The runs behind a figure, the latest first; of one job the first first. `lossy`: those that lost or idled alone, the
+        dearest first. `cursor`: `next` of the page before."""
+        asked = {"team": team, "user": user, "job": str(job or ""), "lossy": "true" if lossy else "", "cursor": cursor}
         return self._get(_path(cluster, "usage/runs", start=start, end=end, **asked), RunsOut)
 
     def invoice(self, cluster: str, period: str = "") -> InvoiceOut:

@@ -12,7 +12,8 @@ from headway.domain.ledger import Life, NodeSpan, SpanKind
 from headway.errors import Conflict
 from headway.store import schema as t
 from headway.store.records import InvoiceRow
-from headway.store.usage import UsageStore, upsert
+from headway.store.runs import upsert
+from headway.store.usage import UsageStore
 
 
 class LedgerStore(UsageStore):

@@ -1,0 +1,194 @@
+"""Runs of jobs as accounting tells them, each exactly once, and what Headway itself measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Insert, Table, and_, case, func, literal_column, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.domain.hostlist import compress
+from headway.domain.ledger import Held, Run
+from headway.store import schema as t
+from headway.store.base import Base
+
+Kind = tuple[str, str, str, str, str, int]  # the values of KIND
+KIND = ("team", "user", "partition", "gpu_type", "group", "per_node")
+OPEN = t.runs.c.end == literal_column("0")  # in words that the index of open runs has, too
+_MEASURED = frozenset({"measured_s", "idle_s", "energy_j", "saved_at"})  # by Headway, not by accounting
+_KEY = ("cluster", "job", "start", "group")
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far the ledger has come, in unix seconds."""
+
+    collected_to: int = 0
+    measured_to: int = 0
+    swept_at: int = 0
+    longest_s: int = 0
+    error: str = ""
+
+
+class RunStore(Base):
+    async def mark(self, cluster: str) -> Mark:
+        m = t.ledger_marks
+        async with self._read() as db:
+            row = (await db.execute(select(m).where(m.c.cluster == cluster))).first()
+        return Mark(row.collected_to, row.measured_to, row.swept_at, row.longest_s, row.error) if row else Mark()
+
+    async def set_mark(self, cluster: str, **values: Any) -> None:
+        async with self._write() as db:
+            await self._mark(db, cluster, values)
+
+    async def put_runs(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held], int]], **mark: int) -> None:
+        """(run, what it held, seconds lost at its end as far as its state says) each: all of them and the new mark, or
+        nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured stays."""
+        rows, nodes, kinds, longest = [], [], [], 0
+        for run, held, lost_s in runs:
+            longest = max(longest, (run.end or run.start) - run.start)
+            for number, part in enumerate(held):
+                rows.append(_row(cluster, run, part, lost_s, first=number == 0))
+                kinds.append((run.team, run.user, run.partition, part.gpu_type, part.group, part.per_node))
+                nodes += [_node(cluster, run, part, node) for node in part.nodes]
+        async with self._write() as db:
+            ids = await self._kinds(db, cluster, kinds)
+            for row, kind in zip(rows, kinds, strict=True):
+                row["kind"] = ids[kind]
+            for table, found, key in ((t.runs, rows, _KEY), (t.run_nodes, nodes, ("cluster", "node", "start", "job"))):
+                for at in range(0, len(found), _BATCH):
+                    await db.execute(upsert(db, table, key), found[at : at + _BATCH])
+            known = (
+                await db.execute(select(t.ledger_marks.c.longest_s).where(t.ledger_marks.c.cluster == cluster))
+            ).scalar()
+            await self._mark(db, cluster, {**mark, "longest_s": max(longest, known or 0)})
+
+    async def _kinds(self, db: AsyncConnection, cluster: str, wanted: Iterable[Kind]) -> dict[Kind, int]:
+        """The number of each; new ones are made."""
+        k = t.run_kinds
+        names = [k.c[name] for name in KIND]
+
+        async def known() -> dict[Kind, int]:
+            rows = await db.execute(select(k.c.id, *names).where(k.c.cluster == cluster))
+            return {(row[1], row[2], row[3], row[4], row[5], row[6]): int(row[0]) for row in rows}
+
+        found = await known()
+        new = [kind for kind in dict.fromkeys(wanted) if kind not in found]
+        if not new:
+            return found
+        rows = [{"cluster": cluster, **dict(zip(KIND, kind, strict=True))} for kind in new]
+        await db.execute(_insert(db, k).on_conflict_do_nothing(), rows)
+        return await known()
+
+    async def forget_runs(self, cluster: str) -> None:
+        """What accounting said is forgotten and read again from its beginning; what was measured, and money, stay. Rows are
+        left where they are: accounting's own words come over them, and what it no longer has is kept."""
+        await self.set_mark(cluster, collected_to=0, swept_at=0)
+
+    async def measure(self, cluster: str, found: Iterable[tuple[int, int, int, int, int]], measured_to: int) -> None:
+        """(job, at, seconds, idle seconds, joules) each: of the run that the job was in at that moment. With the mark, so that
+        nothing is added twice."""
+        r = t.runs
+        async with self._write() as db:
+            for job, at, seconds, idle_s, joules in found:
+                here = (r.c.cluster == cluster, r.c.job == job, r.c.start < at, r.c.first == 1)
+                start = (await db.execute(select(func.max(r.c.start)).where(*here))).scalar()
+                if start is None:
+                    continue
+                of_run = and_(r.c.cluster == cluster, r.c.job == job, r.c.start == start)
+                added = {"measured_s": r.c.measured_s + seconds, "idle_s": r.c.idle_s + idle_s}
+                await db.execute(update(r).where(of_run).values(**added))
+                await db.execute(update(r).where(of_run, r.c.first == 1).values(energy_j=r.c.energy_j + joules))
+            await self._mark(db, cluster, {"measured_to": measured_to})
+
+    async def lose(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
+        r = t.runs
+        values: dict[str, Any] = {"lost_s": lost_s} | ({} if saved_at is None else {"saved_at": saved_at})
+        async with self._write() as db:
+            await db.execute(
+                update(r).where(r.c.cluster == cluster, r.c.job == job, r.c.start == start).values(**values)
+            )
+
+    async def _mark(self, db: AsyncConnection, cluster: str, values: Mapping[str, Any]) -> None:
+        m = t.ledger_marks
+        if not (await db.execute(update(m).where(m.c.cluster == cluster).values(**values))).rowcount:
+            blank = {"collected_to": 0, "measured_to": 0, "swept_at": 0, "longest_s": 0, "error": ""}
+            await db.execute(_insert(db, m).values(**{**blank, **values, "cluster": cluster}))
+
+    async def end_runs(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
+        """(job, start) each, of which accounting knows no more: they were seen running at that moment last."""
+        r, n = t.runs, t.run_nodes
+        async with self._write() as db:
+            for job, start in runs:
+                end = max(at, start)
+                mine = (r.c.cluster == cluster, r.c.job == job, r.c.start == start)
+                await db.execute(update(r).where(*mine).values(end=end, state="UNKNOWN"))
+                theirs = (n.c.cluster == cluster, n.c.job == job, n.c.start == start)
+                await db.execute(update(n).where(*theirs).values(end=end))
+
+    async def open_runs(self, cluster: str) -> list[tuple[int, int]]:
+        """(job, start) of those that have no end yet."""
+        r = t.runs
+        query = select(r.c.job, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
+        async with self._read() as db:
+            return [(int(job), int(start)) for job, start in await db.execute(query)]
+
+
+def _row(cluster: str, run: Run, part: Held, lost_s: int, *, first: bool) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "job": run.job,
+        "start": run.start,
+        "group": part.group,
+        "first": int(first),
+        "end": run.end,
+        "submit": run.submit,
+        "eligible": min(run.eligible or run.submit, run.start),
+        "qos": run.qos,
+        "state": run.state,
+        "nodes": compress(part.nodes),
+        "node_count": len(part.nodes),
+        "gpus": part.gpus,
+        "cpus": part.cpus,
+        "units": part.units,
+        "memory_mib": run.memory_mib,
+        "time_limit_s": run.time_limit_s,
+        "used_cpu_s": run.used_cpu_s,
+        "used_memory_mib": run.used_memory_mib,
+        "array_job": run.array_job,
+        "lost_s": lost_s,
+    }
+
+
+def _node(cluster: str, run: Run, part: Held, node: str) -> dict[str, Any]:
+    """A job's nodes hold the same of it, as far as accounting says."""
+    return {
+        "cluster": cluster,
+        "node": node,
+        "start": run.start,
+        "job": run.job,
+        "end": run.end,
+        "units": part.units,
+        "per_node": part.per_node * len(part.nodes),
+    }
+
+
+def _insert(db: AsyncConnection, table: Table) -> Any:
+    return (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)
+
+
+def upsert(db: AsyncConnection, table: Table, key: Sequence[str]) -> Insert:
+    made = _insert(db, table)
+    fresh = {
+        column.name: made.excluded[column.name]
+        for column in table.columns
+        if column.name not in key and column.name not in _MEASURED
+    }
+    if table is t.runs:  # what the training itself said of its last checkpoint goes before what its state lets guess
+        fresh["lost_s"] = case((table.c.saved_at.is_(None), made.excluded.lost_s), else_=table.c.lost_s)
+    found: Insert = made.on_conflict_do_update(index_elements=list(key), set_=fresh)
+    return found
