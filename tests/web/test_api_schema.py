@@ -19,6 +19,7 @@ from headway.domain.accounts import Share
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.server.work import RealWork
 from headway.wire.jobs import LogFoundOut, LogLineOut, LogPartOut
+from headway.wire.keeping import VolumeSpeedOut
 from headway.wire.work import ExecOut, SubmitOut
 
 JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))
@@ -73,6 +74,7 @@ def answers() -> dict[str, Any]:
         "return_node": "returned",
         "reboot_node": rebooted,
         "test_node": (("gpus", True, "answer"),),
+        "storage_bench": (VolumeSpeedOut(path="/scratch", write_mib_s=900.0),),
         "shares": (Share("default", 1.0, 0.5, 0.4, 12.5),),
         "control": None,
         "runs": JOBS[2:],
