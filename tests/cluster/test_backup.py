@@ -128,8 +128,8 @@ def test_what_is_no_backup_of_this_cluster_touches_nothing(lab: Lab, folder: Pat
 
 
 def test_keys_change_under_a_running_job(lab: Lab) -> None:
-    job = lab.sbatch("ann", "--nodes=2", wrap=f"srun hostname; {WAITS.format('turned')}; srun hostname")
-    lab.wait_job(job, "RUNNING")
+    job = lab.sbatch("ann", "--nodes=2", wrap=f"srun touch /scratch/began; {WAITS.format('turned')}; srun hostname")
+    lab.wait(lambda: lab.head("test", "-e", "/scratch/began", check=False).code == 0, "the job's first step")
     daemons = [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)]
     munge = ["sha256sum", "/etc/munge/munge.key"]
     old = lab.head(*munge).out
@@ -168,7 +168,7 @@ def test_a_volume_comes_is_lost_returns_and_goes_while_a_job_runs(lab: Lab) -> N
         on_node(lab, node, "test", "-e", "/models/there")
 
     away = "/run/systemd/system/models.mount.d"  # whoever has it is away: it can't be mounted again
-    script = f"mkdir -p {away}; printf '[Mount]\\nWhat=/nowhere\\n' >{away}/away.conf; systemctl daemon-reload"
+    script = f"mkdir -p {away}; printf '[Mount]\\nType=away\\nOptions=\\n' >{away}/away.conf; systemctl daemon-reload"
     on_node(lab, NODES[0], "sh", "-c", f"{script}; umount --lazy /models")
     why = lab.wait(lambda: drained(lab, NODES[0]), "the node without the volume to drain")
     assert "/models is not mounted" in why
