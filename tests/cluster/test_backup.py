@@ -144,7 +144,9 @@ def test_keys_change_under_a_running_job(lab: Lab) -> None:
     assert "no password" in lab.cli("secrets", "rotate", "database", "keep", check=False).err
     go(lab, "turned")
     assert lab.wait_job(job) == "COMPLETED"
-    assert lab.client.job("keep", job).state == "COMPLETED"
+    lab.wait(
+        lambda: lab.client.job("keep", job).state == "COMPLETED", "the server, with its new token, to know that too"
+    )
 
 
 def drained(lab: Lab, node: str) -> str:
