@@ -128,7 +128,8 @@ def test_what_is_no_backup_of_this_cluster_touches_nothing(lab: Lab, folder: Pat
 
 
 def test_keys_change_under_a_running_job(lab: Lab) -> None:
-    job = lab.sbatch("ann", "--nodes=2", wrap=f"srun touch /scratch/began; {WAITS.format('turned')}; srun hostname")
+    steps = f"srun touch /scratch/began; {WAITS.format('turned')}; srun touch /scratch/again; {WAITS.format('signed')}"
+    job = lab.sbatch("ann", "--nodes=2", wrap=steps)
     lab.wait(lambda: lab.head("test", "-e", "/scratch/began", check=False).code == 0, "the job's first step")
     daemons = [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)]
     munge = ["sha256sum", "/etc/munge/munge.key"]
@@ -139,10 +140,12 @@ def test_keys_change_under_a_running_job(lab: Lab) -> None:
     assert {on_node(lab, node, *munge) for node in NODES} == {new}
     assert [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)] == daemons
     lab.cli("secrets", "rotate", "ssh", "keep")
-    lab.cli("secrets", "rotate", "jwt", "keep")
+    go(lab, "turned")
+    lab.wait(lambda: lab.head("test", "-e", "/scratch/again", check=False).code == 0, "a step with the new key")
+    lab.cli("secrets", "rotate", "jwt", "keep")  # restarts the controller, after which a new step waits for a minute
     assert lab.state_of(job) == "RUNNING"
     assert "no password" in lab.cli("secrets", "rotate", "database", "keep", check=False).err
-    go(lab, "turned")
+    go(lab, "signed")
     assert lab.wait_job(job) == "COMPLETED"
     lab.wait(
         lambda: lab.client.job("keep", job).state == "COMPLETED", "the server, with its new token, to know that too"
