@@ -13,7 +13,7 @@ from pydantic import Field, RootModel, ValidationError
 from headway.domain.cluster import Plan
 from headway.errors import Fault, InvalidSpec
 from headway.spec.faults import path_text, pydantic_faults, text_faults, tidy
-from headway.spec.model import Name, Part
+from headway.spec.fields import Name, Part
 from headway.spec.yamltext import parse_yaml
 
 Figure = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]

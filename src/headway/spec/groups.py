@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from headway.domain.cluster import MAIN, Group, Plan
-from headway.spec.model import UNLIMITED, ClusterFile, GroupPart
+from headway.spec.fields import UNLIMITED
+from headway.spec.model import ClusterFile, GroupPart
 
 Trouble = tuple[str, str, str]  # path, message, hint
 

@@ -6,141 +6,33 @@ A field left empty is a field left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from headway.spec import sshkey, words
-
-MOST_NODES = 20_000
-
-
-def fault(text: str, hint: str = "") -> PydanticCustomError:
-    """An error whose message is shown as it is."""
-    return PydanticCustomError("headway", "{text}", {"text": text, "hint": hint})
-
-
-def _rule(check: Callable[[str], str], hint: str = "") -> AfterValidator:
-    def validate(value: str) -> str:
-        problem = check(value)
-        if problem:
-            raise fault(problem, hint)
-        return value
-
-    return AfterValidator(validate)
-
-
-def _reserved(check: Callable[[str], str], reserved: frozenset[str]) -> Callable[[str], str]:
-    return lambda name: check(name) or (f"{name} is a word of Slurm's own" if name in reserved else "")
-
-
-def _time(value: Any) -> int | None:
-    """Slurm's time -> seconds; -1 stands for unlimited, so that "not said" stays different."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise fault("must be a time", 'for example "2-00:00:00" (days-hours:minutes:seconds), or minutes')
-    try:
-        seconds = words.parse_time(value)
-    except ValueError as error:
-        raise fault(str(error), 'for example "7-00:00:00", "02:00:00", 90 (minutes) or infinite') from None
-    return UNLIMITED if seconds is None else seconds
-
-
-def _grace(value: Any) -> Any:
-    """Seconds as a number, as Slurm's GraceTime, or a text with colons."""
-    return _time(value) if isinstance(value, str) and ":" in value else value
-
-
-def _slurm_value(value: Any) -> str:
-    # The value's own rule depends on the key and the version: headway.spec.rules.
-    if isinstance(value, bool):
-        return "YES" if value else "NO"
-    if not isinstance(value, str | int):
-        raise fault("must be text or a whole number")
-    return str(value)
-
-
-def _host(value: Any) -> Any:
-    return {"address": value} if isinstance(value, str) else value
-
-
-def _public_key(value: str) -> str:
-    problem, hint = sshkey.key_fault(value)
-    if problem:
-        raise fault(problem, hint)
-    return sshkey.one_line(value)
-
-
-def _xid(value: Any) -> Any:
-    """A code is a number in YAML, and a word once the document has been JSON."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _mount_line(value: str) -> str:
-    problem, hint = words.mount_line_fault(value)
-    if problem:
-        raise fault(problem, hint)
-    return value
-
-
-UNLIMITED = -1
-_TIME_SCHEMA = {
-    "anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1}],
-    "examples": ["7-00:00:00", "02:00:00", 90, "infinite"],
-}
-
-ClusterName = Annotated[
-    str, _rule(words.cluster_name_fault), WithJsonSchema({"type": "string", "pattern": f"^{words.CLUSTER_NAME}$"})
-]
-Name = Annotated[str, _rule(words.name_fault), WithJsonSchema({"type": "string", "pattern": f"^{words.NAME}$"})]
-PartitionName = Annotated[
-    str,
-    _rule(_reserved(words.name_fault, words.RESERVED_PARTITIONS)),
-    WithJsonSchema({"type": "string", "pattern": f"^{words.NAME}$"}),
-]
-TeamName = Annotated[
-    str,
-    _rule(_reserved(words.name_fault, words.RESERVED_TEAMS)),
-    WithJsonSchema({"type": "string", "pattern": f"^{words.NAME}$"}),
-]
-GroupName = Annotated[
-    str,
-    _rule(words.group_name_fault),
-    WithJsonSchema({"type": "string", "pattern": f"^{words.GROUP_NAME}$"}),
-]
-UserName = Annotated[
-    str, _rule(words.user_name_fault), WithJsonSchema({"type": "string", "pattern": f"^{words.USER_NAME}$"})
-]
-Seconds = Annotated[int, BeforeValidator(_time), WithJsonSchema(_TIME_SCHEMA)]
-GraceSeconds = Annotated[int, Field(ge=0, le=86400), BeforeValidator(_grace)]
-PublicKey = Annotated[str, AfterValidator(_public_key)]
-XidCode = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}$"), BeforeValidator(_xid)]
-XidClass = Literal[
-    "app", "consequence", "log", "watch", "restart_job", "reset", "drain", "reboot", "rma", "hands_on", "verdict"
-]
-SharedBy = Annotated[
-    str,
-    _rule(words.shared_by_fault),
-    WithJsonSchema({"type": "string", "pattern": f"^(?:use|share|centre:{words.NAME})$"}),
-]
-_SHARED_BY = "use (teams, as what they used), share (teams, as their shares) or centre:NAME (nobody; that cost centre)."
-SlurmKeys = dict[str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSchema({"type": ["string", "integer"]})]]
-
-
-class Part(BaseModel):
-    """Strict, closed, and lenient in one thing: an empty field is one that was left out."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _left_empty(cls, value: Any) -> Any:
-        if value is None:
-            return {}
-        if isinstance(value, dict) and None in value.values():
-            return {key: item for key, item in value.items() if item is not None}
-        return value
+from headway.spec import words
+from headway.spec.fields import (
+    MOST_NODES,
+    SHARED_BY,
+    ClusterName,
+    GraceSeconds,
+    GroupName,
+    Name,
+    Part,
+    PartitionName,
+    PublicKey,
+    Seconds,
+    SharedBy,
+    SlurmKeys,
+    TeamName,
+    UserName,
+    XidClass,
+    XidCode,
+    fault,
+    host,
+    mount_line,
+    rule,
+)
 
 
 class SwitchPart(Part):
@@ -184,7 +76,7 @@ class MountedVolumePart(Part):
 
     name: Name = Field(description="The volume's name.", examples=["models"])
     path: str = Field(description="Where it appears on the machines.", examples=["/models"])
-    mount: Annotated[str, AfterValidator(_mount_line)] = Field(
+    mount: Annotated[str, AfterValidator(mount_line)] = Field(
         description="Its type, source and options, as in a line of fstab.",
         examples=["nfs4 filer:/export/models rw,hard", "lustre mgs@tcp:/fsx", "fuse.sshfs box:/srv/data ro"],
     )
@@ -290,7 +182,7 @@ class DeparturesPart(Part):
 class MailPart(Part):
     """Where the mail of --mail-type goes."""
 
-    relay: Annotated[str, _rule(words.relay_fault)] = Field(
+    relay: Annotated[str, rule(words.relay_fault)] = Field(
         description="host:port of an SMTP server.", examples=["mail.example.org:25"]
     )
 
@@ -298,13 +190,13 @@ class MailPart(Part):
 class AlertsPart(Part):
     """Where alerts about nodes, GPUs and daemons go. None are sent unless said."""
 
-    webhook: Annotated[str, _rule(words.url_fault)] | None = Field(
+    webhook: Annotated[str, rule(words.url_fault)] | None = Field(
         None, description="URL that alerts are posted to, as JSON.", examples=["https://example.org/alerts"]
     )
-    chat: Annotated[str, _rule(words.url_fault)] | None = Field(
+    chat: Annotated[str, rule(words.url_fault)] | None = Field(
         None, description="Incoming webhook of a chat, in Slack's form (Slack, Mattermost, Rocket.Chat and others)."
     )
-    mail: Annotated[str, _rule(words.mail_fault)] | None = Field(
+    mail: Annotated[str, rule(words.mail_fault)] | None = Field(
         None, description="Mail address; it goes through mail.relay.", examples=["oncall@example.org"]
     )
 
@@ -377,13 +269,13 @@ class HealthPart(Part):
 
 
 SignInName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
-ServerPath = Annotated[str, _rule(words.path_fault, "the client makes paths absolute")]
+ServerPath = Annotated[str, rule(words.path_fault, "the client makes paths absolute")]
 
 
 class JumpPart(Part):
     """A machine that the way to others leads through, as ssh's ProxyJump."""
 
-    address: Annotated[str, _rule(words.host_fault)] = Field(description="Address or host name.")
+    address: Annotated[str, rule(words.host_fault)] = Field(description="Address or host name.")
     user: SignInName = Field("root", description="User to sign in as.")
     port: int = Field(22, ge=1, le=65535, description="SSH port.")
     key: ServerPath | None = Field(
@@ -395,7 +287,7 @@ class JumpPart(Part):
 class HostPart(Part):
     """A machine you own."""
 
-    address: Annotated[str, _rule(words.host_fault)] = Field(description="Address or host name.")
+    address: Annotated[str, rule(words.host_fault)] = Field(description="Address or host name.")
     role: Literal["head", "node"] | None = Field(
         None, description="head: the controller, the database and logins. The first machine is the head unless said."
     )
@@ -408,7 +300,7 @@ class HostPart(Part):
         None,
         description="File on the server's machine that holds the password sudo asks for; it must ask for none unless said.",
     )
-    jump: Annotated[JumpPart, BeforeValidator(_host)] | None = Field(
+    jump: Annotated[JumpPart, BeforeValidator(host)] | None = Field(
         None, description="Machine that the way there leads through.", examples=["bastion.example.org"]
     )
     host_key: PublicKey | None = Field(
@@ -419,7 +311,7 @@ class HostPart(Part):
 class FirewallPart(Part):
     """Provider ssh: who reaches your machines. Slurm's, the database's and the agent's ports are the cluster's alone."""
 
-    ssh_from: list[Annotated[str, _rule(words.network_fault)]] = Field(
+    ssh_from: list[Annotated[str, rule(words.network_fault)]] = Field(
         default_factory=list,
         description="Networks that may use SSH, beside the cluster's machines and the server; every one unless said.",
         examples=[["10.0.0.0/8"]],
@@ -457,12 +349,12 @@ class CostPart(Part):
     usd_per_hour: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
         None, description="All machines together: no node is made that would cost more."
     )
-    timezone: Annotated[str, _rule(words.zone_fault)] = Field(
+    timezone: Annotated[str, rule(words.zone_fault)] = Field(
         "UTC", description="Where invoices' months begin at midnight.", examples=["Europe/Berlin"]
     )
-    idle: SharedBy = Field("use", description=f"Who pays for capacity that no job held: {_SHARED_BY}")
-    spare: SharedBy = Field("share", description=f"Who pays for spares: {_SHARED_BY}")
-    broken: SharedBy = Field("share", description=f"Who pays for nodes that are down or drained: {_SHARED_BY}")
+    idle: SharedBy = Field("use", description=f"Who pays for capacity that no job held: {SHARED_BY}")
+    spare: SharedBy = Field("share", description=f"Who pays for spares: {SHARED_BY}")
+    broken: SharedBy = Field("share", description=f"Who pays for nodes that are down or drained: {SHARED_BY}")
     pue: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = Field(
         1.3, description="What the site draws for each kilowatt-hour that the machines draw."
     )
@@ -553,7 +445,7 @@ class ClusterFile(Part):
     alerts: AlertsPart = Field(default_factory=AlertsPart, description="Where alerts go.")
     containers: ContainersPart = Field(default_factory=ContainersPart, description="Container images in jobs.")
     health: HealthPart = Field(default_factory=HealthPart, description="Faults of GPUs and nodes.")
-    hosts: list[Annotated[HostPart, BeforeValidator(_host)]] = Field(
+    hosts: list[Annotated[HostPart, BeforeValidator(host)]] = Field(
         default_factory=list, description="Provider ssh: your machines, the head first."
     )
     firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: who reaches your machines.")

@@ -28,8 +28,8 @@ from headway.domain.cluster import (
     Volume,
 )
 from headway.spec import fabric, groups, tiers
+from headway.spec.fields import UNLIMITED
 from headway.spec.model import (
-    UNLIMITED,
     BackupPart,
     BudgetPart,
     ClusterFile,

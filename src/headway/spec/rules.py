@@ -15,7 +15,8 @@ from typing import Any
 from headway.domain.cluster import Plan
 from headway.errors import Fault
 from headway.spec import fabric, groups, slurmkeys, tiers, words
-from headway.spec.model import UNLIMITED, ClusterFile, DatasetPart
+from headway.spec.fields import UNLIMITED
+from headway.spec.model import ClusterFile, DatasetPart
 
 LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
 MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
