@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +10,12 @@ import pytest
 
 from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import Incident, IncidentState, Signal, XidClass
-from headway.domain.machine import Machine
 from headway.errors import Conflict, NotFound
 from headway.health.figures import times
 from headway.health.follow import follow
-from headway.health.listen import Beats, Deed, listen, parse
+from headway.health.listen import Deed
 from headway.health.prove import Report, Result, give_back
-from headway.slurm.warning import Wish, warning_asked
-from tests.builders import job, machine
+from tests.builders import job
 from tests.unit.health_world import LAB, NODE, Ward, signal, ward
 
 HANDS_ON = replace(LAB, health=Health(xid_classes={79: "hands_on"}))
@@ -271,19 +268,6 @@ async def test_a_warned_job_that_saved_itself_and_ended_is_requeued_all_the_same
     assert lab.world.requeued == [8]
 
 
-@pytest.mark.parametrize(
-    ("script", "command", "wish"),
-    [
-        ("#SBATCH --signal=USR1@120\n", "sbatch a.sh", Wish("USR1", False, 120)),
-        ("#SBATCH -N2 --signal=B:SIGUSR2\n", "", Wish("USR2", True, 60)),
-        ("#SBATCH --signal=USR1@120\n", "sbatch --signal=10@5 a.sh", Wish("10", False, 5)),
-        ("echo --signal=USR1\n", "sbatch a.sh", None),
-    ],
-)
-def test_what_a_job_asked_for(script: str, command: str, wish: Wish | None) -> None:
-    assert warning_asked(script, command) == wish
-
-
 async def test_an_app_error_drains_nothing_but_the_third_of_a_day_and_none_counts_twice(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
     said = await lab.responder.take(signal(31, job=7), [])
@@ -415,36 +399,6 @@ async def test_what_an_agent_says_beside_the_kernel_s_log(lab: Ward) -> None:
 
 async def test_what_is_said_of_no_node_of_ours_is_passed_over(lab: Ward) -> None:
     assert await lab.responder.take(signal(node="elsewhere-1-1"), []) == []
-
-
-async def test_the_stream_is_read_in_any_pieces() -> None:
-    class Streams:
-        async def stream(
-            self, at: Machine, argv: Sequence[str], *, timeout_s: float | None = None
-        ) -> AsyncIterator[bytes]:
-            assert argv[-1] == "watch"
-            for piece in (
-                b'{"fault": {"id": "a", "at": 1, "node": "n", "code": 79, "gpu": null, "text": "x\\u001b[1m", "jo',
-                b'b": 7}}\n{"fault": {}}\nnonsense\n{"alive": 2, "silent": {"n": 4.5}}\n{"relay": 9}\n{"al',
-                b'ive": 1, "silent": {}}\n{"deed": {"signal": "a", "node": "n", "at": 2, "requeued": [7]}}\n',
-            ):
-                yield piece
-
-    found = [one async for one in listen(Streams(), machine("lab-head"))]
-    assert found == [
-        Signal("a", 1.0, "n", 79, None, "x[1m", 7), Beats(2, {"n": 4.5}), Beats(relay_s=9.0), Beats(1),
-        Deed("deed a", 2.0, "n", "a", (7,)),
-    ]  # fmt: skip
-
-
-def test_checks_of_an_agent_act_as_they_suggest_when_they_are_bad() -> None:
-    row = {"id": "x", "at": 1.0, "node": "n", "check": "mounts", "state": "bad", "reason": "/scratch is gone"}
-    line = json.dumps({"check": {**row, "action": "reboot"}}).encode()
-    assert parse(line) == Signal("x", 1.0, "n", 0, None, "mounts: /scratch is gone", None, "mounts", XidClass.REBOOT)
-    warns = parse(json.dumps({"check": {**row, "state": "warn", "action": "reset_gpu", "gpu": 3}}).encode())
-    assert isinstance(warns, Signal)
-    assert (warns.action, warns.gpu) == (XidClass.WATCH, 3)
-    assert parse(json.dumps({"check": {**row, "state": "ok"}}).encode()) is None
 
 
 async def test_what_is_heard_of_a_fault_after_its_end_is_no_new_fault(lab: Ward) -> None:
