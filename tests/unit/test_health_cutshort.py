@@ -70,6 +70,7 @@ async def test_a_job_that_failed_by_itself_has_failed(code: str) -> None:
     "changed",
     [
         {"state": "CANCELLED"},
+        {"submit_time": BEGAN},
         {"end_time": 1003 + SHORT_S + 1},
         {"start_time": 1003 + AFTER_S, "end_time": 1005 + AFTER_S},
         {"start_time": 997, "end_time": 999},

@@ -2,7 +2,8 @@
 
 slurmctld writes its state some seconds after it has started a job. Killed before that, it comes back with the job waiting,
 starts it again, and then ends what it does not know on the node: the run of before, and with it the new one, which is
-counted as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`."""
+counted as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`. A job submitted since has no run of before, so
+its end has another cause."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class CutShort:
         if not new:
             return []
         began = await control.controller_started_at(run, head)
-        after = [job.id for job in new if began <= job.end_time <= began + AFTER_S]
+        after = [job.id for job in new if job.submit_time < began <= job.end_time <= began + AFTER_S]
         killed = [job for job in after if await control.was_killed(run, head, job)]
         return [(f"job {job}", await _send_back(run, head, job)) for job in killed]
 
