@@ -45,6 +45,7 @@ class World:
         self.gpus = 8
         self.gpus_after_reset: int | None = 8  # None: the reset itself fails
         self.answers = False  # to SSH, asked whether it lives
+        self.up_at = 0.0  # its SSH server, after its start
         self.order: list[str] = []
         self.requeued: list[int] = []
         self.released = 0
@@ -173,7 +174,7 @@ class World:
             if not self.answers:
                 raise Unreachable("no answer")
             return 0, ""
-        if self.machine is None or self.machine.state is not MachineState.RUNNING:
+        if self.machine is None or self.machine.state is not MachineState.RUNNING or self.clock() < self.up_at:
             raise Unreachable(f"{NODE} does not answer")
         if words[0] == "rm" and words[-1].endswith("xid"):
             self.released += 1

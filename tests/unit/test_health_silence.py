@@ -247,6 +247,17 @@ async def test_who_was_killed_before_setting_down_lets_the_next_life_of_the_mach
     assert lab.world.jobs == {8: "RUNNING"}
 
 
+async def test_a_machine_that_somebody_has_just_started_has_its_time_to_boot_before_it_is_tested(lab: Ward) -> None:
+    """Tested before that it would fail, and be given back for another."""
+    await lab.store.open_incident("lab", NODE, "its machine is stopped", XidClass.REBOOT, 1.0, {"dead": True})
+    assert lab.world.machine
+    lab.world.machine = replace(lab.world.machine, started_at=lab.clock.now + 1.0)
+    lab.clock.now += 2.0
+    lab.world.up_at = lab.clock.now + BOOT_S / 2
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert lab.world.order == ["drain", "resume"]
+
+
 async def test_what_an_older_reading_says_is_asked_again_before_a_running_machine_is_set_down(lab: Ward) -> None:
     assert not await lab.responder.still_so(NODE, ()), "Slurm has the node in service"
     lab.world.state = "DOWN"

@@ -134,14 +134,20 @@ async def restart(tools: Tools, node: str, began: float) -> None:
 
 
 async def switch_on(tools: Tools, node: str) -> None:
-    """Starts a machine that does not run, where the provider can: fencing may have stopped it. Returns when it serves, or
-    has had its time to."""
+    """Starts a machine that does not run, where the provider can: fencing may have stopped it."""
     machine = (await tools.machines()).get(node)
     if machine is None or machine.state is MachineState.RUNNING or not tools.env.provider.fences:
         return
     await tools.env.provider.start(machine)
     await tools.env.connections.drop(machine.name)
-    await registered(tools, node, BOOT_S)
+
+
+async def booted(tools: Tools, node: str) -> None:
+    """Until a machine that was started a moment ago, by whomever, serves or has had its time to."""
+    machine = (await tools.machines()).get(node)
+    left_s = machine.started_at + BOOT_S - tools.clock() if machine is not None else 0.0
+    if left_s > 0:
+        await registered(tools, node, left_s)
 
 
 async def _has_another(tools: Tools, incident: Incident) -> bool:

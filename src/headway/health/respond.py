@@ -317,9 +317,10 @@ class Responder:
 
     async def _tests(self, incident: Incident) -> prove.Report:
         """A person who says that the node works need not switch its machine on as well."""
-        if _tests_begun(incident)[0].evidence.get("asked"):
-            with contextlib.suppress(HeadwayError):  # the tests say what is wrong
+        with contextlib.suppress(HeadwayError):  # the tests say what is wrong
+            if _tests_begun(incident)[0].evidence.get("asked"):
                 await repair.switch_on(self.tools, incident.node)
+            await repair.booted(self.tools, incident.node)
         return await prove.prove(self.tools, incident.node, hard=prove.needs_hard_tests(incident))
 
     async def _tested(self, incident: Incident, report: prove.Report) -> Incident:
