@@ -83,7 +83,7 @@ async def apply(
             "this host is not ready:\n" + "\n".join(f"  {gap.what}" for gap in gaps),
             hint="; ".join(dict.fromkeys(gap.fix for gap in gaps)),
         )
-    have = await secrets.ensure(env.store, cluster, (cluster.head, *cluster.slot_names))
+    have = await secrets.ensure(env.store, cluster, cluster.machine_names)
     env.connections.use_key(have["bootstrap_key"])
     seen = await own.look(cluster, env)
     if seen:
@@ -234,7 +234,7 @@ class Run:
         if seen is None:
             raise self._lost(name)
         await self._set_up(name, seen, fresh=fresh)
-        if fresh and name != self.goal.cluster.head and self.goal.cluster.head in self.observed.seen:
+        if fresh and name in self.goal.cluster.group_of and self.goal.cluster.head in self.observed.seen:
             await serve(self.env, self.machines[self.goal.cluster.head], name)
 
     def _lost(self, name: str) -> HeadwayError:
@@ -292,7 +292,8 @@ class Run:
             host_key_private=private,
             host_key_public=secrets.public_of(private),
             authorized_key=secrets.public_of(self.secrets["bootstrap_key"]),
-            gpus=0 if name == cluster.head else cluster.group_of[name].plan.gpus,
+            gpus=0 if name in cluster.heads else cluster.group_of[name].plan.gpus,
+            head=name in cluster.heads,
         )
 
     async def _look(self, name: str) -> SeenMachine:
@@ -307,12 +308,12 @@ class Run:
         stages = by_stage(machine_changes(name, wanted, seen), wanted, self.secrets, fresh=fresh)
         is_head = name == cluster.head
         for stage, steps in stages.items():
-            if stage == "node":
+            if stage == "node" or (stage == "controller" and not is_head):
                 await self.controller_up.wait()
                 if cluster.head in self.failures:
                     raise Refused(f"{name}: waits for the head, which did not come up")
-                if cluster.group_of[name].idle_s is not None:
-                    await control.node_awake(self.env.connections, self.machines[cluster.head], name)
+            if stage == "node" and cluster.group_of[name].idle_s is not None:
+                await control.node_awake(self.env.connections, self.machines[cluster.head], name)
             if is_head:
                 await self.say(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:

@@ -44,7 +44,7 @@ async def node_states(cluster: Cluster, env: Env, head: Machine) -> dict[str, No
 
 async def wait_for_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> None:
     """Until slurmctld has heard from each of these nodes. Raises Unreachable naming the silent ones."""
-    silent = names - {cluster.head}
+    silent = names & cluster.group_of.keys()
     ends = time.monotonic() + REGISTER_S
     async with reader_of(cluster, env, head) as reader:
         while silent and time.monotonic() < ends:
@@ -122,7 +122,7 @@ async def hold_spares(cluster: Cluster, env: Env, head: Machine) -> bool:
 async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
     """Readiness, one thing a line, in the order in which they depend on each other."""
     machines = await machines_of(env, cluster.name)
-    wanted = (cluster.head, *choose(cluster, machines))
+    wanted = (*cluster.heads, *choose(cluster, machines))
     stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
     head = machines.get(cluster.head)
     found = [_machines_check(stopped, len(wanted))]
@@ -144,7 +144,7 @@ async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
         held = await control.reserved(env.connections, head)
     except HeadwayError as error:
         return (*found, Check("slurm", False, error.message))
-    return (*found, *_slurm_checks(cluster, wanted[1:], states, held))
+    return (*found, *_slurm_checks(cluster, wanted[cluster.controllers :], states, held))
 
 
 def _machines_check(stopped: list[str], count: int) -> Check:
