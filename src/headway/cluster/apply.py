@@ -24,7 +24,7 @@ from headway.cluster.leave import Beside, Leaving
 from headway.cluster.members import members
 from headway.cluster.observe import look_at, machines_of, observe
 from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes
-from headway.cluster.steps import by_stage
+from headway.cluster.steps import by_stage, kept
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
 from headway.domain.cluster import Cluster, Site
@@ -337,6 +337,8 @@ class Run:
         if steps:
             await ops.perform(self.env.connections, head, steps)
             await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
+        if steps and self.goal.cluster.controllers > 1:
+            await ops.perform(self.env.connections, head, [kept(self.goal.cluster.slurm_version)])
 
     async def _seen_accounts(self, head: Machine) -> Accounts:
         """A slurmdbd that has just started may fail a first question."""

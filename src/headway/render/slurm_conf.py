@@ -23,7 +23,7 @@ PRIVATE = "usage"
 PRIVATE_WHY = "Who sees the queue sees all of it; what somebody has used is theirs to see, and their team's."
 JOB_TMP = "/var/lib/headway/job-tmp"
 SRUN_PORTS = (60001, 63000)  # where srun listens for its tasks, on machines one owns
-TAKEOVER_S = 5
+TAKEOVER_S = 4
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
 
 
@@ -290,10 +290,13 @@ def _scheduling(cluster: Cluster) -> Section:
 
 
 def _recovery(cluster: Cluster, known: Version) -> Section:
-    controller = Setting("SlurmctldTimeout", "30")
+    controller: tuple[Setting, ...] = (Setting("SlurmctldTimeout", "30"),)
     if cluster.controllers > 1:
-        controller = Setting(
-            "SlurmctldTimeout", str(TAKEOVER_S), "Seconds of silence after which the next one takes over."
+        controller = (
+            Setting("SlurmctldTimeout", str(TAKEOVER_S), "Seconds of silence after which the next one takes over."),
+            Setting(
+                "TCPTimeout", "1", "Seconds; who takes over asks the dead head's slurmdbd four times before it works."
+            ),
         )
     return Section(
         "faults and recovery",
@@ -304,7 +307,7 @@ def _recovery(cluster: Cluster, known: Version) -> Section:
                 "300",
                 "Seconds until a silent node is down. Headway fences it long before; this is for when nobody is there.",
             ),
-            controller,
+            *controller,
             Setting("JobRequeue", "1", "A batch job whose node dies goes back to the queue."),
             Setting("KillWait", str(known.kill_wait_s), "Seconds from SIGTERM to SIGKILL at the time limit."),
             Setting("BatchStartTimeout", "30"),

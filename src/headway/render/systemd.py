@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headway.domain.cluster import Cluster, Group, Site, Volume
 from headway.domain.files import File
-from headway.render import exports, sessions
+from headway.render import exports, sessions, takeback
 from headway.render.database import DATADIR
 from headway.render.slurm_conf import JOB_TMP, STATE
 from headway.render.text import MARK, path, script, word
@@ -40,15 +40,17 @@ def database_units() -> dict[str, File]:
     )
 
 
-def controller_units(known: Version, *, accounting: bool) -> dict[str, File]:
-    """Drop-ins of a head's other daemons. `accounting`: slurmdbd runs beside them."""
-    beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if accounting else ""
+def controller_units(cluster: Cluster, known: Version, name: str) -> dict[str, File]:
+    """Drop-ins of a head's other daemons."""
+    first = name == cluster.head
+    beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
+    before = f"ExecStartPre=+{takeback.PROGRAM}\n" if first and cluster.controllers > 1 else ""
     return _drop_ins(
         {
             "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
             "slurmctld.service": (
                 f"[Unit]\n{beside}RequiresMountsFor={STATE}\n{TRIES}\n"
-                f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n"
+                f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n{before}"
             ),
             "slurmrestd.service": _slurmrestd(known),
         }
