@@ -46,7 +46,7 @@ def leads():
             at, number = struct.unpack(">QQ", file.read(16))
     except (OSError, struct.error):
         return False
-    return number > 0 and abs(time.time() - at) <= {3 * TAKEOVER_S}
+    return number > 0 and abs(time.time() - at) <= {6 * TAKEOVER_S}
 
 
 told = False
