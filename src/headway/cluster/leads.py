@@ -35,8 +35,9 @@ def _runs(machine: Machine | None) -> bool:
     return machine is not None and machine.state is MachineState.RUNNING
 
 
-async def second_leads(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> Machine | None:
-    """The second head where its controller leads, by its own word, because the first one does not answer it; else None."""
+async def second_alone(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> Machine | None:
+    """The second head, where it does not hear the first one's controller either; else None. It leads then, or will when the
+    first one's heartbeat in the state folder is over."""
     second = machines.get(cluster.heads[-1])
     if cluster.controllers == 1 or second is None or second.state is not MachineState.RUNNING:
         return None
@@ -45,8 +46,7 @@ async def second_leads(cluster: Cluster, env: Env, machines: Mapping[str, Machin
     except HeadwayError:
         return None
     lines = ran.stdout.splitlines()
-    leads = len(lines) > 1 and lines[0].endswith("is DOWN") and lines[1].endswith("is UP")
-    return second if leads else None
+    return second if lines and lines[0].endswith("is DOWN") else None
 
 
 async def answers(env: Env, machine: Machine) -> bool:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headway.cluster.env import Env
-from headway.cluster.leads import answers, second_leads
+from headway.cluster.leads import answers, second_alone
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
 
 AGAIN_S = 120.0  # a start has so long to bring the daemons up before another one
 TRIES = 3
+SILENT_LOOKS = 2
 
 
 @dataclass
@@ -22,6 +23,7 @@ class Heads:
     """One cluster's. After TRIES starts it is a person's turn: apply makes a container anew, a machine one owns is mended."""
 
     clock: Callable[[], float] = time.monotonic
+    silent: int = 0  # looks in a row at which it ran and did not answer
     tries: int = 0
     tried_at: float = 0.0
 
@@ -34,9 +36,12 @@ class Heads:
             return []
         running = first.state is MachineState.RUNNING
         if running and await answers(env, first):
-            self.tries = 0
+            self.tries = self.silent = 0
             return []
-        second = await second_leads(cluster, env, machines)
+        self.silent += running
+        if running and self.silent < SILENT_LOOKS:
+            return []
+        second = await second_alone(cluster, env, machines)
         if second is None or self.tries >= TRIES:
             return []
         self.tries, self.tried_at = self.tries + 1, self.clock()

@@ -23,7 +23,7 @@ PRIVATE = "usage"
 PRIVATE_WHY = "Who sees the queue sees all of it; what somebody has used is theirs to see, and their team's."
 JOB_TMP = "/var/lib/headway/job-tmp"
 SRUN_PORTS = (60001, 63000)  # where srun listens for its tasks, on machines one owns
-TAKEOVER_S = 2
+TAKEOVER_S = 4  # the least: below that slurmctld writes its heartbeat without a pause
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
 
 

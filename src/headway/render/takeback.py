@@ -40,13 +40,18 @@ def listens(name):
 
 
 def leads():
-    # Seconds and number of the controller that wrote them, big-endian; a clock may differ a little.
-    try:
-        with open(HEARTBEAT, "rb") as file:
-            at, number = struct.unpack(">QQ", file.read(16))
-    except (OSError, struct.error):
+    # Seconds and number of the controller that wrote them, big-endian; a clock may differ a little. While it is written
+    # there is none for a moment.
+    for _ in range(5):
+        try:
+            with open(HEARTBEAT, "rb") as file:
+                at, number = struct.unpack(">QQ", file.read(16))
+            break
+        except (OSError, struct.error):
+            time.sleep(0.05)
+    else:
         return False
-    return number > 0 and abs(time.time() - at) <= {6 * TAKEOVER_S}
+    return number > 0 and abs(time.time() - at) <= {3 * TAKEOVER_S}
 
 
 told = False
