@@ -37,6 +37,7 @@ _SUBMIT_S = 30.0
 _MOST_BYTES = 256 * 1024
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL", "REVOKED")
 _UNIX_TIMES = {"SLURM_TIME_FORMAT": "%s"}
+_SUBMITTED = re.compile(r"^(?:Submitted batch job )?(\d+)", re.MULTILINE)  # or --parsable
 _BEGINS = re.compile(rb"^#SBATCH\s+(?:.*\s)?(?:--begin|-b)", re.MULTILINE)
 _STAYS = re.compile(rb"^#SBATCH\s+(?:.*\s)?--no-requeue", re.MULTILINE)
 
@@ -109,17 +110,28 @@ def forgotten(notes: Sequence[Note], known: Mapping[int, int], began: int) -> li
 
 def over(note: Note, records: Iterable[Record], script: bytes) -> bool:
     """Whether it must not run again: it has ended, or has begun and forbids a second run."""
-    mine = [record for record in records if abs(record.submitted - note.at) <= 2]
+    mine = [record for record in records if 0 <= note.at - record.submitted <= 1]
     stays = b"--no-requeue" in note.argv or bool(_STAYS.search(script))
     return any(record.ended or (record.started and stays) for record in mine)
 
 
-def command(note: Note, script: bytes) -> list[bytes]:
-    """The same sbatch. What its owner says of begin and comment counts."""
+def command(note: Note, script: bytes, numbers: Mapping[int, int]) -> list[bytes]:
+    """The same sbatch. What its owner says of begin and comment counts. `numbers`: what became of those submitted before, for
+    jobs that depend on them."""
     begins = any(word.startswith((b"--begin", b"-b")) for word in note.argv[1:]) or _BEGINS.search(script)
     words = b"headway: submitted again, for the controller was killed before it had saved job %d" % note.job
     mine = [b"sbatch", b"--comment=" + words] + ([] if begins else [b"--begin=now+%d" % BEGIN_S])
-    return [*mine, *note.argv[1:]]
+    return [*mine, *_dependent(note.argv[1:], numbers)]
+
+
+def _dependent(words: Sequence[bytes], numbers: Mapping[int, int]) -> Iterator[bytes]:
+    before = b""
+    for word in words:
+        if word.startswith((b"--dependency=", b"-d")) or before in (b"--dependency", b"-d"):
+            yield re.sub(rb"(?<=:)\d+", lambda job: b"%d" % numbers.get(int(job[0]), int(job[0])), word)
+        else:
+            yield word
+        before = word
 
 
 def environment(saved: bytes, owner: pwd.struct_passwd) -> dict[bytes, bytes]:
@@ -154,14 +166,14 @@ class Slurm:
             if len(row) == 3 and row[1].isdigit()
         ]
 
-    def submit(self, note: Note, folder: str) -> str:
+    def submit(self, note: Note, folder: str, numbers: Mapping[int, int]) -> str:
         """sbatch's own words."""
         owner = pwd.getpwuid(note.uid)
-        script, saved = bytes_of(f"{folder}/script"), bytes_of(f"{folder}/environment")
+        script, saved = script_in(folder), bytes_of(f"{folder}/environment")
         where = re.search(rb"\0SLURM_SUBMIT_DIR=([^\0]*)", saved)
         cwd = where[1] if where else owner.pw_dir.encode()
         with subprocess.Popen(
-            [b"/bin/sh", b"-c", b'cd -- "$1"; shift; exec "$@"', b"sh", cwd, *command(note, script)],
+            [b"/bin/sh", b"-c", b'cd -- "$1"; shift; exec "$@"', b"sh", cwd, *command(note, script, numbers)],
             user=owner.pw_uid,
             group=owner.pw_gid,
             extra_groups=os.getgrouplist(owner.pw_name, owner.pw_gid),
@@ -178,6 +190,12 @@ class Slurm:
                 said, _ = run.communicate()
         return said.decode(errors="replace").strip()
 
+    def close_records(self) -> None:
+        """Accounting takes the runs that nobody knows any more for running: Slurm's own command ends them."""
+        subprocess.run(
+            ["sacctmgr", "-i", "show", "runawayjobs"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+        )
+
     def _ask(self, *argv: str) -> str:
         """Raises CalledProcessError or TimeoutExpired."""
         env = {**os.environ, **_UNIX_TIMES}
@@ -190,16 +208,25 @@ def recall(slurm: Slurm | None = None, notes: str = NOTES, kept: str = KEPT, don
     began = _patiently(slurm.began)
     found = forgotten(notes_in(glob.glob(notes), began - YOUNG_S), _patiently(slurm.known), began)
     seen = {(row["job"], row["at"]) for row in map(json.loads, whole_lines(done))}
-    for note in found:
-        if (note.job, note.at) in seen:
-            continue
-        folder = f"{kept}/job.{note.job}"
-        if over(note, _patiently(functools.partial(slurm.records, note.job)), bytes_of(f"{folder}/script")):
-            continue
-        said = slurm.submit(note, folder)
+    due = [note for note in found if (note.job, note.at) not in seen]
+    folders = {note: f"{kept}/job.{note.job}" for note in due}
+    due = [
+        one
+        for one in due
+        if not over(one, _patiently(functools.partial(slurm.records, one.job)), script_in(folders[one]))
+    ]
+    if due:
+        slurm.close_records()  # before their numbers are known again
+    numbers: dict[int, int] = {}
+    for note in due:
+        said = slurm.submit(note, folders[note], numbers)
+        new = _SUBMITTED.search(said)
+        if new:
+            numbers[note.job] = int(new[1])
         with open(done, "a") as file:
             file.write(json.dumps({"job": note.job, "at": note.at, "said": said}) + "\n")
-        yield f"job {note.job} was not saved by the controller before it was killed; submitted again: {said}"
+        what = "submitted again" if new else "and can't be submitted again"
+        yield f"job {note.job} was not saved by the controller before it was killed; {what}: {said}"
 
 
 def _patiently(ask: Callable[[], T]) -> T:
@@ -211,6 +238,11 @@ def _patiently(ask: Callable[[], T]) -> T:
             if time.monotonic() > ends:
                 raise
             time.sleep(0.2)
+
+
+def script_in(folder: str) -> bytes:
+    """As it was submitted: slurmctld ends it with a zero."""
+    return bytes_of(f"{folder}/script").rstrip(b"\0")
 
 
 def bytes_of(path: str) -> bytes:

@@ -31,6 +31,8 @@ class Slurm:
     def __init__(self, known: Mapping[int, int], records: Mapping[int, Sequence[Any]] | None = None) -> None:
         self._known, self._records = known, records or {}
         self.submitted: list[int] = []
+        self.numbers: dict[int, int] = {}
+        self.closed = 0
 
     def began(self) -> int:
         return BEGAN
@@ -41,10 +43,15 @@ class Slurm:
     def records(self, job: int) -> Sequence[Any]:
         return self._records.get(job, ())
 
-    def submit(self, note: Any, folder: str) -> str:
+    def close_records(self) -> None:
+        assert not self.submitted, "Slurm takes a run for known whose number is"
+        self.closed += 1
+
+    def submit(self, note: Any, folder: str, numbers: Mapping[int, int]) -> str:
         assert folder.endswith(f"/job.{note.job}")
         self.submitted.append(note.job)
-        return f"Submitted batch job {note.job}"
+        self.numbers = dict(numbers)
+        return f"Submitted batch job {note.job + 100}"
 
 
 @pytest.fixture
@@ -65,10 +72,11 @@ def test_what_is_not_there_any_more_is_submitted_again_once_and_in_its_order(hom
     )
     slurm = Slurm({35: BEGAN - 1, 36: BEGAN + 1})
     assert ran(slurm, home) == [
-        f"job {job} was not saved by the controller before it was killed; submitted again: Submitted batch job {job}"
+        f"job {job} was not saved by the controller before it was killed; submitted again: Submitted batch job {job + 100}"
         for job in (33, 34)
     ]
     assert slurm.submitted == [33, 34], "30 is older than any unsaved state, 36 came later"
+    assert (slurm.numbers, slurm.closed) == ({33: 133}, 1)
     assert ran(slurm, home) == [], "the controller died again"
 
 
@@ -86,18 +94,25 @@ def test_what_has_ended_does_not_run_again_nor_what_has_begun_and_forbids_it(hom
     (home / "kept/job.3/script").write_text("#!/bin/sh\n#SBATCH -N 2 --no-requeue\n")
     running = [recall.Record(BEGAN - 2, True, False)]
     older = recall.Record(BEGAN - 5000, True, True)  # another job of that number, of long ago
-    slurm = Slurm({}, {1: [recall.Record(BEGAN - 1, True, True)], 2: [older, *running], 3: running})
+    slurm = Slurm({}, {1: [recall.Record(BEGAN - 3, True, True)], 2: [older, *running], 3: running})
     ran(slurm, home)
     assert slurm.submitted == [2, 4]
 
 
 def test_it_begins_after_what_still_runs_was_ended_unless_its_owner_says_when() -> None:
-    words = recall.command(note(34, BEGAN, b"--gpus=1", b"a.sh", b"x y"), b"#!/bin/sh\n")
+    words = recall.command(note(34, BEGAN, b"--gpus=1", b"a.sh", b"x y"), b"#!/bin/sh\n", {})
     assert words[0] == b"sbatch"
     assert words[1].startswith(b"--comment=headway: ")
     assert words[2:] == [b"--begin=now+10", b"--gpus=1", b"a.sh", b"x y"]
     for argv, script in (((b"--begin=16:00",), b""), ((), b"#!/bin/sh\n#SBATCH -N1 -b 16:00\n")):
-        assert b"--begin=now+10" not in recall.command(note(34, BEGAN, *argv), script)
+        assert b"--begin=now+10" not in recall.command(note(34, BEGAN, *argv), script, {})
+
+
+def test_who_depends_on_one_that_has_another_number_now_depends_on_that() -> None:
+    words = recall.command(
+        note(40, BEGAN, b"-d", b"afterok:34:35,after:36+1", b"--dependency=afterok:34", b"34"), b"", {34: 37}
+    )
+    assert words[3:] == [b"-d", b"afterok:37:35,after:36+1", b"--dependency=afterok:37", b"34"]
 
 
 def test_the_environment_is_that_of_the_first_time_without_what_sbatch_adds() -> None:
