@@ -20,6 +20,7 @@ from headway.render import (
     slurm_conf,
     slurm_small,
     ssh,
+    submitted,
     systemd,
     takeback,
 )
@@ -77,7 +78,8 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         ssh.PAM: File(ssh.pam_head()),
         ssh.PAM_MANAGER: File(ssh.pam_manager()),
         sessions.PROGRAM: File(sessions.session_program(head_cpus), mode=0o755),
-        **systemd.controller_units(cluster, known, name),
+        **systemd.controller_units(cluster, known, name, around=submitted.AROUND if first else ""),
+        **submitted.files(),
         **systemd.files(systemd.mounts(cluster, site, head=True)),
         **agent.head_files(cluster, site, name),
         **systemd.user_limits(head_cpus),

@@ -40,8 +40,8 @@ def database_units() -> dict[str, File]:
     )
 
 
-def controller_units(cluster: Cluster, known: Version, name: str) -> dict[str, File]:
-    """Drop-ins of a head's other daemons."""
+def controller_units(cluster: Cluster, known: Version, name: str, *, around: str) -> dict[str, File]:
+    """Drop-ins of a head's other daemons. `around`: what runs before and after each start of slurmctld."""
     first = name == cluster.head
     beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
     before = f"ExecStartPre=+{takeback.PROGRAM}\n" if first and cluster.controllers > 1 else ""
@@ -50,7 +50,7 @@ def controller_units(cluster: Cluster, known: Version, name: str) -> dict[str, F
             "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
             "slurmctld.service": (
                 f"[Unit]\n{beside}RequiresMountsFor={STATE}\n{TRIES}\n"
-                f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n{before}"
+                f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n{before}{around}"
             ),
             "slurmrestd.service": _slurmrestd(known),
         }
