@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from headway.domain.cluster import Dataset, Storage
 
 FOLDER = "/datasets"  # where they appear on machines: /datasets/NAME/VERSION
 
@@ -34,3 +37,39 @@ class Version:
     def path(self) -> str:
         """On every machine."""
         return f"{FOLDER}/{self.name}/{self.number}"
+
+
+def with_versions(storage: Storage, folders: Mapping[str, str]) -> Storage:
+    """The storage with datasets that have versions: name -> the folder of the server's machine that holds them."""
+    more = (
+        Dataset(name, folder, f"{FOLDER}/{name}", versioned=True)
+        for name, folder in sorted(folders.items())
+        if not in_the_way(storage, name)
+    )
+    return replace(storage, datasets=(*storage.datasets, *more))
+
+
+def in_the_way(storage: Storage, name: str) -> str:
+    """What stands in the cluster's file where a dataset of this name would be: the path of its field; "" for nothing."""
+    mine = f"{FOLDER}/{name}/"
+    told = [
+        *(
+            (f"storage.datasets[{i}]", one.name, one.mount)
+            for i, one in enumerate(storage.datasets)
+            if not one.versioned
+        ),
+        *((f"storage.volumes[{i}]", one.name, one.path) for i, one in enumerate(storage.volumes)),
+    ]
+    for field, other, mount in told:
+        if other == name or mine.startswith(f"{mount}/") or f"{mount}/".startswith(mine):
+            return field
+    return ""
+
+
+def size(count: int) -> str:
+    """Bytes for a person: 3.2 GiB."""
+    value, units = float(count), ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{count} bytes" if units[0] == "bytes" else f"{value:.1f} {units[0]}"
