@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from headway.wire.datasets import DatasetOut
 
 from .cli_fakes import Cli, cli, operation
@@ -49,3 +51,17 @@ def test_a_removal_asks_and_names_its_version(cli: Cli) -> None:
     ended = cli("dataset", "remove", "tiny@1", "--cluster", "lab", "--yes", "--force")
     assert ended.out.splitlines()[-1] == "tiny@1 is removed"
     assert cli.api.named("remove_dataset") == [(("lab", "tiny", 1), {"force": True})]
+
+
+def test_a_bucket_is_named_with_the_keys_of_whoever_asks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    done = operation("done", kind="dataset", kept=["/datasets/tiny/1"])
+    cli.api.on("add_dataset", done).on("events", []).on("operation", done)
+    words = ("dataset", "add", "tiny", "--from", "s3://sets/tiny", "--cluster", "lab")
+    ended = cli(*words, "--endpoint-url", "http://127.0.0.1:9000")
+    assert ended.code == 0, ended.err
+    (((*_, source), more),) = cli.api.named("add_dataset")
+    assert (source, more["s3"].key_id, more["s3"].endpoint_url) == ("s3://sets/tiny", "AKIA", "http://127.0.0.1:9000")
+    assert cli("dataset", "add", "tiny", "--from", "/d", "--endpoint-url", "http://x", "--cluster", "lab").code == 1
+    assert cli(*words, "--endpoint-url", "ftp://x").code == 1

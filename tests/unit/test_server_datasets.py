@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from moto.server import ThreadedMotoServer
 
 from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster, Dataset, Storage, Volume
@@ -342,3 +343,48 @@ def test_sizes_for_people() -> None:
 def test_a_refusal_is_one() -> None:
     assert issubclass(library.Stopped, Exception)
     assert not issubclass(library.Stopped, Refused)
+
+
+@pytest.fixture
+def buckets() -> Iterator[str]:
+    s3 = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    s3.start()
+    host, port = s3.get_host_and_port()
+    yield f"http://{host}:{port}"
+    s3.stop()
+
+
+async def test_a_bucket_is_brought_in_and_its_keys_are_forgotten(server: Server, mounts: Mounts, buckets: str) -> None:
+    import boto3
+
+    keys = {"aws_access_key_id": "AKIA", "aws_secret_access_key": "hush"}
+    owner = boto3.client("s3", endpoint_url=buckets, region_name="us-east-1", **keys)
+    owner.create_bucket(Bucket="sets")
+    owner.put_object(Bucket="sets", Key="tiny/a.txt", Body=b"alpha")
+    client = await server.client()
+    s3 = {"endpoint_url": buckets, "key_id": "AKIA", "secret": "hush"}
+    answer = await client.post(API, json={"name": "tiny", "source": "s3://sets/tiny/", "s3": s3})
+    assert "hush" in str(await server.store.secrets("lab"))
+    operation = await done(server, answer)
+    assert operation.kept == ("/datasets/tiny/1",)
+    (one,) = await server.store.versions("lab")
+    assert (one.source, one.files) == ("s3://sets/tiny", 1)
+    assert (server.state.library("lab").folder("tiny") / "1" / "a.txt").read_text() == "alpha"
+    trail = await server.store.audit_trail()
+    assert "hush" not in str([operation, await server.store.secrets("lab"), trail])
+    wrong = await client.post(API, json={"name": "tiny", "source": "s3://none/tiny", "s3": s3})
+    assert "no such bucket" in str((await done(server, wrong, "failed")).error)
+    assert "hush" not in str(await server.store.secrets("lab"))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        {"source": "/data", "s3": {}}, {"source": "s3://UPPER/x"}, {"source": "data"},
+        {"source": "s3://b/x", "s3": {"endpoint_url": "file:///etc"}},
+        {"source": "s3://bucket/x", "s3": {"endpoint_url": "http://me:secret@host"}},
+    ],
+)  # fmt: skip
+async def test_what_is_no_source_is_refused(server: Server, ask: dict[str, Any]) -> None:
+    client = await server.client()
+    assert (await client.post(API, json={"name": "tiny", **ask})).status_code in (400, 422)

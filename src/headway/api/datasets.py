@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets as random
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -15,8 +16,9 @@ from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, Version, in_the_way
 from headway.errors import Conflict, NotFound, Refused
+from headway.keep.backup import ACCESS_PREFIX
 from headway.wire.clusters import OperationOut
-from headway.wire.datasets import DatasetIn, DatasetName, DatasetOut, DatasetRemoveIn
+from headway.wire.datasets import DatasetIn, DatasetName, DatasetOut, DatasetRemoveIn, S3In
 
 router = APIRouter(prefix="/clusters/{name}/datasets", tags=["datasets"])
 Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -33,11 +35,18 @@ async def datasets(name: str, state: State, _: Anyone, page: Page) -> list[Datas
 
 @router.post("", status_code=202)
 async def add(name: str, ask: DatasetIn, state: State, who: Admin) -> OperationOut:
-    """Queues another version, of a folder of the server's machine. The operation's `kept` names where it is mounted."""
+    """Queues another version, of a folder of the server's machine or of an S3 bucket. The operation's `kept` names where it
+    is mounted."""
     _, cluster = await state.cluster(name)
     can_hold(cluster, ask.name)
-    source = source_of(state, ask.source)
-    return await _queue(state, who, name, "add", {"name": ask.name, "source": str(source)})
+    if not ask.source.startswith("s3://"):
+        if ask.s3 is not None:
+            raise Refused("s3 is for buckets", hint="source: s3://BUCKET/PREFIX")
+        return await _queue(state, who, name, "add", {"name": ask.name, "source": str(source_of(state, ask.source))})
+    access, ref = ask.s3 or S3In(), random.token_hex(8)
+    await state.store.put_secret(name, ACCESS_PREFIX + ref, access.model_dump_json())
+    params = {"name": ask.name, "source": ask.source.rstrip("/"), "endpoint_url": access.endpoint_url, "ref": ref}
+    return await _queue(state, who, name, "add", params)
 
 
 @router.post("/{dataset}/{version}/verify", status_code=202)

@@ -17,6 +17,7 @@ from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from headway.cli.session import Api
+    from headway.wire.clusters import OperationOut
     from headway.wire.datasets import DatasetOut
 
 app = typer.Typer(
@@ -29,7 +30,12 @@ Which = Annotated[str, typer.Argument(metavar="NAME[@VERSION]")]
 @app.command("add")
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits, - and _.")],
-    source: Annotated[Path, typer.Option("--from", metavar="DIR", help="Folder on the server's machine.")],
+    source: Annotated[
+        str, typer.Option("--from", metavar="DIR", help="Folder on the server's machine, or s3://BUCKET/PREFIX.")
+    ],
+    endpoint_url: Annotated[
+        str, typer.Option("--endpoint-url", metavar="URL", help="Of another S3 than Amazon's.")
+    ] = "",
     cluster: Cluster = "",
     output: Output = Format.table,
 ) -> None:
@@ -37,16 +43,28 @@ def add(
 
     Each content is kept once, whatever versions have it. One that was interrupted goes on where it stopped.
 
+    A bucket is read with the keys that the AWS tools find here (environment, AWS_PROFILE).
+
     headway dataset add tiny --from ./data/tiny"""
     api = session.connect()
     picked = session.pick(api, cluster)
-    begun = api.add_dataset(picked, name, os.path.normpath(Path.cwd() / source.expanduser()))
+    begun = _begin(api, picked, name, source, endpoint_url)
     final = follow(api, begun, quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return
     for place in final.kept:
         session.say(place)
+
+
+def _begin(api: Api, cluster: str, name: str, source: str, endpoint_url: str) -> OperationOut:
+    if source.startswith("s3://"):
+        from headway.sdk.s3 import s3_access
+
+        return api.add_dataset(cluster, name, source, s3=s3_access(endpoint_url))
+    if endpoint_url:
+        raise Refused("--endpoint-url is for s3://", hint=f"headway dataset add {name} --from s3://BUCKET/PREFIX")
+    return api.add_dataset(cluster, name, os.path.normpath(Path.cwd() / Path(source).expanduser()))
 
 
 @app.command("list")

@@ -25,7 +25,7 @@ from headway.wire.clusters import (
     ScaleIn,
     StatusOut,
 )
-from headway.wire.datasets import DatasetIn, DatasetOut, DatasetRemoveIn
+from headway.wire.datasets import DatasetIn, DatasetOut, DatasetRemoveIn, S3In
 from headway.wire.frames import frames
 from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
 from headway.wire.jobs import ArrayOut, JobOut, JobsPage
@@ -133,12 +133,13 @@ class Client(Costs, Work):
         """Every version there is, by name and number."""
         return self._list(f"/clusters/{part(cluster)}/datasets", DatasetOut)
 
-    def add_dataset(self, cluster: str, name: str, source: str) -> OperationOut:
-        """Queues another version, of a folder of the server's machine; its operation's `kept` names where it is mounted."""
+    def add_dataset(self, cluster: str, name: str, source: str, *, s3: S3In | None = None) -> OperationOut:
+        """Queues another version, of a folder of the server's machine or of s3://BUCKET/PREFIX (`s3`: headway.sdk.s3.s3_access);
+        its operation's `kept` names where it is mounted."""
         return self._post(
             f"/clusters/{part(cluster)}/datasets",
             OperationOut,
-            DatasetIn.model_validate({"name": name, "source": source}),
+            DatasetIn.model_validate({"name": name, "source": source, "s3": s3}),
         )
 
     def verify_dataset(self, cluster: str, name: str, version: int) -> OperationOut:

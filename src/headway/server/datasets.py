@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,10 @@ from headway.domain.change import Change
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, Version, size
 from headway.errors import HeadwayError, Refused
+from headway.keep.backup import ACCESS_PREFIX
 from headway.keep.library import Progress, told
 from headway.keep.manifest import Folder, Manifest, Source
+from headway.keep.s3 import SCHEME, Access, Bucket
 from headway.render.systemd import escape
 from headway.store import Operation
 
@@ -37,7 +40,22 @@ class Datasets:
         self._library = state.library(operation.cluster)
 
     async def carry_out(self) -> tuple[str, ...]:
-        """Where a version that was added is mounted."""
+        """Where a version that was added is mounted. Keys to a bucket are forgotten, unless another server goes on."""
+        try:
+            kept = await self._act()
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            await self._forget_keys()
+            raise
+        await self._forget_keys()
+        return kept
+
+    async def _forget_keys(self) -> None:
+        if "ref" in self._operation.params:
+            await self._state.store.drop_secret(self._cluster, ACCESS_PREFIX + self._operation.params["ref"])
+
+    async def _act(self) -> tuple[str, ...]:
         action = self._operation.params["action"]
         if action == "add":
             return (await self._add(),)
@@ -71,19 +89,30 @@ class Datasets:
         return made.path
 
     async def _bring(self, path: str, before: int) -> Manifest:
+        source_made = await self._source(path)
+
         def read(progress: Progress) -> Manifest:
-            source: Source = Folder(Path(path))
+            source = source_made()
             try:
                 return self._library.bring(self._name, source, progress, before)
             finally:
                 source.close()
 
-        source_of(self._state, path)
         began = time.monotonic()
         manifest = await self._watched("files", "read", read)
         text = f"{len(manifest.files)} files, {size(manifest.size)} are read"
         await self._say("files", text, done=True, seconds=time.monotonic() - began)
         return manifest
+
+    async def _source(self, path: str) -> Callable[[], Source]:
+        if not path.startswith(SCHEME):
+            source_of(self._state, path)
+            return lambda: Folder(Path(path))
+        value = (await self._state.store.secrets(self._cluster)).get(ACCESS_PREFIX + self._operation.params["ref"])
+        if value is None:
+            raise Refused("the keys of this operation are no longer there", hint="ask for it again")
+        access = Access(**json.loads(value))
+        return lambda: Bucket(path, access)
 
     async def _verify(self, one: Version) -> None:
         began = time.monotonic()

@@ -11,11 +11,29 @@ from headway.wire.base import Ask, Wire
 DatasetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 
 
+_Key = Annotated[str, Field(max_length=8192, pattern=r"^[\x21-\x7e]*$")]
+
+
+class S3In(Ask):
+    """How a bucket is reached. Keys are kept until the operation ends; without them only public objects can be read."""
+
+    endpoint_url: Annotated[str, Field(max_length=500, pattern=r"^(https?://[^\s@/?#]+(/[^\s@?#]*)?)?$")] = (
+        ""  # "" = Amazon's
+    )
+    region: Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9-]*$")] = ""
+    key_id: _Key = ""
+    secret: _Key = ""
+    token: _Key = ""
+
+
 class DatasetIn(Ask):
-    """`source`: a folder of the server's machine, absolute."""
+    """`source`: a folder of the server's machine, absolute, or s3://BUCKET/PREFIX; `s3` is for the latter alone."""
 
     name: DatasetName
-    source: Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$", max_length=1000)]
+    source: Annotated[
+        str, Field(pattern=r"^(/[^\x00-\x1f]*|s3://[a-z0-9][a-z0-9.-]{1,62}(/[^\x00-\x1f]*)?)$", max_length=1100)
+    ]
+    s3: S3In | None = None
 
 
 class DatasetRemoveIn(Ask):
