@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.cluster.lab import Lab
 
+from headway.wire.work import SubmitIn
+
 USER = "viola"
 READS = """\
 #!/bin/bash
@@ -15,6 +17,17 @@ echo "$(cat /datasets/words/1/deep/a.txt)" > "$HOME/read"
 touch /datasets/words/1/more 2>> "$HOME/refused"
 while [ ! -e "$HOME/enough" ]; do sleep 0.1; done
 cat /datasets/words/1/deep/a.txt > "$HOME/late" 2> "$HOME/gone"
+"""
+
+
+STAGED = """\
+#!/bin/bash
+#SBATCH --nodes=2 --gpus-per-node=1 --ntasks-per-node=2 --cpus-per-task=2
+# the first command is the second line after this
+[ "$(cat "$HEADWAY_SCRATCH/words/b.txt")" = beta ] && touch "$HOME/first"
+srun --ntasks-per-node=1 --nodes=2 bash -c 'cat $HEADWAY_SCRATCH/words/deep/a.txt > "$HOME/on-$SLURMD_NODENAME"'
+touch "$HOME/staged"
+sleep 600
 """
 
 
@@ -43,6 +56,22 @@ def test_a_version_comes_is_read_proved_and_goes_while_jobs_run(lab: Lab, source
     refused = lab.cli("dataset", "remove", "words@1", "--yes", check=False)
     assert refused.code == 6
     assert f"lineage of job {job}" in refused.err
+
+    staged = lab.client.sbatch("lab", SubmitIn(script=STAGED, user=USER, stage_in=["words"])).job_id
+    lab.wait(
+        lambda: lab.head("test", "-e", f"/home/{USER}/staged", check=False).code == 0, "the second job to have read"
+    )
+    nodes = lab.head("scontrol", "show", "hostnames", lab.field(staged, "NodeList")).out.split()
+    assert len(nodes) == 2
+    assert [lab.output(f"/home/{USER}/on-{node}") for node in nodes] == ["alpha", "alpha"]
+    lab.head("test", "-e", f"/home/{USER}/first")
+    own = f"/var/lib/headway/job-tmp/{staged}"
+    assert all("b.txt" in lab.podman("exec", lab.container(node), "ls", f"{own}/tmp/words") for node in nodes)
+    lab.head("scancel", "--signal=KILL", "--full", str(staged))
+    lab.wait_job(staged)
+    for node in nodes:
+        gone = ("exec", lab.container(node), "sh", "-c", f"test -e {own} && echo there || echo gone")
+        lab.wait(lambda gone=gone: lab.podman(*gone).strip() == "gone", f"the job's folder on {node} to be gone")
 
     kept = lab.state / "volumes/lab/library/versions/words/1/b.txt"
     kept.chmod(0o644)

@@ -388,3 +388,24 @@ async def test_a_bucket_is_brought_in_and_its_keys_are_forgotten(server: Server,
 async def test_what_is_no_source_is_refused(server: Server, ask: dict[str, Any]) -> None:
     client = await server.client()
     assert (await client.post(API, json={"name": "tiny", **ask})).status_code in (400, 422)
+
+
+async def test_what_is_staged_is_pinned_copied_and_in_the_lineage(server: Server, mounts: Mounts, source: Path) -> None:
+    await add(server, source)
+    (source / "b.txt").write_text("beta")
+    await add(server, source)
+    server.work.answers["submit"] = SubmitOut(job_id=41, cluster="lab", user="ann", workdir="/w")
+    client = await server.client()
+    jobs = "/api/v1/clusters/lab/jobs"
+    answer = await client.post(jobs, json={"script": "#!/bin/sh\ntrue\n", "stage_in": ["tiny"]})
+    assert answer.status_code == 201, answer.text
+    assert "cp -RT /datasets/tiny/2 /tmp/tiny" in server.work.named("submit")[-1][1].script
+    assert await server.store.jobs_of_version("lab", "tiny", 2) == (1, [41])
+    assert await server.store.jobs_of_version("lab", "tiny", 1) == (0, [])
+    answer = await client.post(
+        "/api/v1/clusters/lab/run", json={"argv": ["x"], "stage_in": ["tiny@1"], "dry_run": True}
+    )
+    assert any("cp -RT /datasets/tiny/1" in line["text"] for line in answer.json()["script"])
+    for wrong, status in (("wide", 404), ("tiny@3", 404), ("tiny@0", 422), ("tiny;x", 422)):
+        answer = await client.post(jobs, json={"script": "#!/bin/sh\n", "stage_in": [wrong]})
+        assert answer.status_code == status, answer.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets as random
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -66,6 +67,23 @@ async def remove(
         await must_be_unused(state, one)
     params = {"name": one.name, "version": one.number, "force": ask.force}
     return await _queue(state, who, name, "remove", params)
+
+
+async def pinned(state: AppState, cluster: Cluster, stage_in: Sequence[str]) -> list[str]:
+    """NAME@VERSION of each: of a dataset without a version, its latest. Raises NotFound."""
+    if not stage_in:
+        return []
+    there = await state.store.versions(cluster.name)
+    found = []
+    for one in stage_in:
+        name, _, number = one.partition("@")
+        mine = [version for version in there if version.name == name and number in ("", str(version.number))]
+        if not mine:
+            raise NotFound(
+                f"{cluster.name} has no dataset {one}", hint=f"headway dataset list --cluster {cluster.name}"
+            )
+        found.append(mine[-1].label)
+    return found
 
 
 def can_hold(cluster: Cluster, name: str) -> None:

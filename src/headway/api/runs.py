@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 
 from headway.api.access import Member, Number, Principal, State, audit, may_touch, must_own, workplace
+from headway.api.datasets import pinned
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import Version
@@ -90,6 +91,7 @@ async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
     """Makes the script of a command and submits it; `dry_run` only makes it."""
     user = who.acting(request.user)
     cluster = await workplace(state, name, who)
+    request = request.model_copy(update={"stage_in": await pinned(state, cluster, request.stage_in)})
     prepared = prepare_run(request, cluster, user, new_mark())
     if request.dry_run:
         return run_out(prepared, name, user)
