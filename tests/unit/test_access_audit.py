@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from headway.domain.dataset import Version
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.keep.archive import SUFFIX, Header, Writer, key_of, new_salt
@@ -55,6 +56,7 @@ BODIES: dict[str, Any] = {
 WAITING = {"hold", "release"}
 _QUEUED = (  # these don't ask the cluster
     "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link", "/backup", "/restore", "/rotate",
+    "/datasets", "/verify", "/remove",
 )  # fmt: skip
 
 
@@ -141,6 +143,10 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
         made.state.clock = lambda: NOW
         await made.store.meter("lab", [("lab-1-1", "main")], [], [], LAST_MONTH.start)
         await made.store.end_lives("lab", LAST_MONTH.end)
+    if "{dataset}" in key:
+        number = await made.store.next_number("lab", "wide")
+        await made.store.add_version(Version("lab", "wide", number, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
+        names["version"] = str(number)
     if "incidents" in key:
         found = await made.store.open_incident("lab", "lab-1-2", "XID 79", XidClass.RMA, 5.0, {})
         names["number"] = str(found.number)

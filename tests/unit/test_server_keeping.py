@@ -24,6 +24,7 @@ from tests.unit.test_keep_backup import parts
 
 __all__ = ["parts"]  # a fixture
 PHRASE = "correct horse"
+PARAMS = {"ref": "r", "what": "munge", "action": "verify", "name": "tiny", "version": 1}
 
 
 @pytest.fixture
@@ -194,12 +195,15 @@ async def test_a_key_file_that_is_not_there_is_said(server: Server, tmp_path: Pa
     assert "can't be made" in notice.text
 
 
-@pytest.mark.parametrize("kind", ["backup", "restore", "rotate"])
+@pytest.mark.parametrize("kind", ["backup", "restore", "rotate", "dataset"])
 async def test_the_page_and_the_list_of_events_know_the_kind(server: Server, kind: str) -> None:
-    operation = await server.store.enqueue_operation("lab", kind, "ann", params={"ref": "r", "what": "munge"})
+    operation = await server.store.enqueue_operation("lab", kind, "ann", params=PARAMS)
     await server.work_off()
     client = await server.client()
     page = await client.get(f"/operations/{operation.id}")
     assert page.status_code == 200, page.text[-500:]
-    words = {"backup": "backup: failed", "restore": "coming back from a backup: failed", "rotate": "a new key: done"}
+    words = {
+        "backup": "backup: failed", "restore": "coming back from a backup: failed", "rotate": "a new key: done",
+        "dataset": "a dataset: failed",
+    }  # fmt: skip
     assert words[kind] in (await client.get("/api/v1/clusters/lab/happenings")).text

@@ -20,6 +20,7 @@ _OPERATIONS = {
     "backup": "backup",
     "restore": "coming back from a backup",
     "rotate": "a new key",
+    "dataset": "a dataset",
 }
 _DEEDS = {
     "node.drain": "drained",

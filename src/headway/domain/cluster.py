@@ -144,6 +144,9 @@ class Dataset:
     source: str  # absolute path on the server's machine ("" where the machines mount it themselves)
     mount: str
     read_only: bool = True
+    versioned: bool = (
+        False  # holds versions (`headway dataset add`): it stands in no file, and `source` is the server's own
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,11 @@ class AsyncClient:
     energy = _threaded(Client.energy)
     capacity = _threaded(Client.capacity)
     estimate = _threaded(Client.estimate)
+    datasets = _threaded(Client.datasets)
+    add_dataset = _threaded(Client.add_dataset)
+    verify_dataset = _threaded(Client.verify_dataset)
+    remove_dataset = _threaded(Client.remove_dataset)
+    operation = _threaded(Client.operation)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Keep:
         await keep.check(name, state.store, kept)
         document = Document.model_validate(kept.about["document"])
         resolved = await state.resolve(document)
-        faults = place_faults(state, resolved)
+        faults = await place_faults(state, resolved)
         if faults:
             raise InvalidSpec(faults)
         await self._say("proof", f"{kept.proof.bytes} bytes are whole", done=True)

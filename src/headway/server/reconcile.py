@@ -17,6 +17,7 @@ from headway.api.shapes import operation_news, prices_of, summary_of
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
+from headway.server.datasets import Datasets
 from headway.server.keeping import Keep
 from headway.store import ClusterRow, Operation
 from headway.store.operations import MAX_ATTEMPTS
@@ -27,6 +28,7 @@ LEASE_S = 30.0
 LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
 AT_ONCE = 8
 KEEPING = ("backup", "restore", "rotate")
+BESIDE = ("backup", "dataset")  # the cluster is afterwards as it was
 LAST_ACCOUNTS_S = 20.0
 
 log = structlog.get_logger("headway.reconcile")
@@ -124,6 +126,8 @@ class Reconciler:
                 kept = await self._down(operation)
             elif operation.kind in KEEPING:
                 kept = await self._keep(operation)
+            elif operation.kind == "dataset":
+                kept = await Datasets(state, operation, partial(self._say, operation)).carry_out()
             else:
                 await self._apply(operation)
         except HeadwayError as failure:
@@ -143,14 +147,14 @@ class Reconciler:
         state, name = self._state, operation.cluster
         if error is not None:
             row = await state.store.cluster(name)
-            # A backup changes nothing, and a restore that was refused touched nothing.
-            if operation.kind not in KEEPING or (row is not None and row.state in ("changing", "creating")):
+            # A restore that was refused touched nothing.
+            if operation.kind not in (*KEEPING, *BESIDE) or (row is not None and row.state in ("changing", "creating")):
                 await state.store.save_cluster(name, state="failed")
             first = first_line(error)  # whoever follows is told all of it at the end
             await self._say(operation, operation.kind, first, level="error", done=True)
             state.live.note(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind != "down":
-            if operation.kind != "backup":
+            if operation.kind not in BESIDE:
                 await state.store.save_cluster(name, state="ready")
             state.live.note(name, f"{operation.kind} by {operation.person} is done")
         await state.store.finish(

@@ -66,6 +66,8 @@ class ClusterStore(Base):
                 await db.execute(delete(t.refills).where(t.refills.c.cluster == name))
                 # A new cluster of this name counts its jobs from 1 again.
                 await db.execute(delete(t.jobs).where(t.jobs.c.cluster == name))
+                await db.execute(delete(t.datasets).where(t.datasets.c.cluster == name))
+                await db.execute(delete(t.job_datasets).where(t.job_datasets.c.cluster == name))
                 await db.execute(delete(t.pipelines).where(t.pipelines.c.cluster == name))
                 await db.execute(delete(t.signals).where(t.signals.c.cluster == name))
                 await db.execute(delete(t.incidents).where(t.incidents.c.cluster == name))

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0009"  # the newest migration; a test holds it against Alembic's own answer
+HEAD = "0010"  # the newest migration; a test holds it against Alembic's own answer
 
 metadata = MetaData(
     naming_convention={
@@ -414,6 +414,36 @@ budget_notes = Table(
     Column("start", BigInteger, primary_key=True, autoincrement=False),  # of the period
     Column("level", String(16), nullable=False),
     Column("capped", Boolean, nullable=False),
+)
+
+# Versions of datasets. A row stays when its version is removed: a number is given once, and lineage names it.
+datasets = Table(
+    "datasets",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("digest", String(64), nullable=False),
+    Column("files", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("checked_at", Float),
+    Column("damage", Text, nullable=False),
+    Column("removed_at", Float),
+    Column("removed_by", String(64), nullable=False),
+    Column("forced", Boolean, nullable=False),
+)
+
+# Which jobs' lineage names which version.
+job_datasets = Table(
+    "job_datasets",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
 )
 
 # What was answered to requests that are not to be done twice. The answer can be read with the asker's own token alone.

@@ -9,6 +9,7 @@ from pathlib import Path
 from headway.store.answers import AnswerStore
 from headway.store.audit import AuditStore
 from headway.store.clusters import ClusterStore
+from headway.store.datasets import DatasetStore
 from headway.store.engine import database_url, open_engine
 from headway.store.happenings import HappeningStore
 from headway.store.incidents import IncidentStore
@@ -34,6 +35,7 @@ class Store(
     PriceStore,
     KeepStore,
     LedgerStore,
+    DatasetStore,
 ):
     """Open it with `open_store`; `close` it at the end."""
 

@@ -90,7 +90,7 @@ OperationState = Literal["queued", "running", "done", "failed"]
 class OperationOut(Wire):
     id: str
     cluster: str
-    kind: Literal["apply", "scale", "down", "backup", "restore", "rotate"]
+    kind: Literal["apply", "scale", "down", "backup", "restore", "rotate", "dataset"]
     state: OperationState
     person: str
     created_at: float
