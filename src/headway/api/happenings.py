@@ -20,6 +20,7 @@ _OPERATIONS = {
     "backup": "backup",
     "restore": "coming back from a backup",
     "rotate": "a new key",
+    "roll": "another node image",
 }
 _DEEDS = {
     "node.drain": "drained",

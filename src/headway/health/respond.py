@@ -28,7 +28,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import DRAINS, ORPHAN, Incident, IncidentState, IncidentStep, Signal, XidClass
 from headway.domain.live import JobState
 from headway.domain.machine import MachineState
-from headway.domain.slots import LEAVES, NO_MACHINE
+from headway.domain.slots import LEAVES, NO_MACHINE, ROLLS
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health import ladder, prove, reclaim, repair
 from headway.health.ask import ages, answers
@@ -419,7 +419,7 @@ class Responder:
         """Its machine was given back, or is about to be: nobody misses it."""
         states, reason = await self.tools.node_now(node)
         asleep = states & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
-        return bool(asleep) or reason.startswith((NO_MACHINE, LEAVES))
+        return bool(asleep) or reason.startswith((NO_MACHINE, LEAVES, ROLLS))
 
     async def _serves(self, node: str) -> bool:
         states, _ = await self.tools.node_now(node)

@@ -18,6 +18,7 @@ from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.server.keeping import Keep
+from headway.server.rolling import Rolling
 from headway.store import ClusterRow, Operation
 from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.base import ErrorOut
@@ -27,6 +28,7 @@ LEASE_S = 30.0
 LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
 AT_ONCE = 8
 KEEPING = ("backup", "restore", "rotate")
+UNTOUCHED = ("backup", "roll")  # the cluster is meanwhile and afterwards what it was
 LAST_ACCOUNTS_S = 20.0
 
 log = structlog.get_logger("headway.reconcile")
@@ -122,6 +124,8 @@ class Reconciler:
                 await self._say(operation, "server", "the server was started again; going on", level="warning")
             if operation.kind == "down":
                 kept = await self._down(operation)
+            elif operation.kind == "roll":
+                kept = await Rolling(self._state, operation, partial(self._say, operation)).run()
             elif operation.kind in KEEPING:
                 kept = await self._keep(operation)
             else:
@@ -143,14 +147,14 @@ class Reconciler:
         state, name = self._state, operation.cluster
         if error is not None:
             row = await state.store.cluster(name)
-            # A backup changes nothing, and a restore that was refused touched nothing.
-            if operation.kind not in KEEPING or (row is not None and row.state in ("changing", "creating")):
+            # A backup changes nothing, a restore that was refused touched nothing, and a roll that stopped one node.
+            if operation.kind not in (*KEEPING, "roll") or (row is not None and row.state in ("changing", "creating")):
                 await state.store.save_cluster(name, state="failed")
             first = first_line(error)  # whoever follows is told all of it at the end
             await self._say(operation, operation.kind, first, level="error", done=True)
             state.live.note(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind != "down":
-            if operation.kind != "backup":
+            if operation.kind not in UNTOUCHED:
                 await state.store.save_cluster(name, state="ready")
             state.live.note(name, f"{operation.kind} by {operation.person} is done")
         await state.store.finish(

@@ -11,6 +11,7 @@ from headway.store.audit import AuditStore
 from headway.store.clusters import ClusterStore
 from headway.store.engine import database_url, open_engine
 from headway.store.happenings import HappeningStore
+from headway.store.images import ImageStore
 from headway.store.incidents import IncidentStore
 from headway.store.jobs import JobStore
 from headway.store.keeping import KeepStore
@@ -28,6 +29,7 @@ class Store(
     OperationStore,
     JobStore,
     IncidentStore,
+    ImageStore,
     AnswerStore,
     NotebookStore,
     HappeningStore,
