@@ -61,9 +61,9 @@ def lab(own: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def images(lab: Lab) -> list[str]:
-    """Of both nodes."""
-    inspected = (lab.podman("inspect", "--format", "{{.ImageName}}", lab.container(f"roll-1-{n}")) for n in (1, 2))
-    return [name.strip() for name in inspected]
+    """Of both nodes; "" for one that is being made anew."""
+    there = [lab.containers(f"roll-1-{number}") for number in (1, 2)]
+    return [lab.podman("inspect", "--format", "{{.ImageName}}", *one).strip() if one else "" for one in there]
 
 
 def restart(lab: Lab) -> None:
@@ -88,7 +88,7 @@ def test_an_image_that_breaks_nodes_stops_at_one_and_the_next_goes_everywhere(la
     assert images(lab)[0] == before[0]
     lab.cli("roll", "roll", "--back", "--yes")
     assert images(lab) == before
-    assert lab.head("sinfo", "-h", "-N", "-o", "%T", "-n", "roll-1-2").out.split()[0] == "idle"
+    lab.wait(lambda: "idle " in lab.head("sinfo", "-h", "-N", "-o", "%T %N", "-n", "roll-1-2").out, "its return")
     own.image(own.smi + "\n# newer\n")
     restart(lab)
     roll = subprocess.Popen(

@@ -235,6 +235,8 @@ class Roll:
             await self.say(name, fault, level="error", done=True)
             return fault
         await control.node_resume(connections, head, name)
+        # A machine that is back so soon may be missed only now: what slurmctld had asked the one before has no answer.
+        await registered(tools, name, BOOT_S)
         words = f"is of {self.image.tag}, has passed its tests and is in service"
         await self.say(name, words, done=True, seconds=tools.clock() - began)
         return ""
