@@ -285,6 +285,10 @@ async def test_halting_returns_what_was_drained_and_no_more(fleet: Fleet, store:
     fleet.reasons = {"lab-1-1": "headway: rolls", "lab-1-2": "ann: x", "lab-1-3": "headway: rolls"}
     await halt(tools(fleet, store), fleet.say)
     assert fleet.did == ["resume lab-1-1"]
+    assert next(line for line in fleet.order if "stays drained" in line).startswith("say lab-1-3")
+    fleet.jobs = {"lab-1-3": {7}}  # of a roll back: it has not been touched
+    await halt(tools(fleet, store), fleet.say)
+    assert fleet.did[-1] == "resume lab-1-3"
 
 
 async def test_a_plan_names_nodes_and_why_and_touches_nothing(fleet: Fleet, store: Store) -> None:

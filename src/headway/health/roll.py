@@ -7,6 +7,7 @@ killed goes on where it was."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,6 +17,7 @@ from headway.changes.roll import Seen, left_out, rebuilds, to_roll
 from headway.cluster.apply import MAKE_AT_ONCE, apply
 from headway.cluster.bring import bring
 from headway.cluster.env import Say
+from headway.cluster.ready import wait_for_nodes
 from headway.cluster.sendaway import SendAway, listed
 from headway.domain.change import ChangeSet
 from headway.domain.hostlist import compress
@@ -76,24 +78,35 @@ async def roll_head(tools: Tools, say: Say, *, back: bool) -> None:
     cluster, env = tools.cluster, tools.env
     info = await (_before(tools) if back else image_build.ensure(cluster.image, say, state_dir=env.state_dir))
     machine = (await tools.machines()).get(cluster.head)
+    served: frozenset[str] = frozenset()
     if machine is not None and machine.image != info.id:
+        with contextlib.suppress(HeadwayError):  # a head that does not answer is made anew all the same
+            seen = await look(tools)
+            served = frozenset(seen.machines) & frozenset(cluster.slot_names) - seen.out.keys() - seen.rolling
         await say(cluster.head, f"its machine is made anew of {info.tag}; slurmctld is away meanwhile")
         if machine.state is MachineState.RUNNING:
             await env.provider.stop(machine)
         await env.provider.delete(machine)
         await env.connections.drop(machine.name)
     await apply(cluster, env, say)
+    await wait_for_nodes(cluster, env, await tools.head(), served)
 
 
 async def halt(tools: Tools, say: Say) -> None:
-    """What a roll had drained and not begun to make anew is in service again."""
-    head, info = await tools.head(), await image.find(tools.cluster.image)
-    machines = await tools.machines()
-    for name, (_, reason) in (await control.node_reasons(tools.env.connections, head)).items():
-        there = name in machines and machines[name].state is MachineState.RUNNING
-        if reason == ROLLS and there and (info is None or machines[name].image != info.id):
+    """What a roll had drained and not begun to make anew is in service again. One that was killed may have left a machine of an
+    image that nobody has tested: that one stays."""
+    seen, head = await look(tools), await tools.head()
+    reasons = await control.node_reasons(tools.env.connections, head)
+    serves = {one.image for name, one in seen.machines.items() if name not in seen.rolling and name not in seen.out}
+    for name in sorted(seen.rolling):
+        machine = seen.machines.get(name)
+        there = machine is not None and machine.state is MachineState.RUNNING
+        if there and reasons[name][1] == ROLLS and (name in seen.busy or seen.machines[name].image in serves):
             await control.node_resume(tools.env.connections, head, name)
             await say(name, "is in service again, as it was", done=True)
+        else:
+            words = "stays drained: headway roll goes on with it, with --back to the image before"
+            await say(name, words, level="warning", done=True)
 
 
 async def look(tools: Tools) -> Seen:
