@@ -57,6 +57,8 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/document": Row(WORK),
     "GET api/clusters/{name}/access": Row(WORK),
     "POST api/clusters/{name}/apply": Row(ADMIN, body={"document": SPEC}),
+    "POST api/clusters/{name}/roll": Row(ADMIN, body={}),
+    "POST api/clusters/{name}/roll/plan": Row(WORK, body={}),
     "POST api/clusters/{name}/scale": Row(ADMIN, body={"groups": {"": 2}}),
     "POST api/clusters/{name}/scale/plan": Row(WORK, body={"groups": {"": 2}}),
     "POST api/clusters/{name}/down": Row(ADMIN, body={}),

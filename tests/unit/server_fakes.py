@@ -98,6 +98,18 @@ class FakeWork:
     async def checks(self, cluster: Cluster) -> Any:
         return await self._call("checks", cluster)
 
+    async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> Any:
+        return await self._call("plan_roll", cluster, back, head, by)
+
+    async def roll(self, cluster: Cluster, say: Any, waits: Any, *, back: bool, until: float | None) -> Any:
+        return await self._call("roll", cluster, say, waits, back, until)
+
+    async def roll_head(self, cluster: Cluster, say: Any, *, back: bool) -> Any:
+        return await self._call("roll_head", cluster, say, back)
+
+    async def halt_roll(self, cluster: Cluster, say: Any) -> Any:
+        return await self._call("halt_roll", cluster, say)
+
     async def machines(self, cluster: Cluster) -> Any:
         return await self._call("machines", cluster)
 

@@ -26,7 +26,8 @@ __all__ = ["server", "things"]  # fixtures
 ADMIN, VIEWER = PEOPLE["admin"], PEOPLE["viewer"]
 # What changes nothing: it looks, checks or makes a draft. And input belongs to a command, which has its line.
 NO_DEED = {
-    "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
+    "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/roll/plan",
+    "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
     "POST api/clusters/{name}/estimate",
     "POST api/clusters/{name}/commands/{key}/input",
     "POST /new", "POST /new/check", "POST /clusters/{name}/scale", "POST /clusters/{name}/submit/check",
@@ -57,6 +58,7 @@ WAITING = {"hold", "release"}
 _QUEUED = (  # these don't ask the cluster
     "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link", "/backup", "/restore", "/rotate",
     "/datasets", "/verify", "/remove",
+    "/roll", "/roll/plan",
 )  # fmt: skip
 
 

@@ -59,6 +59,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         builders.Clock(),
         shares=(),
         plan=server_fakes.changes(),
+        plan_roll=server_fakes.changes(),
         machines=(builders.machine("lab-head"),),
         checks=(),
         history=(),

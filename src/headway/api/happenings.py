@@ -21,6 +21,7 @@ _OPERATIONS = {
     "restore": "coming back from a backup",
     "rotate": "a new key",
     "dataset": "a dataset",
+    "roll": "another node image",
 }
 _DEEDS = {
     "node.drain": "drained",

@@ -25,6 +25,7 @@ from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
     from headway.cluster.env import Say
+    from headway.health.roll import Waits
     from headway.jobs.submit import Stage
     from headway.jobs.tunnel import Tunnel
     from headway.keep.archive import Header
@@ -75,6 +76,22 @@ class Work(Protocol):
 
     async def rotate(self, cluster: Cluster, say: Say, what: str, ref: str) -> None:
         """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above."""
+        ...
+
+    async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
+        """What `roll` would do now, and (`head`) `roll_head`; `by`: with a deadline. Raises Refused where machines are not made
+        from an image, or there is none to go back to."""
+        ...
+
+    async def roll(self, cluster: Cluster, say: Say, waits: Waits, *, back: bool, until: float | None) -> bool:
+        """Nodes of another image, one first; False when it stepped aside because `waits` said so. Raises Refused when a node
+        does not pass its tests."""
+        ...
+
+    async def roll_head(self, cluster: Cluster, say: Say, *, back: bool) -> None: ...
+
+    async def halt_roll(self, cluster: Cluster, say: Say) -> None:
+        """Nodes that a roll has drained and not made anew serve again."""
         ...
 
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:

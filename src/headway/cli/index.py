@@ -31,6 +31,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "Another number of nodes.",
                 usage="[OPTIONS] [CLUSTER] NODES | GROUP=NODES...",
             ),
+            Entry("roll", "roll:roll", "Another node image, node by node, while jobs run."),
             Entry("ls", "clusters:ls", "List clusters."),
             Entry("status", "clusters:status", "Is it ready, and if not, why not."),
             Entry("nodes", "clusters:nodes", "Nodes, their state and their GPUs."),

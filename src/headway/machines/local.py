@@ -23,7 +23,7 @@ from typing import Any
 from headway.domain.cluster import Cluster, Dataset
 from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
-from headway.machines import image_build, mounts, network
+from headway.machines import image, image_build, mounts, network
 from headway.machines.base import Notice, Place
 from headway.machines.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
 from headway.machines.run import to_the_end
@@ -163,7 +163,10 @@ class LocalProvider:
         )
 
     async def create(self, request: MachineRequest) -> Machine:
-        info = await image_build.ensure(request.image, state_dir=self.state_dir)
+        if request.image_tag:
+            info = await image.tagged(request.image_tag)
+        else:
+            info = await image_build.ensure(request.image, state_dir=self.state_dir)
         await asyncio.to_thread(self._folders, request.cluster)
         await asyncio.to_thread(self._write_boot, request)
         argv = await self._run_argv(request, info.tag)

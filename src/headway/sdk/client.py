@@ -22,6 +22,7 @@ from headway.wire.clusters import (
     DownIn,
     EventOut,
     OperationOut,
+    RollIn,
     ScaleIn,
     StatusOut,
 )
@@ -92,6 +93,21 @@ class Client(Costs, Work):
         """Queues another number of nodes, by group ("" where there is one). Raises as `apply`."""
         body = ScaleIn(groups=dict(groups), digest=digest, confirmed=confirmed, deadline_s=deadline_s)
         return self._post(f"/clusters/{part(cluster)}/scale", OperationOut, body)
+
+    def plan_roll(
+        self, cluster: str, *, back: bool = False, head: bool = False, by_s: int | None = None
+    ) -> ChangeSetOut:
+        """Which nodes a roll would make anew."""
+        body = RollIn(back=back, head=head, by_s=by_s)
+        return self._post(f"/clusters/{part(cluster)}/roll/plan", ChangeSetOut, body)
+
+    def roll(
+        self, cluster: str, *, back: bool = False, head: bool = False, by_s: int | None = None, stop: bool = False
+    ) -> OperationOut:
+        """Queues another image for nodes, one after the other: the present one, or (`back`) the one before. Where it steps aside
+        for another operation, `kept` of its end names the one that goes on."""
+        body = RollIn(back=back, head=head, by_s=by_s, stop=stop)
+        return self._post(f"/clusters/{part(cluster)}/roll", OperationOut, body)
 
     def down(self, cluster: str, *, delete_data: bool = False) -> OperationOut:
         return self._post(f"/clusters/{part(cluster)}/down", OperationOut, DownIn(delete_data=delete_data))

@@ -19,6 +19,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.server.datasets import Datasets
 from headway.server.keeping import Keep
+from headway.server.rolling import Rolling
 from headway.store import ClusterRow, Operation
 from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.base import ErrorOut
@@ -28,7 +29,7 @@ LEASE_S = 30.0
 LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
 AT_ONCE = 8
 KEEPING = ("backup", "restore", "rotate")
-BESIDE = ("backup", "dataset")  # the cluster is afterwards as it was
+BESIDE = ("backup", "dataset", "roll")  # the cluster is meanwhile and afterwards what it was
 LAST_ACCOUNTS_S = 20.0
 
 log = structlog.get_logger("headway.reconcile")
@@ -124,6 +125,8 @@ class Reconciler:
                 await self._say(operation, "server", "the server was started again; going on", level="warning")
             if operation.kind == "down":
                 kept = await self._down(operation)
+            elif operation.kind == "roll":
+                kept = await Rolling(self._state, operation, partial(self._say, operation)).run()
             elif operation.kind in KEEPING:
                 kept = await self._keep(operation)
             elif operation.kind == "dataset":
@@ -147,7 +150,7 @@ class Reconciler:
         state, name = self._state, operation.cluster
         if error is not None:
             row = await state.store.cluster(name)
-            # A restore that was refused touched nothing.
+            # What runs beside changes nothing of the cluster, a restore that was refused touched nothing.
             if operation.kind not in (*KEEPING, *BESIDE) or (row is not None and row.state in ("changing", "creating")):
                 await state.store.save_cluster(name, state="failed")
             first = first_line(error)  # whoever follows is told all of it at the end

@@ -27,6 +27,7 @@ from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:
     from headway.cluster.env import Say
+    from headway.health.roll import Waits
     from headway.jobs.submit import Stage
     from headway.jobs.tunnel import Tunnel
     from headway.keep.archive import Header
@@ -86,6 +87,28 @@ class RealWork(Acting):
 
         async with self._alone(cluster) as held:
             await rotate(cluster, held.env, say, what, ref)
+
+    async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
+        from headway.health import roll
+
+        return await roll.plan(await self._tools(cluster), back=back, head=head, by=by)
+
+    async def roll(self, cluster: Cluster, say: Say, waits: Waits, *, back: bool, until: float | None) -> bool:
+        from headway.health.roll import roll
+
+        tools = await self._tools(cluster)
+        return await roll(tools, say, lambda: self._alone(cluster), waits, back=back, until=until)
+
+    async def roll_head(self, cluster: Cluster, say: Say, *, back: bool) -> None:
+        from headway.health.roll import roll_head
+
+        async with self._alone(cluster):
+            await roll_head(await self._tools(cluster), say, back=back)
+
+    async def halt_roll(self, cluster: Cluster, say: Say) -> None:
+        from headway.health.roll import halt
+
+        await halt(await self._tools(cluster), say)
 
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
         from headway.keep.bench import bench

@@ -60,6 +60,7 @@ class ClusterStore(Base):
         async with self._write() as db:
             await db.execute(delete(t.clusters).where(t.clusters.c.name == name))
             await db.execute(delete(t.notebooks).where(t.notebooks.c.cluster == name))
+            await db.execute(delete(t.node_images).where(t.node_images.c.cluster == name))
             if delete_data:
                 await db.execute(delete(t.secrets).where(t.secrets.c.cluster == name))
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))

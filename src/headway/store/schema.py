@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0010"  # the newest migration; a test holds it against Alembic's own answer
+HEAD = "0011"  # the newest migration; a test holds it against Alembic's own answer
 
 metadata = MetaData(
     naming_convention={
@@ -272,6 +272,15 @@ notebooks = Table(
 )
 
 # Prices of a node in each group, over time: a row when one changes.
+# Tags, by cluster. `pinned`: what new machines are made from; "" = the present image. `before`: what a roll goes back to.
+node_images = Table(
+    "node_images",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("pinned", String(200), nullable=False),
+    Column("before", String(200), nullable=False),
+)
+
 prices = Table(
     "prices",
     metadata,

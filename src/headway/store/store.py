@@ -12,6 +12,7 @@ from headway.store.clusters import ClusterStore
 from headway.store.datasets import DatasetStore
 from headway.store.engine import database_url, open_engine
 from headway.store.happenings import HappeningStore
+from headway.store.images import ImageStore
 from headway.store.incidents import IncidentStore
 from headway.store.jobs import JobStore
 from headway.store.keeping import KeepStore
@@ -29,6 +30,7 @@ class Store(
     OperationStore,
     JobStore,
     IncidentStore,
+    ImageStore,
     AnswerStore,
     NotebookStore,
     HappeningStore,
