@@ -134,7 +134,9 @@ async def test_what_was_used_and_who_pays_the_same_in_every_form(server: Server,
         assert sheet.headers["content-type"].startswith("text/csv")
         assert len(sheet.text.splitlines()) >= 2
     behind = await got(ann, "usage/runs?start=2026-10&team=speech")
-    assert [(one["job"], one["lost_s"], one["waited_s"]) for one in behind["runs"]] == [(2, 5 * H, 60)]
+    assert [(one["job"], one["lost_s"], one["waited_s"], one["usd"]) for one in behind["runs"]] == [
+        (2, 5 * H, 60, 20.0)
+    ]
 
 
 async def test_spare_and_broken_nodes_are_shown_as_such(server: Server, said: Accounting) -> None:
@@ -233,6 +235,7 @@ async def test_a_price_that_changes_in_mid_job_counts_from_then_on(server: Serve
     at(server, 20 * H)
     ann = await server.client()
     assert (await got(ann, "usage?start=2026-10"))["total"]["usd"] == 4 * 8 + 6 * 16
+    assert [one["usd"] for one in (await got(ann, "usage/runs?start=2026-10"))["runs"]] == [4 * 8 + 6 * 16]
     paid = await got(ann, "chargeback?period=2026-10")
     assert next(one for one in paid["teams"] if one["team"] == "vision")["productive_usd"] == 128.0
     assert paid["invoice_total_usd"] == 128.0 == float(summed(paid))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headway.cli import costs
+from headway.wire import sheets
 from headway.wire.ledger import (
     BudgetOut,
     ChargebackOut,
@@ -88,6 +89,11 @@ def test_usage_for_people_and_for_spreadsheets(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines()[1] == "vision,1,8.5,1.0,0.5,0.0,0.25,33.20,7.0,True"
 
 
+def test_a_team_s_name_is_no_formula_in_a_spreadsheet() -> None:
+    found = UsageOut(cluster="lab", start=NOW, end=NOW, as_of=NOW, rows=[row("=1+1", "1.00")], total=row("", "1.00"))
+    assert sheets.text(found).splitlines()[1].startswith("'=1+1,1,")
+
+
 def test_chargeback_is_numbers_that_sum(capsys: pytest.CaptureFixture[str]) -> None:
     costs.chargeback(period="2026-10", output=costs.Sheet.json)
     told = json.loads(capsys.readouterr().out)
@@ -98,7 +104,7 @@ def test_chargeback_is_numbers_that_sum(capsys: pytest.CaptureFixture[str]) -> N
     assert "(broken, it)" in shown.out
     assert "still move" in shown.err
     costs.chargeback(period="2026-10", output=costs.Sheet.csv)
-    assert capsys.readouterr().out.splitlines()[-1] == "(broken it),,,,,,,0.70"
+    assert capsys.readouterr().out.splitlines()[-1] == "(broken: it),,,,,,,0.70"
 
 
 def test_an_invoice_names_what_stood_by(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,12 +14,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headway import __version__
 from headway.api import (
     audit,
+    budgets,
     clusters,
     commands,
     costs,
     docs,
     errors,
     events,
+    goodput,
     happenings,
     incidents,
     jobacts,
@@ -34,6 +36,7 @@ from headway.api import (
     runs,
     teams,
     tokens,
+    usage,
 )
 from headway.api.once import Once
 from headway.api.packed import Packed
@@ -83,7 +86,10 @@ def create_app(state: AppState) -> FastAPI:
         runs,
         pipelines,
         commands,
+        usage,
         costs,
+        budgets,
+        goodput,
         reports,
         people,
         tokens,

@@ -42,7 +42,7 @@ class UsageOut(Wire):
 
 
 class RunLine(Wire):
-    """One run of a job."""
+    """One run of a job, of several groups one a group. `usd`: what its nodes cost while it held them."""
 
     job: int
     team: str

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from fastapi import Query
 from starlette.responses import Response
 
-from headway.api import costs, reckoning, reports
+from headway.api import budgets, costs, goodput, reckoning, reports, usage
 from headway.api.access import Anyone, Principal, Right, State
 from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
@@ -98,26 +98,25 @@ async def _found(
     cursor: str,
 ) -> Any:
     """The API's own answer."""
-    seen = costs.teams_seen(place, who)
-    start, end = str(month.start), str(month.end)
+    look = usage.Look(place, month, usage.teams_seen(place, who))
     if section == "usage":
         key = "gpu_type" if by == "gpu" else by
-        only = costs.narrowed(place, who, narrowed["team"], narrowed["user"], "", "")
-        return await costs.usage_of(state, place, month, [key], only)
+        only = usage.narrowed(place, who, narrowed["team"], narrowed["user"], "", "")
+        return await usage.usage_of(state, place, month, [key], only)
     if section == "runs":
-        return await costs.runs(
-            place.name, state, who, start, end, narrowed["team"], narrowed["user"],
+        return await usage.runs(
+            place.name, state, who, str(month.start), str(month.end), narrowed["team"], narrowed["user"],
             job=int(narrowed["job"] or 0), lossy=bool(narrowed["lossy"]), cursor=cursor,
         )  # fmt: skip
-    await costs.fresh(state, place)
+    await usage.fresh(state, place)
     if section == "invoice":
         return costs.invoice_out(place, month, await reckoning.bill(state, place, month))
     if section == "chargeback":
-        return costs.chargeback_out(place, month, await reckoning.bill(state, place, month), seen)
+        return costs.chargeback_out(look, await reckoning.bill(state, place, month))
     if section == "goodput":
-        return await reports.goodput_of(state, place, month, seen)
+        return await goodput.goodput_of(state, look)
     if section == "budgets":
-        return [one for one in await costs.budgets_of(state, place) if seen is None or one.team in seen]
+        return await budgets.budgets_seen(state, place, look.seen)
     if section == "energy":
-        return await reports.energy_of(state, place, month, seen)
-    return await reports.capacity_of(state, place, month)
+        return await reports.energy_of(state, look)
+    return await reports.capacity_of(state, look)
