@@ -196,6 +196,9 @@ class FakeWork:
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> Any:
         return await self._call("hold_back", cluster, team, on)
 
+    async def tell(self, cluster: Cluster, news: Any) -> Any:
+        return await self._call("tell", cluster, news)
+
     async def inject(self, cluster: Cluster, fault: Any) -> Any:
         return await self._call("inject", cluster, fault)
 

@@ -75,6 +75,7 @@ async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
     made = await server_fakes.start(tmp_path, clock)
     made.work.answers |= {
         "accounting": said, "node_events": lambda *_: tuple(said.events), "losses": {}, "metrics": (), "hold_back": None,
+        "tell": None,
         "read": server_fakes.reading(), "machines": (), "shares": (), "forget": None,
     }  # fmt: skip
     made.work.clusters["lab"] = {"teams": TEAMS, "users": USERS, "plan": CHEAP}
@@ -403,6 +404,75 @@ async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
     at(server, NOVEMBER.start - OCTOBER.start + 60)
     await collect(server.state, cluster)
     assert [call[1:] for call in server.work.named("hold_back")] == [("vision", True), ("vision", False)]
+
+
+async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Server, said: Accounting) -> None:
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+
+    def sent() -> list[str]:
+        return [news.title for call in server.work.named("tell") for news in call[1]]
+
+    at(server, 11 * H)
+    server.work.answers["tell"] = Unreachable("Alertmanager on lab-head does not answer")
+    await collect(server.state, cluster)
+    server.work.answers["tell"] = None
+    del server.work.calls[:]
+    at(server, 11 * H + 60)
+    await collect(server.state, cluster)
+    await server.store.forget_runs("lab")  # all is counted again, and comes to the same level again
+    await server.store.note_budget("lab", "vision", OCTOBER.start, "ok", capped=False)
+    at(server, 11 * H + 120)
+    await collect(server.state, cluster)
+    assert sent() == ["lab: the budget of vision is soon spent"]
+    at(server, 13 * H)
+    await collect(server.state, cluster)
+    at(server, 14 * H)
+    await collect(server.state, cluster)
+    assert sent() == ["lab: the budget of vision is soon spent", "lab: the budget of vision is spent"]
+    [last] = server.work.named("tell")[-1][1]
+    assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
+
+
+async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(server: Server, said: Accounting) -> None:
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    monday = 4 * 24 * H  # 2026-10-05, in October's seconds
+    said.runs = [
+        run(1, monday, monday + 10 * H),
+        run(2, monday, monday + 5 * H, team="speech", user="sam", nodes=("lab-1-2",), gpus=4, state="NODE_FAIL"),
+        run(3, monday - 9 * H, monday - 8 * H),  # of the week before
+    ]
+    end = monday + 7 * 24 * H
+    said.away = True
+    at(server, end + 2 * H)
+    with pytest.raises(HeadwayError):
+        await collect(server.state, cluster)
+    assert server.work.named("tell") == []  # not before accounting has told all of the week
+    said.away = False
+    for hours in (3, 4, 30):
+        at(server, end + hours * H)
+        await collect(server.state, cluster)
+    [(_, [news])] = server.work.named("tell")
+    ann = await server.client()
+    used = await got(ann, f"usage?start={OCTOBER.start + monday}&end={OCTOBER.start + end}")
+    share = {one["team"]: one["goodput"] for one in (await got(ann, "goodput?period=2026-10"))["teams"]}
+    assert (news.key, news.title) == ("week/2026-W41", "lab: week 2026-W41")
+    assert news.text.splitlines()[:2] == [
+        f"{row['by']['team']}: {row['gpu_hours']:,.2f} GPU-hours, {row['usd']:,.2f} USD, "
+        f"goodput {100 * share[row['by']['team']]:.1f} %"
+        for row in used["rows"]
+    ]
+    assert "all: 100.00 GPU-hours, 100.00 USD, goodput 80.0 %" in news.text
+    assert "lost: 20.00 USD, 20.00 GPU-hours: a node of lab-1-2 failed" in news.text
+    assert "budget of vision: 912.00 of 1,000.00 USD a month are left" in news.text
 
 
 async def test_before_submit_the_price_the_start_and_the_budget(server: Server) -> None:

@@ -109,9 +109,13 @@ async def _priced(
     )
 
 
+def unit_words(unit: str) -> str:
+    return "USD" if unit == "usd" else "GPU-hours"
+
+
 def _over(left: float, unit: str, cost: Fraction | None, gpu_hours: float | None) -> str:
     asks = (None if cost is None else float(cost)) if unit == "usd" else gpu_hours
-    words = "USD" if unit == "usd" else "GPU-hours"
+    words = unit_words(unit)
     if left <= 0:
         return "the team's budget is spent: the job waits for the next period"
     if asks is not None and asks > left:

@@ -119,8 +119,9 @@ async def usage(
     names = [GPU.get(one, one) for words in by or ["team"] for one in words.split(",")]
     if unknown := [one for one in names if one not in BY]:
         raise Refused(f"usage can't be told by {unknown[0]}", hint="by team, user, partition, gpu, group")
-    only = narrowed(place, who, team, user, partition, gpu)
-    found = await usage_of(state, place, stretch(place, start, end), list(dict.fromkeys(names)), only)
+    period, only = stretch(place, start, end), narrowed(place, who, team, user, partition, gpu)
+    stale = await fresh(state, place)
+    found = await usage_of(state, place, period, list(dict.fromkeys(names)), only, stale)
     return sheet(found, f"{name}-usage") if format == "csv" else found
 
 
@@ -131,8 +132,9 @@ def narrowed(place: Place, who: Principal, team: str, user: str, partition: str,
     return Only(teams, user, partition, gpu)
 
 
-async def usage_of(state: AppState, place: Place, period: Period, by: Sequence[str], only: Only) -> UsageOut:
-    stale = await fresh(state, place)
+async def usage_of(
+    state: AppState, place: Place, period: Period, by: Sequence[str], only: Only, stale: str = ""
+) -> UsageOut:
     span = Span(period.start, period.end, place.now)
     totals = await state.store.usage(place.name, span, [*by, "gpu_type"], only)
     cost = dict(await reckoning.held_cost(state, place, period, only, tuple(by)))

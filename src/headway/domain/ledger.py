@@ -35,6 +35,18 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class News:
+    """What people are to be told once. `key` is what makes it one: news with a key that was told is not told again."""
+
+    key: str
+    kind: str  # "Budget" | "WeeklySummary"
+    severity: str  # "info" | "warning"
+    title: str
+    text: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """What a run held of one group: `units` of the group's `per_node` on each node. Units are GPUs where the group has
     some, else CPUs: a node's price is the price of its units."""

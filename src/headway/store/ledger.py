@@ -1,4 +1,4 @@
-"""Lives of machines, states of nodes, closed invoices and budgets."""
+"""Lives of machines, states of nodes, closed invoices, budgets, and what people are told of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from headway.domain.ledger import Life, NodeSpan, SpanKind
+from headway.domain.ledger import Life, News, NodeSpan, SpanKind
 from headway.errors import Conflict
 from headway.store import schema as t
 from headway.store.records import InvoiceRow
-from headway.store.runs import upsert
+from headway.store.runs import insert_into, upsert
 from headway.store.usage import UsageStore
 
 
@@ -135,3 +135,34 @@ class LedgerStore(UsageStore):
         async with self._read() as db:
             rows = await db.execute(select(b.c.team).where(b.c.cluster == cluster, b.c.capped.is_(True)))
             return frozenset(name for (name,) in rows)
+
+    # --- news
+
+    async def put_news(self, cluster: str, one: News) -> bool:
+        """To be told; False where news with its key is known already."""
+        n = t.news
+        values = {name: getattr(one, name) for name in News.__dataclass_fields__}
+        async with self._write() as db:
+            made = insert_into(db, n).values(cluster=cluster, told_at=0, **values).on_conflict_do_nothing()
+            return bool((await db.execute(made)).rowcount)
+
+    async def has_news(self, cluster: str, key: str) -> bool:
+        n = t.news
+        async with self._read() as db:
+            found = await db.execute(select(n.c.key).where(n.c.cluster == cluster, n.c.key == key))
+            return found.first() is not None
+
+    async def untold_news(self, cluster: str, since: int) -> list[News]:
+        """The oldest first; what is older than `since` is no news any more."""
+        n = t.news
+        query = select(*(n.c[name] for name in News.__dataclass_fields__))
+        async with self._read() as db:
+            rows = await db.execute(
+                query.where(n.c.cluster == cluster, n.c.told_at == 0, n.c.at >= since).order_by(n.c.at, n.c.key)
+            )
+            return [News(*row) for row in rows]
+
+    async def told_news(self, cluster: str, keys: Iterable[str], at: int) -> None:
+        n = t.news
+        async with self._write() as db:
+            await db.execute(update(n).where(n.c.cluster == cluster, n.c.key.in_(list(keys))).values(told_at=at))

@@ -102,7 +102,7 @@ async def _found(
     if section == "usage":
         key = "gpu_type" if by == "gpu" else by
         only = usage.narrowed(place, who, narrowed["team"], narrowed["user"], "", "")
-        return await usage.usage_of(state, place, month, [key], only)
+        return await usage.usage_of(state, place, month, [key], only, await usage.fresh(state, place))
     if section == "runs":
         return await usage.runs(
             place.name, state, who, str(month.start), str(month.end), narrowed["team"], narrowed["user"],

@@ -1,0 +1,30 @@
+"""What people are told once by the alert channels: budgets, weekly summaries."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0009"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "news",
+        sa.Column("cluster", sa.String(64), nullable=False),
+        sa.Column("key", sa.String(200), nullable=False),
+        sa.Column("kind", sa.String(32), nullable=False),
+        sa.Column("severity", sa.String(16), nullable=False),
+        sa.Column("title", sa.Text(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("told_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "key", name="pk_news"),
+    )
+
+
+def downgrade() -> None:
+    op.drop_table("news")
