@@ -398,6 +398,10 @@ async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
     warned = [one.text for one in server.state.live.notices("lab") if "USD" in one.text]
     assert len(warned) == 2
     vera = await server.client("vera", "lead")
+    note = (await vera.get("/clusters/lab/costs/note")).text
+    assert ("The budget of vision is spent." in note, "Its jobs wait for the next month." in note) == (True, True)
+    assert 'hx-get="/clusters/lab/costs/note"' in (await vera.get("/clusters/lab/queue")).text
+    assert "vision" not in (await (await server.client("sam", "member")).get("/clusters/lab/costs/note")).text
     [mine] = await got(vera, "budgets")
     assert (mine["level"], mine["held_back"], mine["used"], mine["left"]) == ("over", True, 112.0, 0.0)
     said.runs = [run(1, 0, 14 * H)]
@@ -488,6 +492,14 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     assert (told["gpus"], told["usd"], told["gpu_hours"], told["usd_per_hour"]) == (16, 32.0, 32.0, 16.0)
     assert (told["start"], told["expected_nodes"], told["team"]) == (start, "lab-1-[1-2]", "vision")
     assert "10.00 are left" in told["warning"]
+    ask["submit"]["script"] += "#SBATCH --array=0-9:3,20%2\n"
+    array = (await alice.post(f"{V1}/estimate", json=ask)).json()
+    assert (array["tasks"], array["gpus"], array["usd"], array["gpu_hours"]) == (5, 16, 160.0, 160.0)
+    form = {"how": "script", "script": "#!/bin/sh\n", "nodes": "2", "gpus": "8", "time": "2:00:00"}
+    page = (await alice.post("/clusters/lab/submit/check", data=form)).text
+    assert ("32.00 USD" in page, "of 10.00 GPU-hours a month are left to vision" in page) == (True, True)
+    assert "It may use 32.00 GPU-hours; 10.00 are left" in page
+    assert "are left to vision" in (await alice.get("/clusters/lab/submit")).text
     wrong = await alice.post(f"{V1}/estimate", json={"submit": {"script": "#!/bin/sh\n#SBATCH -N99\n"}})
     assert (wrong.status_code, "99 nodes" in wrong.text) == (422, True)
 

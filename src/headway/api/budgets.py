@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 
 from fastapi import APIRouter
 
 from headway.api import jobs, reckoning
-from headway.api.access import Anyone, Member, State
+from headway.api.access import Anyone, Member, Principal, State
 from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
 from headway.api.usage import HOUR_S, fresh, teams_seen
@@ -16,9 +17,10 @@ from headway.domain.cluster import Cluster, Group
 from headway.errors import Fault, InvalidSpec
 from headway.jobs.check import Asked, asked, seconds
 from headway.jobs.run import checked_run
+from headway.ledger.budgets import Level, Standing
 from headway.ledger.money import cents, usd
 from headway.wire.ledger import BudgetOut, EstimateOut
-from headway.wire.work import CheckJobIn
+from headway.wire.work import CheckJobIn, CheckJobOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
@@ -39,7 +41,21 @@ async def budgets_seen(state: AppState, place: Place, seen: tuple[str, ...] | No
 async def budgets_of(state: AppState, place: Place) -> list[BudgetOut]:
     if place.cluster is None:
         return []
-    held_back = await state.store.capped_teams(place.name)
+    return await _budgets_out(state, place.cluster, await reckoning.budget_standings(state, place.cluster, place.now))
+
+
+async def budgets_lately(state: AppState, cluster: Cluster) -> list[BudgetOut]:
+    """As they stood a few seconds ago: for pages that everybody has open."""
+    return await _budgets_out(state, cluster, await state.standings(cluster))
+
+
+def near(found: Iterable[BudgetOut]) -> list[BudgetOut]:
+    """Those that are spent, or soon will be."""
+    return [one for one in found if one.level != Level.OK.value]
+
+
+async def _budgets_out(state: AppState, cluster: Cluster, found: Iterable[Standing]) -> list[BudgetOut]:
+    held_back = await state.store.capped_teams(cluster.name)
     return [
         BudgetOut(
             team=one.team,
@@ -54,7 +70,7 @@ async def budgets_of(state: AppState, place: Place) -> list[BudgetOut]:
             held_back=one.team in held_back,
             start=one.start,
         )
-        for one in await reckoning.budget_standings(state, place.cluster, place.now)
+        for one in found
     ]
 
 
@@ -68,58 +84,60 @@ async def estimate(name: str, ask: CheckJobIn, state: State, who: Member) -> Est
     told = await jobs.check(name, ask, state, who)
     if told.faults:
         raise InvalidSpec([Fault(one.path, one.message, one.hint) for one in told.faults])
-    place = await place_of(state, name)
-    assert place.cluster is not None
+    return await estimate_of(name, ask, told, state, who)
+
+
+async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppState, who: Principal) -> EstimateOut:
+    """Of a job that was checked, and is as it should be."""
+    _, cluster = await state.cluster(name)
     request = ask.submit or ask.run
     assert request is not None
     user = who.acting(request.user)
-    submit = ask.submit if ask.submit is not None else checked_run(ask.run, place.cluster, user)[0] if ask.run else None
+    submit = ask.submit if ask.submit is not None else checked_run(ask.run, cluster, user)[0] if ask.run else None
     assert submit is not None
     want = asked(submit)
-    return await _priced(state, place, want, user, told.starts_at, told.nodes, told.partition)
-
-
-async def _priced(
-    state: AppState, place: Place, want: Asked, user: str, at: int, nodes: str, partition: str
-) -> EstimateOut:
-    cluster = place.cluster
-    assert cluster is not None
-    limit_s, group = _limit_s(cluster, want, partition), _group(cluster, want, partition)
-    count, gpus = want.nodes or 1, want.gpus
-    plan = group.plan
-    units = gpus if plan.gpus else min(plan.cpus, int(want.options.get("cpus-per-task") or 1)) * count
-    per_hour = group.price_usd_per_node_hour * units / (plan.gpus or plan.cpus or 1)
+    limit_s, group = _limit_s(cluster, want, told.partition), _group(cluster, want, told.partition)
+    per_hour = Fraction(group.price_usd_per_node_hour) * _nodes_held(group, want) * want.tasks
     hours = None if limit_s is None else Fraction(limit_s, HOUR_S)
+    gpu_hours = None if hours is None else round(float(want.gpus * want.tasks * hours), 4)
+    cost = None if hours is None else per_hour * hours
     team = want.options.get("account") or next((t.name for t in cluster.teams if user in t.users), "")
-    cost = None if hours is None else Fraction(per_hour) * hours
-    budget = next((one for one in await budgets_of(state, place) if one.team == team), None)
-    gpu_hours = None if hours is None else round(float(gpus * hours), 4)
+    budget = next((one for one in await budgets_lately(state, cluster) if one.team == team), None)
     return EstimateOut(
         team=team,
-        gpus=gpus,
-        nodes=count,
+        gpus=want.gpus,
+        nodes=want.nodes or 1,
+        tasks=want.tasks,
         time_limit_s=limit_s,
         gpu_hours=gpu_hours,
         usd=None if cost is None else usd(cents(cost)),
-        usd_per_hour=usd(cents(Fraction(per_hour))),
-        start=at,
-        expected_nodes=nodes,
+        usd_per_hour=usd(cents(per_hour)),
+        start=told.starts_at,
+        expected_nodes=told.nodes,
         budget=budget,
-        warning=_over(budget.left, budget.unit, cost, gpu_hours) if budget else "",
+        warning=_over(budget, cost, gpu_hours) if budget else "",
     )
+
+
+def _nodes_held(group: Group, want: Asked) -> Fraction:
+    """Of the group's nodes, as they are paid for: 2 of 8 GPUs are a quarter of one."""
+    plan = group.plan
+    if plan.gpus:
+        return Fraction(want.gpus, plan.gpus)
+    cpus = min(plan.cpus, int(want.options.get("cpus-per-task") or 1)) * (want.nodes or 1)
+    return Fraction(cpus, plan.cpus or 1)
 
 
 def unit_words(unit: str) -> str:
     return "USD" if unit == "usd" else "GPU-hours"
 
 
-def _over(left: float, unit: str, cost: Fraction | None, gpu_hours: float | None) -> str:
-    asks = (None if cost is None else float(cost)) if unit == "usd" else gpu_hours
-    words = unit_words(unit)
-    if left <= 0:
+def _over(budget: BudgetOut, cost: Fraction | None, gpu_hours: float | None) -> str:
+    asks = (None if cost is None else float(cost)) if budget.unit == "usd" else gpu_hours
+    if budget.held_back or (budget.cap and budget.left <= 0):
         return "the team's budget is spent: the job waits for the next period"
-    if asks is not None and asks > left:
-        return f"it may use {asks:,.2f} {words}; {left:,.2f} are left of the team's budget"
+    if asks is not None and asks > budget.left:
+        return f"it may use {asks:,.2f} {unit_words(budget.unit)}; {budget.left:,.2f} are left of the team's budget"
     return ""
 
 

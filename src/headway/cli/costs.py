@@ -268,7 +268,10 @@ def say_estimate(found: EstimateOut) -> None:
         price = f"{_usd(found.usd_per_hour or 0)} USD an hour; without a time limit nobody can say how much in all"
     else:
         limit = show.duration(found.time_limit_s or 0)
-        price = f"at most {_usd(found.usd)} USD: {found.gpus} GPUs for {limit} ({found.gpu_hours:,.2f} GPU-hours)"
+        tasks = f"{found.tasks:,} tasks of " if found.tasks > 1 else ""
+        price = (
+            f"at most {_usd(found.usd)} USD: {tasks}{found.gpus} GPUs for {limit} ({found.gpu_hours:,.2f} GPU-hours)"
+        )
     on = f" on {found.expected_nodes}" if found.expected_nodes else ""
     facts: list[tuple[str, show.Cell]] = [
         ("price", price),

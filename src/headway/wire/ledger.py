@@ -271,7 +271,8 @@ class CapacityOut(Wire):
 
 
 class EstimateOut(Wire):
-    """What a job would cost at most, when Slurm would start it, and what is left of its team's budget."""
+    """What a job would cost at most, when Slurm would start it, and what is left of its team's budget. GPUs and nodes are
+    those of one of its `tasks`; hours and prices those of all tasks of an array together, `usd_per_hour` while all run."""
 
     team: str
     gpus: int
@@ -282,6 +283,7 @@ class EstimateOut(Wire):
     usd_per_hour: Usd | None
     start: int = 0
     expected_nodes: str = ""
+    tasks: int = 1
     budget: BudgetOut | None = None
     warning: str = ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from functools import singledispatch
 
 from headway.wire.base import Wire
@@ -41,7 +42,9 @@ def _chargeback(found: ChargebackOut) -> str:
     """What is unassigned has a row of its own, with brackets around its name."""
     rows = _table(TeamCostOut, found.teams)
     blank = [""] * (len(rows[0]) - 2)
-    rows += [[f"({one.what}{': ' + one.centre if one.centre else ''})", *blank, one.usd] for one in found.unassigned]
+    rows += [
+        [f"({one.what}{': ' + one.centre if one.centre else ''})", *blank, _money(one.usd)] for one in found.unassigned
+    ]
     return _lines(rows)
 
 
@@ -51,7 +54,12 @@ def _table(kind: type[Wire], found: Iterable[Wire]) -> list[Row]:
 
 
 def _values(one: Wire, fields: Sequence[str]) -> Row:
-    return [getattr(one, field) for field in fields]
+    return [_money(value) if isinstance(value := getattr(one, field), Decimal) else value for field in fields]
+
+
+def _money(amount: Decimal) -> str:
+    """With cents, and with more where a price has more: 0.70, 0.0125."""
+    return f"{amount:.2f}" if amount == round(amount, 2) else str(amount)
 
 
 def _lines(rows: Iterable[Row]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Query
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from headway.api import budgets, costs, goodput, reckoning, reports, usage
 from headway.api.access import Anyone, Principal, Right, State
@@ -15,7 +15,7 @@ from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
 from headway.ledger.periods import Period, before, month_of, zone
 from headway.store.usage import BY
-from headway.web.html import render
+from headway.web.html import HEADERS, render, templates
 from headway.web.route import page_router
 
 router = page_router()
@@ -81,6 +81,18 @@ async def page(
         may_close=who.may(Right.ADMIN),
         timezone=place.costs.timezone,
     )
+
+
+@router.get("/clusters/{name}/costs/note")
+async def note(name: str, state: State, who: Anyone) -> Response:
+    """A piece of other pages: budgets that are spent, or soon will be."""
+    _, cluster = await state.cluster(name)
+    seen = usage.teams_seen(Place(name, cluster, int(state.clock())), who)
+    near = [
+        one for one in budgets.near(await budgets.budgets_lately(state, cluster)) if seen is None or one.team in seen
+    ]
+    text = templates().get_template("parts/budget_note.html").render(name=name, near=near)
+    return HTMLResponse(text, headers=HEADERS)
 
 
 def _sees_all(who: Principal) -> bool:
