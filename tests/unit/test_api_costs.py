@@ -14,7 +14,7 @@ import pytest
 from headway.api.collect import DAY_S, collect
 from headway.api.state import AppState
 from headway.domain.cluster import Budget, Cluster, Costs, Team, User
-from headway.domain.ledger import Life, NodeSpan, Run, SpanKind
+from headway.domain.ledger import Life, NodeSpan, Run, Saves, SpanKind
 from headway.domain.live import SPARES
 from headway.errors import HeadwayError, Unreachable
 from headway.ledger import periods
@@ -74,8 +74,8 @@ async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
     clock.now = float(OCTOBER.start)
     made = await server_fakes.start(tmp_path, clock)
     made.work.answers |= {
-        "accounting": said, "node_events": lambda *_: tuple(said.events), "losses": {}, "metrics": (), "hold_back": None,
-        "tell": None,
+        "accounting": said, "node_events": lambda *_: tuple(said.events), "losses": {}, "saves": {}, "metrics": (),
+        "hold_back": None, "tell": None,
         "read": server_fakes.reading(), "machines": (), "shares": (), "forget": None,
     }  # fmt: skip
     made.work.clusters["lab"] = {"teams": TEAMS, "users": USERS, "plan": CHEAP}
@@ -377,6 +377,40 @@ async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Se
     await collect(server.state, cluster)
     first, again = await server.store.runs_of("lab", 7)
     assert (first.lost_s, again.lost_s) == (100, 0)
+
+
+async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_dollars(
+    server: Server, said: Accounting
+) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    said.runs = [run(7, 0, 0), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",))]
+    server.work.answers["saves"] = {7: Saves(100, 2000.0, 20_000.0), 8: Saves(1, 50.0, 60.0)}
+    at(server, 10 * H)
+    await collect(server.state, cluster)
+    server.work.answers["saves"] = {7: Saves(1, 1.0, 1.0)}  # its reports were cut: what was known stays
+    at(server, 10 * H + 60)
+    await collect(server.state, cluster)
+    at(server, 10 * H)
+    ann, sam = await server.client(), await server.client("sam", "member")
+    good = await got(ann, "goodput?period=2026-10")
+    # 20 s every 200 s: a tenth of ten hours of one node at 8 USD
+    [cause] = [one for one in good["causes"] if one["kind"] == "checkpoints"]
+    assert (cause["usd"], cause["gpu_hours"], cause["jobs"]) == (8.0, 8.0, [7])
+    [told] = good["checkpoints"]
+    year_s = 365 * 24 * H  # no node ever failed: once a year
+    best = (2 * year_s * 20) ** 0.5
+    assert (told["job"], told["write_s"], told["now_s"]) == (7, 20.0, 200.0)
+    assert told["best_s"] == pytest.approx(best, abs=0.1)
+    saves = 20 / 200 + 200 / (2 * year_s) - 20 / best - best / (2 * year_s)
+    assert told["saves_usd"] == pytest.approx(80 * saves, abs=0.01)
+    page = (await ann.get("/clusters/lab/costs?section=goodput&period=2026-10")).text
+    assert ("Checkpoints that could come" in page, f"{told['saves_usd']:,.2f}" in page) == (True, True)
+    measured = await got(ann, "goodput/checkpoints?job=7")
+    assert (measured["best_s"], measured["write_s"]) == (told["best_s"], 20.0)
+    assert (await got(sam, "goodput?period=2026-10"))["checkpoints"] == []
+    assert (await sam.get(f"{V1}/goodput/checkpoints?job=7")).status_code == 400
+    assert (await got(sam, "goodput/checkpoints?every_s=60&write_s=20&nodes=16"))["best_s"] > 60
 
 
 async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(

@@ -11,11 +11,14 @@ import pytest
 from headway.cli import costs
 from headway.wire import sheets
 from headway.wire.ledger import (
+    AdviceOut,
     BudgetOut,
     ChargebackOut,
     EstimateOut,
+    GoodputOut,
     InvoiceOut,
     LineOut,
+    PartsOut,
     TeamCostOut,
     UnassignedOut,
     UsageOut,
@@ -70,6 +73,18 @@ class Ledger:
             lines=[line], total_usd=Decimal("23.92"),
         )  # fmt: skip
 
+    def goodput(self, cluster: str, period: str) -> GoodputOut:
+        parts = PartsOut(
+            team="", productive_gpu_hours=8, lost_gpu_hours=0, idle_gpu_hours=0, waited_gpu_hours=0, goodput=1, ettr=1
+        )
+        advice = AdviceOut(
+            job=104, now_s=60, best_s=1200, write_s=20, failure_s=36_000, saves=0.3, saves_usd=Decimal("12.50")
+        )
+        return GoodputOut(
+            cluster=cluster, period=period, start=NOW, end=NOW, as_of=NOW, total=parts, teams=[], causes=[],
+            checkpoints=[advice],
+        )  # fmt: skip
+
     def budgets(self, _: str) -> list[BudgetOut]:
         return []
 
@@ -112,6 +127,12 @@ def test_an_invoice_names_what_stood_by(capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr().out
     assert "open, until" in told
     assert "spare  main   on demand  1.0000      23.9200  23.92" in told
+
+
+def test_goodput_names_jobs_that_save_too_often(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.goodput()
+    told = capsys.readouterr().out
+    assert "104     20.0 s   1:00         20:00           12.50" in told
 
 
 def test_who_has_no_budget_is_told_where_to_write_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,6 +117,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         at, step = until, DAY_S if len(found) > FEW else min(2 * step, SWEEP_S)
     await store.put_node_spans(name, await state.work.node_events(cluster, since))
     await _losses(state, cluster)
+    await _saves(state, cluster, now)
     await store.set_mark(name, swept_at=swept, error="")
 
 
@@ -134,6 +135,12 @@ async def _losses(state: AppState, cluster: Cluster) -> None:
                 if run.end and run.start <= last <= run.end + 1 and run.saved_at != saved_at:
                     lost = goodput.lost_s(run.state, run.start, run.end, saved_at)
                     await state.store.lose(cluster.name, job, run.start, lost, saved_at)
+
+
+async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
+    """What trainings said of their checkpoints: it outlives their reports."""
+    if saves := await state.work.saves(cluster):
+        await state.store.put_saves(cluster.name, saves, now)
 
 
 async def _measure(state: AppState, cluster: Cluster, now: int) -> None:

@@ -1,24 +1,23 @@
-"""Goodput: how much of what was held trained something, what took the rest, and how often to write a checkpoint."""
+"""Goodput: how much of what was held trained something, and what took the rest."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 
 from headway.api import reckoning
 from headway.api.access import Anyone, State
-from headway.api.reckoning import Place, place_of
+from headway.api.reckoning import Place
+from headway.api.saving import failure_hours, stalled_cause, stalls
 from headway.api.state import AppState
-from headway.api.usage import HOUR_S, Look, MonthText, hours_of, looked, teams_seen
-from headway.domain.ledger import Life
+from headway.api.usage import Look, MonthText, hours_of, looked
 from headway.ledger import goodput as good
 from headway.ledger.goodput import Cause, Parts
 from headway.ledger.money import cents, usd
 from headway.ledger.periods import Period
 from headway.store.usage import Only, RunRow, Total
-from headway.wire.ledger import AdviceOut, CauseOut, GoodputOut, PartsOut
+from headway.wire.ledger import CauseOut, GoodputOut, PartsOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 MOST_LOSSY = 2000  # runs that are looked at for causes, the dearest
@@ -38,7 +37,8 @@ async def goodput_of(state: AppState, look: Look) -> GoodputOut:
     whole = Parts(
         *(sum(getattr(one, field) for one in parts.values()) for field in ("productive", "lost", "idle", "waiting"))
     )
-    causes = [*await _lost_to(state, look), *await _queue(state, look, whole)]
+    stalled = await stalls(state, look)
+    causes = [*await _lost_to(state, look), *await _queue(state, look, whole), *stalled_cause(stalled)]
     return GoodputOut(
         cluster=place.name,
         period=month.name,
@@ -58,34 +58,8 @@ async def goodput_of(state: AppState, look: Look) -> GoodputOut:
             )
             for one in good.ranked(causes)
         ],
-        failure_hours=await _failure_hours(state, place, month),
-    )
-
-
-@router.get("/goodput/checkpoints")
-async def checkpoints(
-    name: str,
-    state: State,
-    who: Anyone,
-    every_s: Annotated[float, Query(gt=0, le=1e7)],
-    write_s: Annotated[float, Query(gt=0, le=1e6)],
-    nodes: Annotated[int, Query(ge=1, le=100_000)] = 1,
-    job: Annotated[int, Query(ge=0, le=2**53)] = 0,
-) -> AdviceOut:
-    """How often a job on so many nodes should write a checkpoint, by how often nodes of this cluster failed lately."""
-    place = await place_of(state, name)
-    teams_seen(place, who)
-    lately = Period("", place.now - 90 * 86_400, place.now)
-    hours = await _failure_hours(state, place, lately)
-    failure_s = (hours or 24 * 365.0) * HOUR_S / nodes
-    told = good.advice(every_s, failure_s, write_s)
-    return AdviceOut(
-        job=job,
-        now_s=every_s,
-        best_s=round(told.best_s, 1),
-        write_s=write_s,
-        failure_s=round(failure_s),
-        saves=round(told.saves, 6),
+        failure_hours=await failure_hours(state, place, month),
+        checkpoints=[one.out() for one in stalled],
     )
 
 
@@ -174,19 +148,3 @@ async def _queue(state: AppState, look: Look, whole: Parts) -> list[Cause]:
     held = sum(sum(one.cents[column] for column in ("productive", "lost", "held_idle")) for one in found.teams)
     waited = Fraction(held, 100) * whole.waiting / whole.held if whole.held else Fraction(idle, 100)
     return [Cause("queue", "idle while jobs waited, at most", whole.waiting, min(Fraction(idle, 100), waited))]
-
-
-async def _failure_hours(state: AppState, place: Place, month: Period) -> float | None:
-    """Mean time between failures of one node: machine hours by incidents that took a node out; None without any."""
-    lives = await state.store.lives(place.name, month.start, month.end)
-    hours = sum(_seconds(life, month, place.now) for life in lives) / HOUR_S
-    incidents = [
-        one
-        for one in await state.store.incidents(place.name, limit=1000)
-        if one.drained and month.start <= one.opened_at < month.end
-    ]
-    return round(hours / len(incidents), 2) if incidents and hours else None
-
-
-def _seconds(life: Life, month: Period, now: int) -> int:
-    return max(0, min(life.ended or now, month.end, now) - max(life.began, month.start))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -17,7 +18,7 @@ from headway.ledger.chargeback import Chargeback, Rules
 from headway.ledger.invoice import Invoice, Segment
 from headway.ledger.periods import Period, month, month_of, zone
 from headway.store import InvoiceRow
-from headway.store.usage import Only, Span
+from headway.store.usage import Only, RunRow, Span
 
 ALL = Only()
 
@@ -208,3 +209,14 @@ async def held_cost(
             cost = Fraction(cell.use.unit_s, cell.use.per_node) * segment.usd_per_second
             found[cell.by] = found.get(cell.by, Fraction(0)) + cost
     return sorted(found.items())
+
+
+async def run_costs(state: AppState, place: Place, found: Sequence[RunRow], within: Period) -> list[Fraction]:
+    """Exact USD of what each run held in that time; one that runs on, until now."""
+    cut = await segments(state, place, within, {one.group for one in found})
+
+    def cost(one: RunRow, segment: Segment) -> Fraction:
+        seconds = min(one.end or place.now, segment.end) - max(one.start, segment.start)
+        return segment.usd_per_second * Fraction(one.units * max(0, seconds), one.per_node)
+
+    return [sum((cost(one, part) for part in cut if part.group == one.group), Fraction(0)) for one in found]

@@ -219,27 +219,10 @@ async def runs(
         found = await state.store.runs(name, span, only, lossy=lossy, after=after, limit=limit + 1)
     cut = found if job else found[:limit]
     more = str(after + limit) if len(found) > len(cut) else ""
-    lines = [_run(one, place, cost) for one, cost in zip(cut, await _costs(state, place, cut), strict=True)]
+    whole = Period("", min((one.start for one in cut), default=0), place.now + 1)
+    costs = await reckoning.run_costs(state, place, cut, whole)
+    lines = [_run(one, place, cost) for one, cost in zip(cut, costs, strict=True)]
     return RunsOut(cluster=name, start=period.start, end=period.end, runs=lines, next=more)
-
-
-async def _costs(state: AppState, place: Place, found: Sequence[RunRow]) -> list[Fraction]:
-    """What each of the runs held cost, from its start to its end or now."""
-    whole = Period("", min((one.start for one in found), default=0), place.now + 1)
-    cut = await reckoning.segments(state, place, whole, {one.group for one in found})
-    return [
-        sum(
-            (
-                segment.usd_per_second
-                * Fraction(one.units * max(0, min(one.end or place.now, segment.end) - max(one.start, segment.start)))
-                / one.per_node
-                for segment in cut
-                if segment.group == one.group
-            ),
-            Fraction(0),
-        )
-        for one in found
-    ]
 
 
 def _run(one: RunRow, place: Place, cost: Fraction) -> RunLine:

@@ -12,7 +12,7 @@ from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
-from headway.domain.ledger import News, NodeSpan, Run
+from headway.domain.ledger import News, NodeSpan, Run, Saves
 from headway.domain.live import Check, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
 from headway.errors import Fault
@@ -201,6 +201,10 @@ class Work(Protocol):
 
     async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
         """Of jobs that report: (last report before a restart, seconds of work before it that were done again) each."""
+        ...
+
+    async def saves(self, cluster: Cluster) -> dict[int, Saves]:
+        """Of jobs that report: the checkpoints that they wrote."""
         ...
 
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:

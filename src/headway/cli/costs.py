@@ -180,6 +180,17 @@ def goodput(cluster: ClusterName = "", period: Month = "", output: Output = Form
         for one in found.causes
     ]
     _table(columns, rows)
+    better = [one for one in found.checkpoints if one.saves_usd]
+    if better:
+        session.say()
+    columns = [
+        show.Column(word, right=True) for word in ("JOB", "SAVES FOR", "EVERY", "BETTER EVERY", "WOULD SAVE USD")
+    ]
+    rows = [
+        [str(one.job), f"{one.write_s:.1f} s", show.duration(one.now_s), show.duration(one.best_s), _usd(one.saves_usd)]
+        for one in better
+    ]
+    _table(columns, rows)
 
 
 def budgets(cluster: ClusterName = "", output: Output = Format.table) -> None:

@@ -35,6 +35,23 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Saves:
+    """Checkpoints that a training wrote in `up_s` seconds, standing still for `stalled_s` of them."""
+
+    count: int
+    stalled_s: float
+    up_s: float
+
+    @property
+    def write_s(self) -> float:
+        return self.stalled_s / self.count
+
+    @property
+    def every_s(self) -> float:
+        return self.up_s / self.count
+
+
+@dataclass(frozen=True, slots=True)
 class News:
     """What people are to be told once. `key` is what makes it one: news with a key that was told is not told again."""
 

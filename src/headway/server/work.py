@@ -14,7 +14,7 @@ from headway.api.work import Resolved
 from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.ledger import News, NodeSpan, Run
+from headway.domain.ledger import News, NodeSpan, Run, Saves
 from headway.domain.live import Check, JobState
 from headway.domain.machine import Machine
 from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
@@ -289,6 +289,9 @@ class RealWork(Acting):
 
     async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
         return (await self._slurm(cluster)).progress.losses()
+
+    async def saves(self, cluster: Cluster) -> dict[int, Saves]:
+        return (await self._slurm(cluster)).progress.saves()
 
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
         from headway.slurm import control

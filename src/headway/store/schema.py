@@ -416,6 +416,18 @@ budget_notes = Table(
     Column("capped", Boolean, nullable=False),
 )
 
+# What trainings said of their checkpoints: of each job, in all.
+job_saves = Table(
+    "job_saves",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("saves", Integer, nullable=False),
+    Column("stalled_s", Float, nullable=False),
+    Column("up_s", Float, nullable=False),
+    Column("at", BigInteger, nullable=False),  # when it was heard last
+)
+
 # What people are told once, by the alert channels of a cluster: first written here, then told.
 news = Table(
     "news",

@@ -163,7 +163,7 @@ class PartsOut(Wire):
 
 
 class CauseOut(Wire):
-    """`kind`: fault | preemption | requeue | idle | notebook | queue. `jobs`: those that lost most."""
+    """`kind`: fault | preemption | requeue | checkpoints | idle | notebook | queue. `jobs`: those that lost most."""
 
     kind: str
     what: str
@@ -173,7 +173,8 @@ class CauseOut(Wire):
 
 
 class AdviceOut(Wire):
-    """How often a job should write a checkpoint. `saves`: the share of its time that would give back."""
+    """How often a job should write a checkpoint: now every `now_s`, for `write_s` each, while it fails once in `failure_s`.
+    `saves`: the share of its time that `best_s` would give back, `saves_usd` what that cost in the period."""
 
     job: int
     now_s: float
@@ -181,6 +182,7 @@ class AdviceOut(Wire):
     write_s: float
     failure_s: float
     saves: float
+    saves_usd: Usd | None = None
 
 
 class GoodputOut(Wire):
@@ -194,6 +196,7 @@ class GoodputOut(Wire):
     teams: list[PartsOut]
     causes: list[CauseOut]
     failure_hours: float | None = None  # mean time between failures of one node
+    checkpoints: list[AdviceOut] = []
 
 
 class BudgetOut(Wire):

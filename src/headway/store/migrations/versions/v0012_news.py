@@ -1,4 +1,4 @@
-"""What people are told once by the alert channels: budgets, weekly summaries."""
+"""What people are told once by the alert channels, and what trainings said of their checkpoints."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ depends_on = None
 
 
 def upgrade() -> None:
+    op.create_table(
+        "job_saves",
+        sa.Column("cluster", sa.String(64), nullable=False),
+        sa.Column("job", sa.BigInteger(), nullable=False),
+        sa.Column("saves", sa.Integer(), nullable=False),
+        sa.Column("stalled_s", sa.Float(), nullable=False),
+        sa.Column("up_s", sa.Float(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "job", name="pk_job_saves"),
+    )
     op.create_table(
         "news",
         sa.Column("cluster", sa.String(64), nullable=False),
@@ -28,3 +38,4 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("news")
+    op.drop_table("job_saves")
