@@ -242,6 +242,25 @@ async def test_a_price_that_changes_in_mid_job_counts_from_then_on(server: Serve
     assert paid["invoice_total_usd"] == 128.0 == float(summed(paid))
 
 
+async def test_reserved_machines_are_paid_for_until_the_cluster_is_down(server: Server, said: Accounting) -> None:
+    await machines(server, 2)
+    said.runs = [run(1, 2 * H, 4 * H)]
+    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 2 * H), "6", False, reserved=3)])
+    at(server, 10 * H)
+    ann = await server.client()
+    bill = await got(ann, "invoice?period=2026-10")
+    assert [(line["what"], line["billing"], line["hours"], line["amount_usd"]) for line in bill["lines"]] == [
+        ("node", "on demand", 4.0, 32.0), ("node", "reserved", 16.0, 96.0), ("unused", "reserved", 8.0, 48.0),
+    ]  # fmt: skip
+    paid = await got(ann, "chargeback?period=2026-10")
+    assert float(summed(paid)) == bill["total_usd"] == paid["invoice_total_usd"]
+    server.work.answers["down"] = ()
+    assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    at(server, 100 * H)
+    assert (await got(ann, "invoice?period=2026-10"))["total_usd"] == bill["total_usd"]
+
+
 async def test_a_job_over_the_month_s_end_pays_in_both_and_twice_for_nothing(server: Server, said: Accounting) -> None:
     await machines(server, 1)
     said.runs = [run(1, 740 * H, 750 * H)]

@@ -122,12 +122,15 @@ async def _of_period(state: AppState, place: Place, period: Period) -> tuple[Inv
     store, name, now = state.store, place.name, place.now
     lives = await store.lives(name, period.start, period.end)
     states = await store.node_spans(name, period.start, period.end)
-    cut = await segments(state, place, period, {life.group for life in lives})
+    reserved = {row.group for row in await store.prices(name) if row.reserved}
+    cut = await segments(state, place, period, {life.group for life in lives} | reserved)
     nodes = invoice.metered(lives, states, cut, now)
-    costs = chargeback.Costs()
+    costs, not_there = chargeback.Costs(), []
     for segment in cut:
         here = [one for one in nodes if one.segment is segment]
-        if not here:
+        unused_s = invoice.unused(segment, here, now)
+        not_there.append((segment, unused_s))
+        if not here and not unused_s:
             continue
         span = Span(segment.start, segment.end, now)
         uses = [cell.use for cell in await store.held(name, span, only=Only(group=segment.group))]
@@ -136,13 +139,13 @@ async def _of_period(state: AppState, place: Place, period: Period) -> tuple[Inv
             broken = spans.union(one.broken)
             for units, per_node, seconds in await store.held_on(name, one.machine, broken, now):
                 held_broken += Fraction(units * seconds, per_node)
-        costs.add(segment, uses, here, held_broken)
-    return invoice.reckon(name, period, nodes), costs
+        costs.add(segment, uses, here, held_broken, unused_s)
+    return invoice.reckon(name, period, nodes, not_there), costs
 
 
 async def segments(state: AppState, place: Place, period: Period, groups: set[str]) -> list[Segment]:
     prices = [
-        Price(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot)
+        Price(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot, row.reserved)
         for row in await state.store.prices(place.name)
     ]
     return [one for one in invoice.segments(prices, groups, period) if one.group in groups]

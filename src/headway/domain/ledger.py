@@ -113,6 +113,7 @@ class Price:
     since: int
     usd_per_hour: Decimal
     spot: bool = False
+    reserved: int = 0  # machines that are paid for whether they are there or not
 
 
 @dataclass(frozen=True, slots=True)

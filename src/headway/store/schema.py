@@ -280,6 +280,7 @@ prices = Table(
     Column("since", Float, primary_key=True),
     Column("usd_per_hour", String(32), nullable=False),
     Column("spot", Boolean, nullable=False),
+    Column("reserved", Integer, nullable=False, server_default="0"),
 )
 
 # Whose runs they are and of what. A report asks for the runs of one kind after the other: so each sum is read from an index in

@@ -79,7 +79,8 @@ class RunsOut(Wire):
 
 
 class LineOut(Wire):
-    """`what`: node | spare | correction. A correction names the month that it corrects (`of`)."""
+    """`what`: node | spare | unused (reserved, and not there) | correction. `billing`: on demand | reserved | spot. A
+    correction names the month that it corrects (`of`)."""
 
     what: str
     group: str

@@ -1,4 +1,4 @@
-"""What people are told once by the alert channels, and what trainings said of their checkpoints."""
+"""What people are told once by the alert channels, what trainings said of their checkpoints, and reserved machines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
+    op.add_column("prices", sa.Column("reserved", sa.Integer(), nullable=False, server_default="0"))
     op.create_table(
         "job_saves",
         sa.Column("cluster", sa.String(64), nullable=False),
@@ -39,3 +40,4 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("news")
     op.drop_table("job_saves")
+    op.drop_column("prices", "reserved")
