@@ -219,6 +219,56 @@ async def test_a_closed_invoice_stays_and_what_turns_out_later_is_a_correction(
     assert [one["period"] for one in listed] == ["2026-11", "2026-10"]
 
 
+async def test_no_bad_day_changes_a_closed_invoice(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    said.runs = [run(1, 0, 10 * H), run(2, 700 * H, 0, nodes=("lab-1-2",))]
+    ann = await server.client()
+    end = 744 * H
+    at(server, end + 100)
+    assert (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).status_code == 200
+
+    async def told() -> list[Any]:
+        sheet = await ann.get(f"{V1}/invoice?period=2026-10&format=csv")
+        return [await got(ann, "invoice?period=2026-10"), await got(ann, "chargeback?period=2026-10"), sheet.text]
+
+    kept = await told()
+    # Late and twice: an array of 1,000, each requeued (the store's own test has 10,000). And a price from the middle of a
+    # job that was billed.
+    late = [
+        run(100 + i, 500 * H + part * 60, 500 * H + part * 60 + 50, gpus=1, array_job=100)
+        for i in range(1000)
+        for part in (0, 1)
+    ]
+    said.runs += [*late, *late[:500]]
+    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 5 * H), "80", False)])
+    at(server, end + 25 * H)
+    await collect(server.state, cluster)
+    assert await told() == kept
+    assert (await got(ann, "usage?start=2026-10&end=2026-11"))["total"]["runs"] == 2002
+    said.away = True
+    at(server, end + 26 * H)
+    assert await told() == kept
+    said.away = False
+    assert (await ann.post(f"{V1}/ledger/rebuild")).status_code == 200
+    assert await told() == kept
+    # Months begin elsewhere now; the next one still begins where the closed one ended.
+    costs = Costs("Europe/Berlin", idle="centre:it")
+    server.work.clusters["lab"]["costs"] = costs
+    await server.apply("lab", note="zone")
+    assert await told() == kept
+    november = await got(ann, "invoice?period=2026-11")
+    assert (november["start"], november["timezone"]) == (OCTOBER.end, "Europe/Berlin")
+    # Gone, and there again under another name.
+    server.work.answers["down"] = ()
+    assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    server.work.clusters["lab2"] = server.work.clusters["lab"]
+    await server.apply("lab2")
+    assert await told() == kept
+    assert (await ann.get("/api/v1/clusters/lab2/invoice?period=2026-10")).json()["lines"] == []
+
+
 async def test_months_are_closed_in_their_order(server: Server) -> None:
     await machines(server, 1, ended=H)
     at(server, 2000 * H)

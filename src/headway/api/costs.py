@@ -12,7 +12,6 @@ from headway.api.usage import HOUR_S, Form, Look, MonthText, fresh, looked, shee
 from headway.errors import Refused
 from headway.ledger import chargeback, invoice
 from headway.ledger.money import usd
-from headway.ledger.periods import Period
 from headway.wire.ledger import (
     ChargebackOut,
     CloseIn,
@@ -41,7 +40,7 @@ async def invoice_of(
     place = await place_of(state, name)
     month = place.month(period)
     found = await reckoning.bill(state, place, month)
-    out = invoice_out(place, month, found)
+    out = invoice_out(place, found)
     return sheet(out, f"{name}-{month.name}-invoice") if format == "csv" else out
 
 
@@ -50,7 +49,7 @@ async def invoices(name: str, state: State, _: Operator) -> list[InvoiceOut]:
     """Those that are closed, the latest first."""
     place = await place_of(state, name)
     return [
-        invoice_out(place, (kept := invoice.unpacked(row.document["invoice"])).period, Bill(_bare(kept), row))
+        invoice_out(place, Bill(_bare(invoice.unpacked(row.document["invoice"])), row))
         for row in reversed(await state.store.invoices(name))
     ]
 
@@ -65,21 +64,21 @@ async def close(name: str, ask: CloseIn, state: State, who: Admin) -> InvoiceOut
         raise Refused(f"accounting of {name} can't be read: {stale}", hint="close it once that works again")
     row = await reckoning.close(state, place, month, who.person)
     await audit(state, who, "invoice.close", f"{name}/{month.name}", number=row.number)
-    return invoice_out(place, month, await reckoning.bill(state, place, month))
+    return invoice_out(place, await reckoning.bill(state, place, month))
 
 
 def _bare(found: invoice.Invoice) -> chargeback.Chargeback:
     return chargeback.Chargeback(found, (), ())
 
 
-def invoice_out(place: Place, period: Period, bill: Bill) -> InvoiceOut:
-    row = bill.row
+def invoice_out(place: Place, bill: Bill) -> InvoiceOut:
+    row, period = bill.row, bill.period
     return InvoiceOut(
         cluster=place.name,
         period=period.name,
         start=period.start,
         end=period.end,
-        timezone=place.costs.timezone,
+        timezone=bill.timezone(place),
         state="closed" if row else "open",
         as_of=min(place.now, period.end),
         number=row.number if row else None,
@@ -120,7 +119,7 @@ async def chargeback_of(
 
 
 def chargeback_out(look: Look, bill: Bill) -> ChargebackOut:
-    place, period, seen, found = look.place, look.month, look.seen, bill.found
+    place, period, seen, found = look.place, bill.period, look.seen, bill.found
     return ChargebackOut(
         cluster=place.name,
         period=period.name,
@@ -128,7 +127,7 @@ def chargeback_out(look: Look, bill: Bill) -> ChargebackOut:
         end=period.end,
         state="closed" if bill.row else "open",
         as_of=min(place.now, period.end),
-        rules={"idle": place.rules.idle, "spare": place.rules.spare, "broken": place.rules.broken},
+        rules=bill.rules(place),
         invoice_total_usd=usd(found.invoice.total_cents) if seen is None else None,
         teams=[
             TeamCostOut(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -54,10 +54,20 @@ class Place:
 
 @dataclass(frozen=True)
 class Bill:
-    """`row` is there once it is closed."""
+    """`row` is there once it is closed; zone and rules are those that it was closed by."""
 
     found: Chargeback
     row: InvoiceRow | None
+
+    @property
+    def period(self) -> Period:
+        return self.found.invoice.period
+
+    def timezone(self, place: Place) -> str:
+        return str(self.row.document.get("timezone", place.costs.timezone)) if self.row else place.costs.timezone
+
+    def rules(self, place: Place) -> dict[str, str]:
+        return dict(self.row.document.get("rules", {})) or asdict(place.rules) if self.row else asdict(place.rules)
 
 
 async def place_of(state: AppState, name: str) -> Place:
@@ -76,7 +86,7 @@ async def bill(state: AppState, place: Place, period: Period) -> Bill:
     if row is not None:
         kept = invoice.unpacked(row.document["invoice"])
         return Bill(chargeback.unpacked(kept, row.document["chargeback"]), row)
-    return Bill(await _reckoned(state, place, period), None)
+    return Bill(await _reckoned(state, place, await _joined(state, place, period)), None)
 
 
 async def close(state: AppState, place: Place, period: Period, person: str) -> InvoiceRow:
@@ -93,9 +103,23 @@ async def close(state: AppState, place: Place, period: Period, person: str) -> I
         raise Conflict(f"{due.name} is not closed yet", hint="months are closed in their order")
     if period.start < due.start and period.name not in {row.period for row in await state.store.invoices(place.name)}:
         raise NotFound(f"{place.name} had no machine in {period.name}", hint=f"its first month is {due.name}")
-    found = await _reckoned(state, place, period)
-    document = {"invoice": invoice.packed(found.invoice), "chargeback": chargeback.packed(found)}
+    found = await _reckoned(state, place, await _joined(state, place, period))
+    document = {
+        "invoice": invoice.packed(found.invoice),
+        "chargeback": chargeback.packed(found),
+        "timezone": place.costs.timezone,
+        "rules": asdict(place.rules),
+    }
     return await state.store.close_invoice(place.name, period.name, document, person)
+
+
+async def _joined(state: AppState, place: Place, period: Period) -> Period:
+    """The month after the last closed one begins where that ended, whatever became of the time zone: no second is billed
+    twice, and none is left out."""
+    rows = await state.store.invoices(place.name)
+    if not rows or period.name != _after(rows[-1].period, place).name:
+        return period
+    return replace(period, start=invoice.unpacked(rows[-1].document["invoice"]).period.end)
 
 
 async def _due(state: AppState, place: Place) -> Period:

@@ -69,12 +69,15 @@ class AsyncClient:
     usage = _threaded(Client.usage)
     usage_runs = _threaded(Client.usage_runs)
     invoice = _threaded(Client.invoice)
+    invoices = _threaded(Client.invoices)
+    close_invoice = _threaded(Client.close_invoice)
     chargeback = _threaded(Client.chargeback)
     goodput = _threaded(Client.goodput)
     budgets = _threaded(Client.budgets)
     energy = _threaded(Client.energy)
     capacity = _threaded(Client.capacity)
     estimate = _threaded(Client.estimate)
+    rebuild_ledger = _threaded(Client.rebuild_ledger)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ async def _found(
         )  # fmt: skip
     await usage.fresh(state, place)
     if section == "invoice":
-        return costs.invoice_out(place, month, await reckoning.bill(state, place, month))
+        return costs.invoice_out(place, await reckoning.bill(state, place, month))
     if section == "chargeback":
         return costs.chargeback_out(look, await reckoning.bill(state, place, month))
     if section == "goodput":
