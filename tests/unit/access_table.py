@@ -171,6 +171,7 @@ TABLE: dict[str, Row] = {
     "GET /clusters/{name}/live": Row(ALL, leaves=True),
     "GET /clusters/{name}/teams": Row(ALL),
     "GET /clusters/{name}/costs": Row(ALL),
+    "GET /clusters/{name}/costs/note": Row(ALL),
     "GET /tokens": Row(ALL),
     "POST /tokens": Row(ALL),
     "POST /tokens/{token_id}/revoke": Row(ALL, ADMIN, ADMIN, hidden=True),

@@ -90,7 +90,7 @@ def world(
         "submit": submit, "converse": converse, "bring_back": bring_back, "drain_node": "drained",
         "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject": "done", "storage_bench": (),
         "array": {"1": "FAILED"},
-        "accounting": (), "node_events": (), "losses": {}, "metrics": (),
+        "accounting": (), "node_events": (), "losses": {}, "saves": {}, "metrics": (),
     }  # fmt: skip
     return things
 

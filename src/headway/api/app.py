@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headway import __version__
 from headway.api import (
     audit,
+    budgets,
     clusters,
     commands,
     costs,
@@ -21,6 +22,7 @@ from headway.api import (
     docs,
     errors,
     events,
+    goodput,
     happenings,
     incidents,
     jobacts,
@@ -34,8 +36,10 @@ from headway.api import (
     reports,
     rolling,
     runs,
+    saving,
     teams,
     tokens,
+    usage,
 )
 from headway.api.once import Once
 from headway.api.packed import Packed
@@ -87,7 +91,11 @@ def create_app(state: AppState) -> FastAPI:
         runs,
         pipelines,
         commands,
+        usage,
         costs,
+        budgets,
+        goodput,
+        saving,
         reports,
         people,
         tokens,

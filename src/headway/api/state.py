@@ -22,6 +22,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import with_versions
 from headway.domain.live import Check, JobState
 from headway.errors import HeadwayError, NotFound
+from headway.ledger.budgets import Standing
 from headway.paths import volumes_dir
 from headway.store import ClusterRow, Store
 from headway.wire.clusters import Document
@@ -210,6 +211,15 @@ class AppState:
         from headway.api.collect import collect
 
         await self._shared(f"{cluster.name}/ledger", max_age_s, lambda: collect(self, cluster))
+
+    async def standings(self, cluster: Cluster) -> list[Standing]:
+        """Where teams stand with their budgets, by what the ledger knows."""
+        from headway.api.reckoning import budget_standings
+
+        now = int(self.clock())
+        return await self._shared(
+            f"{cluster.name}/standings", COLLECTED_S, lambda: budget_standings(self, cluster, now)
+        )
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.

@@ -12,7 +12,7 @@ from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
-from headway.domain.ledger import NodeSpan, Run
+from headway.domain.ledger import News, NodeSpan, Run, Saves
 from headway.domain.live import Check, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
 from headway.errors import Fault
@@ -220,8 +220,17 @@ class Work(Protocol):
         """Of jobs that report: (last report before a restart, seconds of work before it that were done again) each."""
         ...
 
+    async def saves(self, cluster: Cluster) -> dict[int, Saves]:
+        """Of jobs that report: the checkpoints that they wrote."""
+        ...
+
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
         """None of the team's jobs starts while this is on; those that run go on."""
+        ...
+
+    async def tell(self, cluster: Cluster, news: Sequence[News]) -> None:
+        """Hands news to what sends it on by the cluster's alert channels; the same again is told no second time. Raises
+        Unreachable when that does not answer."""
         ...
 
     async def inject(self, cluster: Cluster, fault: FaultIn) -> str:

@@ -49,6 +49,7 @@ class Group:
     slots: tuple[str, ...] = ()  # names of `most` + `spares`
     idle_s: int | None = None  # it scales by itself: a node idle for so long goes; None: by people alone
     spot: bool = False  # the provider may take a machine back at short notice
+    reserved: bool = False  # its machines are paid for whether they are there or not
     price_usd_per_node_hour: Decimal = Decimal(0)
 
     @property

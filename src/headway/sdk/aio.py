@@ -69,6 +69,8 @@ class AsyncClient:
     usage = _threaded(Client.usage)
     usage_runs = _threaded(Client.usage_runs)
     invoice = _threaded(Client.invoice)
+    invoices = _threaded(Client.invoices)
+    close_invoice = _threaded(Client.close_invoice)
     chargeback = _threaded(Client.chargeback)
     goodput = _threaded(Client.goodput)
     budgets = _threaded(Client.budgets)
@@ -80,6 +82,7 @@ class AsyncClient:
     verify_dataset = _threaded(Client.verify_dataset)
     remove_dataset = _threaded(Client.remove_dataset)
     operation = _threaded(Client.operation)
+    rebuild_ledger = _threaded(Client.rebuild_ledger)
 
 
 @dataclass(frozen=True)

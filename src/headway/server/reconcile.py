@@ -13,7 +13,7 @@ from headway.api.collect import read_accounting
 from headway.api.errors import error_out, first_line
 from headway.api.live import OPERATIONS, operation_topic
 from headway.api.planning import scaled_document
-from headway.api.shapes import operation_news, prices_of, summary_of
+from headway.api.shapes import operation_news, prices_of, released, summary_of
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
@@ -189,12 +189,19 @@ class Reconciler:
             state="creating" if row is None or row.state == "creating" else "changing",
             owner=document.owner,
         )
-        await state.store.note_prices(prices_of(cluster, state.clock()))
+        gone = released(await state.store.prices(name), (group.name for group in cluster.groups), state.clock())
+        await state.store.note_prices([*prices_of(cluster, state.clock()), *gone])
         state.live.touch(name)
         after_s = operation.params.get("deadline_s")
         since = operation.started_at or state.clock()
         deadline = None if after_s is None else since + float(after_s)
         await state.work.apply(cluster, partial(self._say, operation), deadline)
+
+    async def _bill_no_more(self, name: str) -> None:
+        """Nothing of it is paid for any more."""
+        store, now = self._state.store, self._state.clock()
+        await store.end_lives(name, int(now))
+        await store.note_prices(released(await store.prices(name), (), now))
 
     @staticmethod
     def _document(operation: Operation, row: ClusterRow | None) -> Document:
@@ -210,7 +217,7 @@ class Reconciler:
         delete_data = bool(operation.params.get("delete_data"))
         row = await state.store.cluster(name)
         if row is None:
-            await state.store.end_lives(name, int(state.clock()))
+            await self._bill_no_more(name)
             await self._say(operation, "cluster", f"{name} is down already", done=True)
             return ()
         await state.store.save_cluster(name, state="changing")
@@ -218,7 +225,7 @@ class Reconciler:
         cluster = await state.resolved(row)
         await self._last_accounts(cluster)
         kept = await state.work.down(cluster, partial(self._say, operation), delete_data)
-        await state.store.end_lives(name, int(state.clock()))
+        await self._bill_no_more(name)
         await state.store.end_incidents(name)
         await state.store.forget_cluster(name, delete_data=delete_data)
         await state.forget(name)

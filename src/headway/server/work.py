@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from headway.api.work import Resolved
 from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.ledger import NodeSpan, Run
+from headway.domain.ledger import News, NodeSpan, Run, Saves
 from headway.domain.live import Check, JobState
 from headway.domain.machine import Machine
 from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
@@ -312,8 +313,18 @@ class RealWork(Acting):
     async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
         return (await self._slurm(cluster)).progress.losses()
 
+    async def saves(self, cluster: Cluster) -> dict[int, Saves]:
+        return (await self._slurm(cluster)).progress.saves()
+
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
         from headway.slurm import control
 
         slurm = await self._slurm(cluster)
         await control.hold_back(slurm.links, slurm.head, team, on=on)
+
+    async def tell(self, cluster: Cluster, news: Sequence[News]) -> None:
+        from headway.cluster.alerts import tell
+
+        slurm = await self._slurm(cluster)
+        held = await self._held(cluster)
+        await tell(held.env.connections, slurm.head, news, time.time())

@@ -178,6 +178,7 @@ class PriceRow:
     since: float
     usd_per_hour: str  # as a decimal: "31.2"
     spot: bool
+    reserved: int = 0  # machines that are paid for whether they are there or not
 
 
 @dataclass(frozen=True)

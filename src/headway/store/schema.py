@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0011"  # the newest migration; a test holds it against Alembic's own answer
+HEAD = "0012"  # the newest migration; a test holds it against Alembic's own answer
 
 metadata = MetaData(
     naming_convention={
@@ -289,6 +289,7 @@ prices = Table(
     Column("since", Float, primary_key=True),
     Column("usd_per_hour", String(32), nullable=False),
     Column("spot", Boolean, nullable=False),
+    Column("reserved", Integer, nullable=False, server_default="0"),
 )
 
 # Whose runs they are and of what. A report asks for the runs of one kind after the other: so each sum is read from an index in
@@ -453,6 +454,32 @@ job_datasets = Table(
     Column("name", String(64), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+)
+
+# What trainings said of their checkpoints: of each job, in all.
+job_saves = Table(
+    "job_saves",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("saves", Integer, nullable=False),
+    Column("stalled_s", Float, nullable=False),
+    Column("up_s", Float, nullable=False),
+    Column("at", BigInteger, nullable=False),  # when it was heard last
+)
+
+# What people are told once, by the alert channels of a cluster: first written here, then told.
+news = Table(
+    "news",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("key", String(200), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("severity", String(16), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("told_at", BigInteger, nullable=False),  # 0: not yet
 )
 
 # What was answered to requests that are not to be done twice. The answer can be read with the asker's own token alone.
