@@ -75,12 +75,18 @@ class Relay(threading.Thread):
         read_at = self._read_at()
         if not self._config.acts or now - max(read_at, self._began) < AWAY_S:
             return
+        if not (self._config.first or self._leads()):
+            return
         for line in whole_lines(self._faults)[-200:]:
             fault = json.loads(line)
             new = max(read_at, now - OLD_S) < float(fault["at"])
             if new and int(fault.get("code") or 0) in self._config.drains and fault["id"] not in self._done:
                 self._drain(fault, now)
         self._silent(now)
+
+    def _leads(self) -> bool:
+        """Whether this second head's controller does. Where the first one does, the relay there acts."""
+        return " is DOWN" in self._run(["scontrol", "ping"])[1].partition("\n")[0]
 
     def _read_at(self) -> float:
         try:

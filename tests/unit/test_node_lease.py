@@ -34,7 +34,7 @@ class Jobs:
 def lease(jobs: Jobs, asked: Sequence[str] = (), answers: dict[str, tuple[float, float]] | None = None) -> Any:
     from agent.lease import Lease
 
-    made = Lease("10.0.0.1", lambda: list(asked), jobs)
+    made = Lease(lambda: list(asked), jobs)
     made.heard = made._ticked = 1000.0
     made._asked, made._answers = list(asked), dict(answers or {})
     return made
@@ -99,8 +99,8 @@ def test_who_is_asked_is_every_other_node(tmp_path: Path) -> None:
     hosts.write_text(
         "# x\n127.0.0.1 localhost\n::1 localhost\n10.0.0.1 lab-head head\n10.0.0.3 lab-1-1\n10.0.0.4 lab-1-2\n"
     )
-    assert other_nodes("10.0.0.1", str(hosts)) == ["10.0.0.3", "10.0.0.4"]
-    assert other_nodes("10.0.0.1", str(tmp_path / "none")) == []
+    assert other_nodes(["10.0.0.1"], str(hosts)) == ["10.0.0.3", "10.0.0.4"]
+    assert other_nodes(["10.0.0.1"], str(tmp_path / "none")) == []
 
 
 def test_what_was_ended_is_told_until_the_head_has_it() -> None:

@@ -173,9 +173,8 @@ def node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
         out.group, out.plan = group.name, group.plan.name
         return _with_slurm(out, state, holders.get(name, {}), group.plan.gpus)
 
-    head = one(cluster.head, "head", "")
     return [
-        head,
+        *(one(name, "head", "") for name in cluster.heads),
         *(one(s.name, "spare" if s.name in spares else "node", s.leaf) for s in cluster.slots if s.name in shown),
     ]
 

@@ -32,9 +32,9 @@ class Goal:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """The head and all nodes that there should be."""
+        """The head, a second one, and all nodes that there should be."""
         cluster = self.cluster
-        return (cluster.head, *(cluster.slot_names if self.members is None else self.members))
+        return (*cluster.heads, *(cluster.slot_names if self.members is None else self.members))
 
 
 def changeset(goal: Goal, observed: Observed) -> ChangeSet:
@@ -43,8 +43,9 @@ def changeset(goal: Goal, observed: Observed) -> ChangeSet:
     notes = tuple(_notes(cluster, observed))
     if changes:
         return ChangeSet(cluster.name, changes, notes=notes)
-    count = len(goal.machines) - 1
-    why = f"the head and {count} node{'s' * (count != 1)} already are as the file says"
+    count = len(goal.machines) - cluster.controllers
+    heads = "the head" if cluster.controllers == 1 else "both heads"
+    why = f"{heads} and {count} node{'s' * (count != 1)} already are as the file says"
     return ChangeSet(cluster.name, (), why, notes)
 
 
@@ -105,7 +106,7 @@ def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
         yield _removal(name, cluster, observed.jobs.get(name, ()))
     for name in wanted:
         machine = observed.machines.get(name)
-        kind = "head" if name == cluster.head else "spare" if name in spares else "node"
+        kind = "head" if name in cluster.heads else "spare" if name in spares else "node"
         if machine is None and name in observed.replaced:
             yield _replacement(name, kind, observed.jobs.get(name, ()))
         elif machine is None:

@@ -27,7 +27,7 @@ async def bring(
     if cluster.head not in machines:
         raise Unreachable(f"{cluster.head} is not there", hint=f"headway status {cluster.name}")
     goal = await _goal(cluster, env, {*machines, name})
-    have = await secrets.ensure(env.store, cluster, (cluster.head, *cluster.slot_names))
+    have = await secrets.ensure(env.store, cluster, cluster.machine_names)
     place = await env.provider.find(cluster)
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")

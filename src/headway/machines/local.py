@@ -85,7 +85,7 @@ class LocalProvider:
             there = {machine.name for machine in await self.list(cluster.name)}
         except CommandFailed:  # no podman, or one that does not work: named below, or by what is done next
             there = set()
-        missing = len({cluster.head, *cluster.slot_names} - there)
+        missing = len({*cluster.machine_names} - there)
         need_mib, need_disk_mib = (400 + 220 * missing, 1024 + 300 * missing) if missing else (0, _LEAST_MIB)
         head_mib = _HEAD_MIB if cluster.head not in there else _LEAST_MIB
         return (*host_gaps(need_mib, need_disk_mib), *room_gaps(head_mib, self.state_dir))
@@ -203,7 +203,7 @@ class LocalProvider:
             f"{self._boot(request.cluster, request.name)}:/etc/headway/boot:ro",
             f"{volumes / 'shared'}:/srv/headway:rslave",
         ]
-        if request.name == f"{request.cluster}-head":
+        if request.head:  # each has all of it: whoever leads goes on from where the other was
             binds.append(f"{volumes / 'head'}:/srv/headway-state")
         shm_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 21)
         return [

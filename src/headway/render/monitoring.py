@@ -99,9 +99,9 @@ def targets(cluster: Cluster, site: Site) -> str:
     rows = [
         {
             "targets": [f"{site.addresses[name]}:{METRICS_PORT}"],
-            "labels": {"node": name, "role": "head" if name == cluster.head else "node", "leaf": leaf.get(name, "")},
+            "labels": {"node": name, "role": "head" if name in cluster.heads else "node", "leaf": leaf.get(name, "")},
         }
-        for name in (cluster.head, *(cluster.slot_names if site.members is None else site.members))
+        for name in (*cluster.heads, *(cluster.slot_names if site.members is None else site.members))
     ]
     return "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
 

@@ -166,7 +166,8 @@ class RealWork(Acting):
 
         held = await self._held(cluster)
         known = held.slurm  # a helper that lives is on the head as it is: the provider need not be asked where that is
-        slurm = known if known is not None and known.links.ready(user) else await self._slurm(cluster)
+        warm = known is not None and cluster.controllers == 1 and known.links.ready(user)
+        slurm = known if known is not None and warm else await self._slurm(cluster)
         with explained(cluster, user):
             return await submit(slurm.links, slurm.head, request, user, stage)
 

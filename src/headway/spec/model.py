@@ -418,6 +418,9 @@ class ClusterFile(Part):
         description="Most nodes it can be scaled to without touching Slurm; nodes unless said.",
     )
     spares: int = Field(0, ge=0, le=1000, description="Nodes kept ready to take a failed one's place.")
+    controllers: Literal[1, 2] = Field(
+        1, description="2: a second machine, NAME-head2, takes over within seconds when the head is away."
+    )
     groups: dict[GroupName, GroupPart] = Field(
         default_factory=dict,
         max_length=50,

@@ -1,0 +1,79 @@
+"""The first head is killed: the second one leads, jobs go on, and the first one comes back with every record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.cluster.lab import Lab
+
+SPEC = """\
+name: pair
+plan: h100-8
+nodes: 1
+controllers: 2
+teams:
+  ml: {users: [ada]}
+"""
+STATE = "/srv/headway-state/slurmctld"
+
+
+@pytest.fixture(scope="module")
+def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("pair") / "state", name="pair")
+    file = made.state / "pair.yaml"
+    file.write_text(SPEC)
+    try:
+        made.cli("apply", str(file), "--yes", timeout_s=600)
+        yield made
+    finally:
+        made.down()
+
+
+def on(lab: Lab, machine: str, *argv: str) -> str:
+    return lab.podman("exec", lab.container(machine), *argv)
+
+
+def leads(lab: Lab, number: int) -> bool:
+    """By the heartbeat that the one who leads writes."""
+    try:
+        return int(on(lab, "pair-1-1", "sh", "-c", "scontrol ping | grep -n UP | head -1 | cut -d: -f1") or 0) == number
+    except ValueError:
+        return False
+
+
+def test_heads_that_do_not_hear_each_other_are_never_both_in_control(lab: Lab) -> None:
+    address = on(lab, "pair-head2", "getent", "hosts", "pair-head").split()[0]
+    on(lab, "pair-head2", "ip", "route", "add", "blackhole", address)
+    try:
+        lab.wait(lambda: "Not taking control" in on(lab, "pair-head2", "journalctl", "-u", "slurmctld"), "its refusal")
+        lab.wait_job(lab.sbatch("ada", wrap="true"), "COMPLETED")
+    finally:
+        on(lab, "pair-head2", "ip", "route", "del", "blackhole", address)
+    assert "taking over" not in on(lab, "pair-head2", "journalctl", "-u", "slurmctld")
+
+
+def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> None:
+    """In a young cluster, whose controller would not have written its accounts down by itself yet; slurmdbd dies with it."""
+    running = lab.sbatch("ada", wrap="while [ ! -e /scratch/go ]; do sleep 0.2; done")
+    lab.wait_job(running, "RUNNING")
+    began = float(on(lab, "pair-head", "date", "+%s"))
+    saved = lambda: float(on(lab, "pair-head", "stat", "-c", "%Y", f"{STATE}/job_state")) > began  # noqa: E731
+    lab.wait(saved, "the controller to save the job: of its last seconds it forgets")
+    lab.podman("kill", lab.container("pair-head"))
+
+    def submitted() -> int:
+        done = lab.cli("submit", "pair", "--as", "ada", "--parsable", "--wrap", "true", check=False)
+        return int(done.out) if done.code == 0 else 0
+
+    meanwhile = lab.wait(submitted, "a submission while the first head is away")
+    lab.wait(
+        lambda: "Running as primary" in on(lab, "pair-head2", "journalctl", "-u", "slurmctld"), "the second to lead"
+    )
+    lab.head("touch", "/scratch/go")
+    lab.wait(lambda: lab.client.cluster("pair").state == "ready" and leads(lab, 1), "the first head to lead again")
+    lab.wait(lambda: lab.head("sacctmgr", "-nP", "show", "cluster", check=False).code == 0, "slurmdbd")
+    for job in (running, meanwhile):
+        lab.wait_job(job, "COMPLETED")
+        records = ["sacct", "-XnD", "-o", "State", "-j", str(job)]
+        lab.wait(lambda r=records: lab.head(*r, check=False).out.split() == ["COMPLETED"], f"one record of job {job}")  # type: ignore[misc]
