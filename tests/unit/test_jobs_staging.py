@@ -92,7 +92,7 @@ def test_two_versions_have_no_place_beside_each_other() -> None:
 
 @pytest.mark.parametrize("word", ["tiny", "tiny@1; reboot", "../x@1", "tiny@1\n"])
 def test_only_a_name_and_a_number_become_part_of_a_script(word: str) -> None:
-    with pytest.raises(ValueError, match="tiny|x"):
+    with pytest.raises(ValueError, match=r"tiny|x"):
         stage_lines([word])
 
 
