@@ -23,7 +23,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -46,6 +46,7 @@ teams:
 PATIENCE_S = 900.0  # for all to be over after the last fault
 QUIET_S = 45.0  # a fault that Headway has not acted on by then is mended all the same
 MOMENT_S = 5.0  # and so long stays one that it need not act on
+OWN_S = 4.0  # from an error of a job's own to the end of the run that it hit
 LATE_S = 10.0  # what follows from a fault that was just mended is still its
 STEP = """\
 import json, os, sys, time
@@ -72,15 +73,28 @@ class Kind:
     flags: tuple[str, ...]
     steps: int
     requeue: bool = True
+    tasks: int = 1  # of the array
 
 
 KINDS = (
     Kind("one GPU", ("--gpus=1",), 15),
     Kind("two nodes", ("--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=4"), 30),
     Kind("four nodes", ("--nodes=4", "--ntasks-per-node=1", "--gpus-per-node=2"), 20),
-    Kind("array of 4", ("--array=1-4", "--gpus=1"), 10),
+    Kind("array of 4", ("--array=1-4", "--gpus=1"), 10, tasks=4),
     Kind("no requeue", ("--gpus=1", "--no-requeue"), 15, requeue=False),
 )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run, as accounting has it."""
+
+    job: str
+    state: str
+    raw: str
+    submit: int  # unix seconds
+    end: int  # 0: it has not ended
+    nodes: str
 
 
 @dataclass(frozen=True)
@@ -148,7 +162,9 @@ class Run:
 
     at: Place
     chance: random.Random
-    jobs: dict[int, Kind] = field(default_factory=dict)
+    jobs: dict[str, Kind] = field(
+        default_factory=dict
+    )  # by name: a number may change when the controller forgets a job
     made: list[Made] = field(default_factory=list)
     own_fault: set[int] = field(default_factory=set)  # jobs that an app error hit, by their raw number
 
@@ -194,7 +210,7 @@ class Run:
                     code, said = self.once(command(*argv))
                     number = said.strip() if code == 0 else ""
             if number:
-                self.jobs[int(number.split()[0])] = kind
+                self.jobs[name] = kind
                 return
             time.sleep(1)
         sys.exit("bench: no job can be submitted")
@@ -296,15 +312,24 @@ class Run:
         there = made.at - 1 <= incident["opened_at"] <= (made.mended or time.time()) + LATE_S
         return made.node == incident["node"] and made.what.drains and there
 
-    def ended(self) -> dict[str, list[str]]:
-        """Job or array task -> its rows of accounting, one a restart, the last last."""
-        fields = "JobID,State,JobIDRaw"
-        rows: dict[str, list[str]] = {}
-        for line in self.slurm(
-            "sacct", "-X", "-D", "-n", "-P", "-u", "bench", "-S", "now-1days", "-o", fields
-        ).splitlines():
-            rows.setdefault(line.split("|")[0], []).append(line)
-        return rows
+    def ended(self) -> dict[str, list[Row]]:
+        """Name and array task -> its runs by accounting, one a restart, the last last."""
+        fields = "JobName,JobID,State,JobIDRaw,Submit,End,NodeList"
+        argv = ("sacct", "-X", "-D", "-n", "-P", "-u", "bench", "-S", "now-1days", "-o", fields)
+        rows: dict[str, list[Row]] = {}
+        for line in self.slurm("env", "SLURM_TIME_FORMAT=%s", *argv).splitlines():
+            name, job, state, raw, submit, end, nodes = line.split("|")
+            task = job.partition("_")[2] or "0"
+            row = Row(job, state, raw, int(submit), int(end) if end.isdigit() else 0, nodes)
+            rows.setdefault(f"{name}-{task}", []).append(row)
+        return {key: sorted(found, key=lambda row: row.submit) for key, found in rows.items()}
+
+    def by_itself(self, last: Row) -> bool:
+        """Whether an error of its own ended this run: the job that had the GPU when it was asked, or one that failed on that
+        node as the error came."""
+        apps = [made for made in self.made if made.what.app and made.node in expand(last.nodes)]
+        hit = any(-1 <= last.end - made.at <= OWN_S for made in apps)
+        return int(last.raw) in self.own_fault or (last.state == "FAILED" and hit)
 
 
 def expand(text: str) -> set[str]:
@@ -356,27 +381,24 @@ def play(run: Run, faults: int, most: int, minutes: float) -> int:
 
 
 def report(run: Run) -> int:
-    rows = run.ended()
+    rows, steps = run.ended(), scratch_steps(run)
     done, restarted, retried = 0, 0, 0
     lost: list[str] = []
     forbade: list[str] = []
     own: list[str] = []
-    for name, lines in rows.items():
-        number = int(name.split("_")[0].split("+")[0])
-        kind = run.jobs.get(number)
-        if kind is None:
-            continue
-        last = lines[-1].split("|")
-        good = last[1] == "COMPLETED"
+    for key, kind in tasks(run):
+        found = rows.get(key, [])
+        last = found[-1] if found else Row("-", "never seen", "0", 0, 0, "")
+        good = last.state == "COMPLETED" and steps.get(key) == kind.steps
         done += good
-        by_itself = not good and int(last[2]) in run.own_fault
-        if len(lines) > 1 and not by_itself:
+        by_itself = not good and bool(found) and run.by_itself(last)
+        if len(found) > 1 and not by_itself:
             restarted += 1
             retried += good
         if not good:
-            (own if by_itself else lost if kind.requeue else forbade).append(f"{name} {last[1]}")
+            (own if by_itself else lost if kind.requeue else forbade).append(f"{last.job} {last.state}")
             if kind.requeue and not by_itself:
-                evidence(run, name, lines)
+                evidence(run, key, found)
     untested = [one["number"] for one in stories(run) if returned_untested(one)]
     writes, shares, expected = scratch(run)
     success = retried / restarted if restarted else 1.0
@@ -384,7 +406,8 @@ def report(run: Run) -> int:
     kinds = ", ".join(f"{name} {count}" for name, count in Counter(one.what.name for one in run.made).most_common())
     print(f"\nfaults: {len(run.made)} ({kinds})")
     print(
-        f"jobs: {len(run.jobs)} submitted, {sum(int(n.split('_')[0]) in run.jobs for n in rows)} accepted with array tasks"
+        f"jobs: {len(run.jobs)} accepted, {sum(1 for _ in tasks(run))} with array tasks; "
+        f"{recalled(run)} forgotten by a killed controller and submitted again"
     )
     print(f"finished: {done}, lost: {len(lost)} {lost or ''}")
     print(f"forbade requeue and ended by a fault: {len(forbade)}; ended by an error of their own: {len(own)}")
@@ -396,10 +419,37 @@ def report(run: Run) -> int:
     return int(bool(lost or wrong or untested or writes) or success < 0.9)
 
 
-def evidence(run: Run, name: str, rows: list[str]) -> None:
+def tasks(run: Run) -> Iterator[tuple[str, Kind]]:
+    for name, kind in run.jobs.items():
+        for task in range(1, kind.tasks + 1) if kind.tasks > 1 else (0,):
+            yield f"{name}-{task}", kind
+
+
+def recalled(run: Run) -> int:
+    """As the head noted it (node/agent/recall.py)."""
+    return len(
+        run.once(command("sh", "-c", "cat /var/lib/headway/recalled.jsonl 2>/dev/null", user="root"))[1].splitlines()
+    )
+
+
+def scratch_steps(run: Run) -> dict[str, int]:
+    """Name and array task -> the step that all of its ranks have kept."""
+    said = run.slurm("sh", "-c", 'cd /scratch/bench && for file in */at-*; do echo "$file $(cat "$file")"; done')
+    found: dict[str, int] = {}
+    for line in said.splitlines():
+        path, _, kept = line.partition(" ")
+        key = path.partition("/")[0]
+        if kept.isdigit():
+            found[key] = min(found.get(key, int(kept)), int(kept))
+    return found
+
+
+def evidence(run: Run, name: str, rows: list[Row]) -> None:
     """What the accounting, the controller and the job itself say of a lost job: with the bench its cluster is gone."""
-    raw = {row.split("|")[2] for row in rows}
-    print(f"\nlost: {name}\n  " + "\n  ".join(rows))
+    raw = {row.raw for row in rows}
+    print(f"\nlost: {name}\n  " + "\n  ".join(map(str, rows)))
+    if not raw:
+        return
     look = f"journalctl --no-pager -u slurmctld | grep -E 'JobId=({'|'.join(sorted(raw))})([^0-9]|$)' | tail -n 60"
     with contextlib.suppress(HeadwayError, OSError):
         print(run.once(command("sh", "-c", look, user="root"))[1])

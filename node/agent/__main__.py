@@ -23,6 +23,15 @@ def main() -> None:
             from .power import power
 
             power(*values)
+        elif role == "keep":
+            from .recall import keep
+
+            keep()
+        elif role == "recall":
+            from .recall import recall
+
+            for line in recall():
+                print(line, flush=True)
         elif role == "test":
             from .active import start
 

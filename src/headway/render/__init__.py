@@ -20,6 +20,7 @@ from headway.render import (
     slurm_conf,
     slurm_small,
     ssh,
+    submitted,
     systemd,
 )
 from headway.render.effect import effect_of
@@ -76,7 +77,8 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
         ssh.PAM: File(ssh.pam_head()),
         ssh.PAM_MANAGER: File(ssh.pam_manager()),
         sessions.PROGRAM: File(sessions.session_program(head_cpus), mode=0o755),
-        **systemd.head_units(known),
+        **systemd.head_units(known, around_controller=submitted.AROUND),
+        **submitted.files(),
         **systemd.files(systemd.mounts(cluster, site, head=True)),
         **exports.head_files(cluster, site),
         **agent.files(cluster, site),

@@ -18,6 +18,7 @@ JWT_KEY = "/etc/slurm/jwt_hs256.key"
 STATE = "/srv/headway-state/slurmctld"
 PROLOG = "/etc/headway/prolog"
 EPILOG = "/etc/headway/epilog"
+SUBMITTED_WHY = "sbatch notes its command in the home: a controller that is killed may not have saved it yet."
 # As headway.api.access has it: the queue is everybody's to see, what a team has used its own people's.
 PRIVATE = "usage"
 PRIVATE_WHY = "Who sees the queue sees all of it; what somebody has used is theirs to see, and their team's."
@@ -99,6 +100,7 @@ def _control(cluster: Cluster, site: Site) -> Section:
                 "Only messages whose content is part of what their sender signed.",
             ),
             Setting("StateSaveLocation", STATE, "On the head's own volume, so that a new head finds the queue."),
+            Setting("CliFilterPlugins", "lua", SUBMITTED_WHY),
             *_ports(site),
         ),
     )

@@ -30,15 +30,15 @@ def drop_in(unit: str) -> str:
     return f"{UNITS}/{unit}.d/headway.conf"
 
 
-def head_units(known: Version) -> dict[str, File]:
-    """Drop-ins of the head's daemons."""
+def head_units(known: Version, *, around_controller: str) -> dict[str, File]:
+    """Drop-ins of the head's daemons. `around_controller`: what runs before and after each start of slurmctld."""
     texts = {
         "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
         "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
         "slurmdbd.service": f"[Unit]\nWants=mariadb.service\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
         "slurmctld.service": (
             f"[Unit]\nWants=slurmdbd.service\nAfter=slurmdbd.service\nRequiresMountsFor={STATE}\n{TRIES}\n"
-            f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n"
+            f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n{around_controller}"
         ),
         "slurmrestd.service": _slurmrestd(known),
     }

@@ -10,7 +10,7 @@ from headway.domain.unit import Unit
 from headway.render import agent, database, exports, firewall, inside, monitoring, slurm_conf, ssh, systemd
 
 MUNGE_KEY = "/etc/munge/munge.key"
-_BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf")
+_BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "cli_filter.lua")
 
 
 # A slurmctld that takes over with records for slurmdbd still unsent meets their answers before its own job table is there,

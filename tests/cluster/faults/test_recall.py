@@ -1,0 +1,29 @@
+"""A controller that is killed in the second in which it has accepted jobs: none is lost."""
+
+from __future__ import annotations
+
+from tests.cluster.lab import Lab
+
+SUBMIT = """\
+cd ~ && echo '#!/bin/bash
+echo "$SLURM_JOB_NAME of $FOO: $1"' > one.sh && export FOO='a b'
+sbatch -J script -o script.txt one.sh 'x y'
+sbatch -J wrap -o wrap.txt --wrap 'echo wrapped'
+sbatch -J input -o input.txt < one.sh
+sbatch -J array --array=0-1 -o array-%a.txt --wrap 'echo element'
+sbatch -J last -d afterok:$(squeue -h -n input -o %A) -o last.txt one.sh
+"""
+
+
+def test_what_was_accepted_just_before_the_controller_was_killed_runs(lab: Lab) -> None:
+    lab.head("bash", "-c", SUBMIT, user="ann")
+    before = lab.head("pidof", "slurmctld").out
+    lab.head("pkill", "-9", "-x", "slurmctld")
+    lab.wait(lambda: lab.head("pidof", "slurmctld", check=False).out not in ("", before), "the controller to be back")
+    told = {"script": "script of a b: x y\n", "wrap": "wrapped\n", "input": "input of a b: \n"}
+    told |= {"array-0": "element\n", "array-1": "element\n", "last": "last of a b: \n"}
+    for name, text in told.items():
+        lab.wait(lambda name=name: lab.head("cat", f"{name}.txt", user="ann", check=False).out, f"{name}.txt")
+        assert lab.output(f"/home/ann/{name}.txt") == text
+    ends = "sacct -a -D -X -n -o end -S now-1hours"
+    lab.wait(lambda: "Unknown" not in lab.head("bash", "-c", ends).out, "no run to count as running for ever")
