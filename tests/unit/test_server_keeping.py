@@ -180,6 +180,15 @@ async def test_a_backup_is_made_when_its_time_has_come(server: Server, tmp_path:
     assert await looked(server, rule) == 4
 
 
+async def test_a_roll_that_waits_keeps_no_backup_from_being_made(server: Server, tmp_path: Path) -> None:
+    server.work.answers |= {"back_up": None, "roll": True}
+    file = tmp_path / "key"
+    file.write_text("correct horse battery\n")
+    await server.store.enqueue_operation("lab", "roll", "ann", params={})
+    assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
+    assert await looked(server, BackupRule(str(tmp_path), 3600, 2, str(file))) == 1
+
+
 async def test_two_servers_make_one(server: Server, tmp_path: Path) -> None:
     from headway.api.keeping import queue_backup
 

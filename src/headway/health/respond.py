@@ -99,7 +99,9 @@ class Responder:
             incident = await self._again(incident, signal, verdict, await self._serves(signal.node))
             if verdict.action is XidClass.RESTART_JOB and incident.state is not IncidentState.SEEN:
                 incident = await once_more(self.tools, incident, signal)
-        elif verdict.acts and not await self._in_a_roll(signal.node):
+        elif verdict.acts and await self._in_a_roll(signal.node):
+            verdict = Verdict(XidClass.LOG, f"{verdict.why}; the tests of its roll decide")
+        elif verdict.acts:
             verdict = ladder.escalate(verdict, history, self.clock())
             incident = await self._open(signal.node, verdict.why, verdict.action, signal.at, evidence_of(signal))
         await store.add_signal(name, signal)

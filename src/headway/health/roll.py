@@ -213,7 +213,10 @@ class Roll:
     async def _rebuild(self, names: Sequence[str], seen: Seen) -> None:
         """Raises Refused naming those that failed."""
         async with self.alone():
-            faults = await asyncio.gather(*(self._one(name, seen) for name in names))
+            faults = await asyncio.gather(*(self._one(name, seen) for name in names), return_exceptions=True)
+        for fault in faults:  # the others have been waited for: nobody works on a machine after the lock is gone
+            if isinstance(fault, BaseException):
+                raise fault
         failed = {name: fault for name, fault in zip(names, faults, strict=True) if fault}
         if failed:
             raise Refused(
