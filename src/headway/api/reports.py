@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 
@@ -74,7 +74,7 @@ async def capacity(name: str, state: State, who: Anyone, period: MonthText = "")
 async def capacity_of(state: AppState, look: Look) -> CapacityOut:
     place, month, span = look.place, look.month, look.span
     until = min(month.end, place.now)
-    marks = list(range(month.start, max(until, month.start + 1) + HOUR_S - 1, HOUR_S))
+    marks = range(month.start, max(until, month.start + 1) + HOUR_S - 1, HOUR_S)
     free = rules.free(
         [
             (node.gpus, node.gpus_used)
@@ -95,7 +95,7 @@ async def capacity_of(state: AppState, look: Look) -> CapacityOut:
     )
 
 
-async def _types(state: AppState, place: Place, span: Span, marks: Sequence[int]) -> list[TypeOut]:
+async def _types(state: AppState, place: Place, span: Span, marks: range) -> list[TypeOut]:
     if len(marks) < 2:
         return []
     begun = await state.store.moments(place.name, span, marks, False)
@@ -116,7 +116,7 @@ async def _types(state: AppState, place: Place, span: Span, marks: Sequence[int]
     return found
 
 
-async def _there(state: AppState, place: Place, span: Span, marks: Sequence[int]) -> dict[str, list[int]]:
+async def _there(state: AppState, place: Place, span: Span, marks: range) -> dict[str, list[int]]:
     """GPU-seconds that machines had in each hour, by type, as far as the file still says what they have."""
     groups = {group.name: group for group in place.cluster.groups} if place.cluster else {}
     found: dict[str, list[int]] = {}
