@@ -21,7 +21,9 @@ class Mount:
 class Config:
     """`gpus` says what the plan promises: count, type, product, memory_mib, and the figures that tests hold against."""
 
-    head: str  # the head's address
+    head: str  # the head's address; a head's own
+    others: tuple[str, ...] = ()  # further heads, which nodes speak to as well
+    first: bool = True  # of a head: it leads whenever it can
     kernel_log: str = "/dev/kmsg"
     simulated: bool = False  # the GPUs
     pretended: bool = False  # the machine has less than the plan says
@@ -35,6 +37,10 @@ class Config:
     acts: bool = False  # whether anything is done about faults at all
     drains: frozenset[int] = frozenset()  # GPU error codes that take a node out of service
 
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return (self.head, *self.others)
+
 
 def load(path: str = PATH) -> Config:
     """Raises OSError or ValueError where there is none."""
@@ -44,6 +50,7 @@ def load(path: str = PATH) -> Config:
         Mount(str(row["path"]), str(row["source"]), bool(row["read_only"]), bool(row.get("outside")))
         for row in told.pop("mounts", ())
     )
+    told["others"] = tuple(str(address) for address in told.get("others", ()))
     told["drains"] = frozenset(int(code) for code in told.get("drains", ()))
     known = {name: told[name] for name in Config.__dataclass_fields__ if name in told}
     return Config(**known, mounts=mounts)

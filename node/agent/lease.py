@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from .job import job_of
@@ -35,11 +35,10 @@ _SPARED = frozenset({"slurmstepd"})
 
 
 class Lease(threading.Thread):
-    """`heard` is set whenever the head has answered. `ended`: (job, why), for the main loop to tell the head."""
+    """`heard` is set whenever a head has answered. `ended`: (job, why), for the main loop to tell the head."""
 
-    def __init__(self, head: str, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None) -> None:
+    def __init__(self, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None) -> None:
         super().__init__(daemon=True)
-        self._head = head
         self._others = others
         self._end = end or end_jobs
         self.heard = self._ticked = time.monotonic()
@@ -149,8 +148,8 @@ def _job(pid: int, proc: str) -> int | None:
     return None if name in _SPARED or state == "Z" else job_of(pid, uid, proc)
 
 
-def other_nodes(head: str, path: str = "/etc/hosts") -> list[str]:
-    """Addresses of the other machines of the cluster."""
+def other_nodes(heads: Collection[str], path: str = "/etc/hosts") -> list[str]:
+    """Addresses of the other nodes of the cluster."""
     own = {address for _, _, _, _, (address, *_) in _own_addresses()}
     try:
         with open(path) as file:
@@ -158,7 +157,7 @@ def other_nodes(head: str, path: str = "/etc/hosts") -> list[str]:
     except OSError:
         return []
     found = {row[0] for row in rows if len(row) > 1 and row[0].count(".") == 3 and not row[0].startswith("127.")}
-    return sorted(found - own - {head})
+    return sorted(found - own - set(heads))
 
 
 def _own_addresses() -> list[Any]:

@@ -38,8 +38,7 @@ MARK = "/run/headway/xid"  # touched at each GPU error: the epilog holds a job u
 
 def serve_node(config: Config) -> None:
     ears = listen(SOCKET)
-    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    out.connect((config.head, PORT))
+    outs = [_to(head) for head in config.heads]
     munge = Munge()
     source = source_of(config)
     watcher = Watcher(config, source)
@@ -47,10 +46,15 @@ def serve_node(config: Config) -> None:
     def send(message: dict[str, Any]) -> None:
         try:
             sealed = munge.seal(json.dumps(message).encode())
-            watcher.sealed_at = time.monotonic()
-            out.send(sealed)
-        except OSError as error:  # the head is away, or MUNGE is: the next report is a better one
+        except OSError as error:  # MUNGE is away: the next report is a better one
             say(f"not sent: {error}")
+            return
+        watcher.sealed_at = time.monotonic()
+        for out in outs:
+            try:
+                out.send(sealed)
+            except OSError as error:  # that head is away
+                say(f"not sent: {error}")
 
     reports = Reports(send)
     faults = Faults(os.uname().nodename, boot_id())
@@ -59,13 +63,13 @@ def serve_node(config: Config) -> None:
     results = Results(faults.node, faults.boot)
     turns = Turns()
     log = KernelLog(config.kernel_log)
-    lease = Lease(config.head, lambda: other_nodes(config.head))
+    lease = Lease(lambda: other_nodes(config.heads))
     if config.acts:
         lease.start()
     watcher.start()
     events = Events(source)
     events.start()
-    Giver(out.getsockname()[0], lambda: watcher.text).start()
+    Giver(outs[0].getsockname()[0], lambda: watcher.text).start()
     due = beat = time.monotonic()
     while True:
         now = time.monotonic()
@@ -95,9 +99,11 @@ def serve_node(config: Config) -> None:
             reports.flush(now)
             due = now + FLUSH_S
         wait_s = min(beat, due) - now
-        sources = [ears, out] + ([log.handle] if log.wakes and log.handle >= 0 else [])
+        sources = [ears, *outs] + ([log.handle] if log.wakes and log.handle >= 0 else [])
         ready = select.select(sources, [], [], max(0.0, min(wait_s, LOOK_S if log.wakes else LOG_S)))[0]
-        if out in ready:
+        for out in outs:
+            if out not in ready:
+                continue
             answer = answer_of(out, munge)
             faults.got(answer.get("got"))
             results.got(answer.get("got"))
@@ -106,6 +112,13 @@ def serve_node(config: Config) -> None:
                 watcher.skew_s = time.time() - answer["now"]
         if ears in ready:
             take_reports(ears, reports)
+
+
+def _to(head: str) -> socket.socket:
+    """Each head has all: whichever leads knows the nodes, and goes on from there."""
+    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    out.connect((head, PORT))
+    return out
 
 
 def listen(path: str) -> socket.socket:

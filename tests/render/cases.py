@@ -83,7 +83,7 @@ def gpu_cluster(leaves: int = 2, per_leaf: int = 2) -> Cluster:
 
 
 def site_of(cluster: Cluster, **changes: object) -> Site:
-    addresses = {cluster.head: "10.87.3.10"}
+    addresses = {name: f"10.87.3.{10 - place}" for place, name in enumerate(cluster.heads)}
     for number, name in enumerate(cluster.slot_names, 11):
         addresses[name] = f"10.{87 + number // 65536}.{3 + number // 256 % 250}.{number % 256}"
     site = Site(
@@ -198,6 +198,10 @@ def grouped_cluster() -> Cluster:
     )
 
 
+def two_heads_cluster() -> Cluster:
+    return replace(gpu_cluster(1, 2), controllers=2)
+
+
 def cases() -> dict[str, tuple[Cluster, Site]]:
     gpu, cpu, old = gpu_cluster(), cpu_cluster(), old_gpu_cluster()
     mixed = grouped_cluster()
@@ -207,6 +211,7 @@ def cases() -> dict[str, tuple[Cluster, Site]]:
         "local-groups-24.11": (mixed, site_of(mixed, departed=(), members=here)),
         "local-groups-22.05": (old_mixed, site_of(old_mixed, departed=(), members=here)),
         "local-gpus-24.11": (gpu, site_of(gpu)),
+        "local-two-heads-24.11": (two_heads_cluster(), site_of(two_heads_cluster())),
         "local-gpus-22.05": (old, site_of(old)),
         "own-cpus-22.05": (cpu, own_site(cpu)),
         "own-gpus-24.11": (own_gpu_cluster(), own_gpu_site()),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,7 @@ class Jobs:
 def lease(jobs: Jobs, asked: Sequence[str] = (), answers: dict[str, tuple[float, float]] | None = None) -> Any:
     from agent.lease import Lease
 
-    made = Lease("10.0.0.1", lambda: list(asked), jobs)
+    made = Lease(lambda: list(asked), jobs)
     made.heard = made._ticked = 1000.0
     made._asked, made._answers = list(asked), dict(answers or {})
     return made
@@ -99,8 +101,8 @@ def test_who_is_asked_is_every_other_node(tmp_path: Path) -> None:
     hosts.write_text(
         "# x\n127.0.0.1 localhost\n::1 localhost\n10.0.0.1 lab-head head\n10.0.0.3 lab-1-1\n10.0.0.4 lab-1-2\n"
     )
-    assert other_nodes("10.0.0.1", str(hosts)) == ["10.0.0.3", "10.0.0.4"]
-    assert other_nodes("10.0.0.1", str(tmp_path / "none")) == []
+    assert other_nodes(["10.0.0.1"], str(hosts)) == ["10.0.0.3", "10.0.0.4"]
+    assert other_nodes(["10.0.0.1"], str(tmp_path / "none")) == []
 
 
 def test_what_was_ended_is_told_until_the_head_has_it() -> None:
@@ -152,7 +154,13 @@ class World:
 
         known: dict[str, Any] = {"acts": True, "drains": frozenset({79}), **config}
         made = Relay(
-            Config("10.0.0.1", **known), self.beats, str(self.faults), str(self.deeds), str(self.watched), self.head
+            Config("10.0.0.1", **known),
+            self.beats,
+            str(self.faults),
+            str(self.deeds),
+            str(self.watched),
+            self.head,
+            str(self.folder / "heartbeat"),
         )
         made._began = 4000.0
         return made
@@ -226,3 +234,29 @@ def test_a_silent_node_is_down_when_its_lease_is_over_but_not_many_at_once(world
     world.head.done.clear()
     relay.look(5100.0)
     assert world.head.done == [], "now all are silent: the network"
+
+
+def test_the_relay_of_a_second_head_acts_only_while_its_controller_leads(world: World) -> None:
+    second = world.relay(first=False)
+    world.fault()
+    second.look(5000.0)
+    assert world.head.done == [], "nobody knows who leads: the first one does"
+    beat = world.folder / "heartbeat"
+    for number, age_s in ((0, 0), (1, 60)):
+        beat.write_bytes(struct.pack(">QQ", int(time.time()) - age_s, number))
+        second.look(5001.0)
+        assert world.head.done == []
+    beat.write_bytes(struct.pack(">QQ", int(time.time()), 1))
+    second.look(5002.0)
+    assert len(world.told()) == 1
+
+
+def test_other_nodes_are_no_heads(tmp_path: Path) -> None:
+    from agent.config import load
+    from agent.lease import other_nodes
+
+    place = tmp_path / "agent.json"
+    place.write_text(json.dumps({"head": "10.0.0.1", "others": ["10.0.0.2"]}))
+    hosts = tmp_path / "hosts"
+    hosts.write_text("10.0.0.1 lab-head\n10.0.0.2 lab-head2\n10.0.0.3 lab-1-1\n")
+    assert other_nodes(load(str(place)).heads, str(hosts)) == ["10.0.0.3"]

@@ -217,6 +217,8 @@ ROWS: list[tuple[str, str, str]] = [
     # machines
     ("nodes: 200\nspares: 1", "nodes", "is 201, and local machines are at most 200"),
     ("hosts: [10.0.0.1]", "hosts", "belongs to provider ssh"),
+    ("controllers: 2\nprovider: ssh\nhosts: [a, b, c, d, e]", "controllers", "its own NFS export"),
+    ("controllers: 3", "controllers", "1 or 2"),
     ("provider: ssh\nhosts: [a, b, c, d]", "hosts", "has 4 machines, and 4 nodes and spares plus the head need 5"),
     ("provider: ssh", "hosts", "need 5"),
     ("provider: ssh\nhosts: [a, b, c, d, a]", "hosts[4]", "a is there twice"),

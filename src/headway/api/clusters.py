@@ -15,6 +15,7 @@ from headway.api.live import operation_topic
 from headway.api.paging import ANY, DEEP, Page, States, Text, Words, fits, says
 from headway.api.shapes import check_out, cluster_out, event_out, node_outs, operation_out, without_secrets
 from headway.api.state import AppState
+from headway.domain.machine import MachineState
 from headway.errors import Conflict
 from headway.wire.clusters import ApplyIn, ChangeSetOut, ClusterOut, Document, DownIn, OperationOut, ScaleIn, StatusOut
 from headway.wire.people import AccessOut
@@ -98,7 +99,9 @@ async def access(name: str, state: State, who: Member) -> AccessOut:
     """What plain ssh needs to reach the cluster as this person."""
     _, cluster = await state.cluster(name)
     machines = await state.work.machines(cluster)
-    head = next((machine for machine in machines if machine.name == cluster.head), None)
+    by_name = {machine.name: machine for machine in machines}
+    heads = [by_name[name] for name in cluster.heads if name in by_name]
+    head = next((machine for machine in heads if machine.state is MachineState.RUNNING), heads[0] if heads else None)
     if head is None:
         raise Conflict(f"{cluster.head} does not exist yet", hint=f"headway status {name}")
     lines = []
@@ -109,7 +112,7 @@ async def access(name: str, state: State, who: Member) -> AccessOut:
     return AccessOut(
         cluster=name,
         user=who.user,
-        head=cluster.head,
+        head=head.name,
         address=head.address,
         port=head.port,
         host_keys=lines,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.machine import Wanted, machine_changes
+from headway.changes.roll import earlier_note
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN, Cluster
-from headway.domain.hostlist import compress
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
 from headway.render.effect import effect_of
@@ -32,9 +32,9 @@ class Goal:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """The head and all nodes that there should be."""
+        """The head, a second one, and all nodes that there should be."""
         cluster = self.cluster
-        return (cluster.head, *(cluster.slot_names if self.members is None else self.members))
+        return (*cluster.heads, *(cluster.slot_names if self.members is None else self.members))
 
 
 def changeset(goal: Goal, observed: Observed) -> ChangeSet:
@@ -43,20 +43,16 @@ def changeset(goal: Goal, observed: Observed) -> ChangeSet:
     notes = tuple(_notes(cluster, observed))
     if changes:
         return ChangeSet(cluster.name, changes, notes=notes)
-    count = len(goal.machines) - 1
-    why = f"the head and {count} node{'s' * (count != 1)} already are as the file says"
+    count = len(goal.machines) - cluster.controllers
+    heads = "the head" if cluster.controllers == 1 else "both heads"
+    why = f"{heads} and {count} node{'s' * (count != 1)} already are as the file says"
     return ChangeSet(cluster.name, (), why, notes)
 
 
 def _notes(cluster: Cluster, observed: Observed) -> Iterator[str]:
-    """A newer node image is no change: taking it up ends every job, and what is below /etc comes by apply anyway."""
-    old = observed.of_earlier_image
-    if old:
-        run = f"{compress(old)} run{'s' * (len(old) == 1)}"
-        yield (
-            f"{run} an earlier node image than {cluster.image} is now, and may go on so; headway down {cluster.name} and "
-            "headway apply make them anew (jobs end; homes, scratch and accounting stay)"
-        )
+    """A newer node image is no change: a roll takes it up, and what is below /etc comes by apply anyway."""
+    if observed.of_earlier_image:
+        yield earlier_note(cluster, observed.of_earlier_image)
 
 
 def digest(changes: ChangeSet) -> str:
@@ -110,7 +106,7 @@ def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
         yield _removal(name, cluster, observed.jobs.get(name, ()))
     for name in wanted:
         machine = observed.machines.get(name)
-        kind = "head" if name == cluster.head else "spare" if name in spares else "node"
+        kind = "head" if name in cluster.heads else "spare" if name in spares else "node"
         if machine is None and name in observed.replaced:
             yield _replacement(name, kind, observed.jobs.get(name, ()))
         elif machine is None:

@@ -24,7 +24,7 @@ from headway.cluster.leave import Beside, Leaving
 from headway.cluster.members import members
 from headway.cluster.observe import look_at, machines_of, observe
 from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes
-from headway.cluster.steps import by_stage
+from headway.cluster.steps import by_stage, kept
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
 from headway.domain.cluster import Cluster, Site
@@ -83,7 +83,7 @@ async def apply(
             "this host is not ready:\n" + "\n".join(f"  {gap.what}" for gap in gaps),
             hint="; ".join(dict.fromkeys(gap.fix for gap in gaps)),
         )
-    have = await secrets.ensure(env.store, cluster, (cluster.head, *cluster.slot_names))
+    have = await secrets.ensure(env.store, cluster, cluster.machine_names)
     env.connections.use_key(have["bootstrap_key"])
     seen = await own.look(cluster, env)
     if seen:
@@ -129,6 +129,7 @@ class Run:
     deadline: float | None = None  # see `apply`
     beside: Beside | None = None  # the same
     before: Mapping[str, Before] = field(default_factory=dict)  # the same
+    image: str = ""  # tag that machines are made from; "" = what the cluster keeps to, or the present one
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
     making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
@@ -166,7 +167,7 @@ class Run:
         async def one(name: str) -> None:
             async with self.making:
                 await own.take(self.env, provider.server_id, seen.machines[name])
-                await self.env.provider.create(self._request(name))
+                await self.env.provider.create(await self._request(name))
 
         await asyncio.gather(*(self._guard(name, one(name)) for name in new))
         if self.failures:
@@ -234,7 +235,7 @@ class Run:
         if seen is None:
             raise self._lost(name)
         await self._set_up(name, seen, fresh=fresh)
-        if fresh and name != self.goal.cluster.head and self.goal.cluster.head in self.observed.seen:
+        if fresh and name in self.goal.cluster.group_of and self.goal.cluster.head in self.observed.seen:
             await serve(self.env, self.machines[self.goal.cluster.head], name)
 
     def _lost(self, name: str) -> HeadwayError:
@@ -258,7 +259,7 @@ class Run:
             owned = isinstance(self.env.provider, Owned)
             await self.say(name, "machine is being signed in to" if owned else "machine is being made")
             async with self.making:
-                machine = self.machines[name] = await self.env.provider.create(self._request(name))
+                machine = self.machines[name] = await self.env.provider.create(await self._request(name))
             await self._wait(machine)
         await self.say(name, "machine is up", done=True, seconds=time.monotonic() - began)
         return fresh
@@ -281,8 +282,9 @@ class Run:
             error.hint = error.hint or self.env.provider.look_inside(machine)
             raise
 
-    def _request(self, name: str) -> MachineRequest:
+    async def _request(self, name: str) -> MachineRequest:
         cluster = self.goal.cluster
+        tag = self.image or (await self.env.store.node_image(cluster.name)).pinned
         private = self.secrets[secrets.host_key_name(name)]
         return MachineRequest(
             cluster=cluster.name,
@@ -292,7 +294,9 @@ class Run:
             host_key_private=private,
             host_key_public=secrets.public_of(private),
             authorized_key=secrets.public_of(self.secrets["bootstrap_key"]),
-            gpus=0 if name == cluster.head else cluster.group_of[name].plan.gpus,
+            gpus=0 if name in cluster.heads else cluster.group_of[name].plan.gpus,
+            head=name in cluster.heads,
+            image_tag=tag,
         )
 
     async def _look(self, name: str) -> SeenMachine:
@@ -307,12 +311,12 @@ class Run:
         stages = by_stage(machine_changes(name, wanted, seen), wanted, self.secrets, fresh=fresh)
         is_head = name == cluster.head
         for stage, steps in stages.items():
-            if stage == "node":
+            if stage == "node" or (stage == "controller" and not is_head):
                 await self.controller_up.wait()
                 if cluster.head in self.failures:
                     raise Refused(f"{name}: waits for the head, which did not come up")
-                if cluster.group_of[name].idle_s is not None:
-                    await control.node_awake(self.env.connections, self.machines[cluster.head], name)
+            if stage == "node" and cluster.group_of[name].idle_s is not None:
+                await control.node_awake(self.env.connections, self.machines[cluster.head], name)
             if is_head:
                 await self.say(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:
@@ -336,6 +340,8 @@ class Run:
         if steps:
             await ops.perform(self.env.connections, head, steps)
             await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
+        if steps and self.goal.cluster.controllers > 1:
+            await ops.perform(self.env.connections, head, [kept(self.goal.cluster.slurm_version)])
 
     async def _seen_accounts(self, head: Machine) -> Accounts:
         """A slurmdbd that has just started may fail a first question."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Mapping
 
 from headway.cluster import ops, own
 from headway.cluster.env import Env, Say
 from headway.cluster.observe import machines_of
 from headway.domain.cluster import Cluster
-from headway.domain.machine import MachineState
+from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
 from headway.machines.base import Owned
 
@@ -30,6 +32,7 @@ async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple
     head = machines.get(cluster.head)
     if head is not None and head.state is MachineState.RUNNING and not delete_data:
         await say("jobs", "cancelling jobs, closing accounting")
+        await _rest(cluster, env, machines)
         steps = [
             {"op": "end_jobs", "timeout_s": 20},
             ops.run_step(_STOP, timeout_s=60, ok=(0, 1, 5)),
@@ -51,3 +54,11 @@ async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple
     kept = await env.provider.release(cluster.name, delete_data=delete_data)
     await say("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
     return kept
+
+
+async def _rest(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> None:
+    """A second controller must not take over while the first one closes down."""
+    for name in cluster.heads[1:]:
+        if name in machines and machines[name].state is MachineState.RUNNING:
+            with contextlib.suppress(HeadwayError):  # one that does not answer is deleted all the same
+                await ops.perform(env.connections, machines[name], [ops.run_step(_STOP, timeout_s=60, ok=(0, 1, 5))])

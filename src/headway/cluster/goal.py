@@ -58,7 +58,7 @@ async def _host_keys(cluster: Cluster, env: Env) -> dict[str, str]:
         found = {machine.name: machine.host_key for machine in await env.provider.list(cluster.name)}
     else:
         have = await env.store.secrets(cluster.name)
-        names = {name: cluster_secrets.host_key_name(name) for name in (cluster.head, *cluster.slot_names)}
+        names = {name: cluster_secrets.host_key_name(name) for name in cluster.machine_names}
         found = {name: cluster_secrets.public_of(have[key]) for name, key in names.items() if key in have}
     return {name: " ".join(key.split()[:2]) for name, key in found.items() if key}
 
@@ -93,7 +93,10 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
             departed=site.departed,
         ),
     }
-    for role in rendered.keys() - {"head"}:
+    for name in cluster.heads[1:]:
+        role = cluster.role_of(name)
+        roles[role] = Wanted.make(rendered[role], digests, role_units[role], **more["head"], departed=site.departed)
+    for role in map(cluster.role_of_group, cluster.groups):
         roles[role] = Wanted.make(rendered[role], digests, role_units[role], **more["node"], departed=site.departed)
     return Goal(cluster, roles, desired(cluster), site.members)
 

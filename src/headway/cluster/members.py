@@ -37,7 +37,7 @@ async def leaving(provider: Provider, cluster: Cluster) -> dict[str, float]:
 async def _chosen(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> tuple[str, ...]:
     wanted = choose(cluster, machines)
     head = machines.get(cluster.head)
-    if machines.keys() - {cluster.head} <= set(wanted) or head is None or head.state is not MachineState.RUNNING:
+    if machines.keys() - set(cluster.heads) <= set(wanted) or head is None or head.state is not MachineState.RUNNING:
         return wanted
     worth: dict[str, Worth] = {}
     with contextlib.suppress(HeadwayError):

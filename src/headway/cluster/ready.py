@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from headway.changes.cluster import Goal
 from headway.cluster import secrets
 from headway.cluster.env import Env
+from headway.cluster.leads import head_now
 from headway.cluster.observe import machines_of
 from headway.cluster.spares import wanted_reserve
 from headway.domain.cluster import Cluster
@@ -44,7 +45,7 @@ async def node_states(cluster: Cluster, env: Env, head: Machine) -> dict[str, No
 
 async def wait_for_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> None:
     """Until slurmctld has heard from each of these nodes. Raises Unreachable naming the silent ones."""
-    silent = names - {cluster.head}
+    silent = names & cluster.group_of.keys()
     ends = time.monotonic() + REGISTER_S
     async with reader_of(cluster, env, head) as reader:
         while silent and time.monotonic() < ends:
@@ -122,18 +123,19 @@ async def hold_spares(cluster: Cluster, env: Env, head: Machine) -> bool:
 async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
     """Readiness, one thing a line, in the order in which they depend on each other."""
     machines = await machines_of(env, cluster.name)
-    wanted = (cluster.head, *choose(cluster, machines))
+    wanted = (*cluster.heads, *choose(cluster, machines))
     stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
-    head = machines.get(cluster.head)
+    head = await head_now(cluster, env, machines)
     found = [_machines_check(stopped, len(wanted))]
-    if head is None or cluster.head in stopped:
+    if head is None:
         return (*found, Check("head", False, f"{cluster.head} does not run; headway apply brings it back"))
-    units = ("munge", "mariadb", "slurmdbd", "slurmctld", "slurmrestd")
+    accounting = ("mariadb", "slurmdbd") if head.name == cluster.head else ()
+    units = ("munge", *accounting, "slurmctld", "slurmrestd")
     try:
         ran = await env.connections.remote(head, ["systemctl", "is-active", *units], timeout_s=15, check=False)
     except HeadwayError as error:
         return (*found, Check("head", False, error.message))
-    found.append(Check("head", True, f"{cluster.head} answers at {head.address}"))
+    found.append(_head_check(cluster, head))
     for unit, state in zip(units, ran.stdout.split(), strict=False):
         said = "is running" if state == "active" else f"is {state}; headway exec {cluster.name} -- journalctl -u {unit}"
         found.append(Check(unit, state == "active", said))
@@ -144,7 +146,14 @@ async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
         held = await control.reserved(env.connections, head)
     except HeadwayError as error:
         return (*found, Check("slurm", False, error.message))
-    return (*found, *_slurm_checks(cluster, wanted[1:], states, held))
+    return (*found, *_slurm_checks(cluster, wanted[cluster.controllers :], states, held))
+
+
+def _head_check(cluster: Cluster, head: Machine) -> Check:
+    if head.name == cluster.head:
+        return Check("head", True, f"{head.name} answers at {head.address}")
+    said = f"{cluster.head} is away and {head.name} leads: jobs go on, accounting catches up when it is back"
+    return Check("head", False, said)
 
 
 def _machines_check(stopped: list[str], count: int) -> Check:

@@ -11,6 +11,8 @@ from headway.cluster.ops import Step, file_step, run_step
 from headway.domain.change import Change
 from headway.machines import image
 from headway.render.checks import candidate_check
+from headway.render.units import RECONFIGURE
+from headway.render.version import version
 
 STAGES = ("software", "base", "database", "accounting", "controller", "node")
 # Of the packages of a machine one owns: what Debian would start by itself, whatever the machine's role.
@@ -223,6 +225,14 @@ def _after(name: str) -> list[Step]:
     if name == "slurmctld.service":
         return [_wait(["scontrol", "ping"], "slurmctld does not answer")]
     return []
+
+
+def kept(slurm_version: str) -> Step:
+    """Makes slurmctld write down the accounts it knows, which it does every few minutes by itself. A second controller that
+    takes over without slurmdbd has them from there; where they never were written, it does not come up at all."""
+    if version(slurm_version).reconfigure_all:  # which begins slurmctld anew
+        return run_step(["sh", "-c", RECONFIGURE])
+    return {"op": "units", "names": ["slurmctld.service"], "action": "restart", "stamps": {}}
 
 
 def _wait(argv: list[str], message: str) -> Step:

@@ -49,6 +49,7 @@ class Group:
     slots: tuple[str, ...] = ()  # names of `most` + `spares`
     idle_s: int | None = None  # it scales by itself: a node idle for so long goes; None: by people alone
     spot: bool = False  # the provider may take a machine back at short notice
+    reserved: bool = False  # its machines are paid for whether they are there or not
     price_usd_per_node_hour: Decimal = Decimal(0)
 
     @property
@@ -144,6 +145,9 @@ class Dataset:
     source: str  # absolute path on the server's machine ("" where the machines mount it themselves)
     mount: str
     read_only: bool = True
+    versioned: bool = (
+        False  # holds versions (`headway dataset add`): it stands in no file, and `source` is the server's own
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,11 +288,22 @@ class Cluster:
     backup: BackupRule | None = None  # None: only when somebody asks
     munge_key: KeySource | None = None  # None: Headway makes it
     costs: Costs = field(default_factory=Costs)
+    controllers: int = 1  # 2: a second machine takes over when the head is away
 
     @property
     def head(self) -> str:
         """Name of the machine that runs the controller, the database and user logins."""
         return f"{self.name}-head"
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Machines that a controller runs on, in the order in which they lead; people log in on each."""
+        return tuple(f"{self.head}{number if number > 1 else ''}" for number in range(1, self.controllers + 1))
+
+    @cached_property
+    def machine_names(self) -> tuple[str, ...]:
+        """Of every machine that there may be."""
+        return (*self.heads, *self.slot_names)
 
     @cached_property
     def slot_names(self) -> tuple[str, ...]:
@@ -300,8 +315,10 @@ class Cluster:
         return {name: group for group in self.groups for name in group.slots}
 
     def role_of(self, name: str) -> str:
-        """Machines of one role hold the same files: "head", and "node", or a role a group where there are several."""
-        return "head" if name == self.head else self.role_of_group(self.group_of[name])
+        """Machines of one role hold the same files: "head", "head2", and "node", or a role a group where there are several."""
+        if name in self.heads:
+            return name.removeprefix(f"{self.name}-")
+        return self.role_of_group(self.group_of[name])
 
     def role_of_group(self, group: Group) -> str:
         return "node" if len(self.groups) == 1 else f"node-{group.name}"

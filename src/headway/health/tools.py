@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.cluster.env import Env
+from headway.cluster.leads import the_head
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident, IncidentState
 from headway.domain.machine import Machine, MachineState
@@ -35,7 +36,8 @@ class Tools:
         return found
 
     async def head(self) -> Machine:
-        return await self.machine(self.cluster.head)
+        """The one to speak to. Raises Unreachable."""
+        return await the_head(self.cluster, self.env, await self.machines())
 
     async def node_now(self, node: str) -> tuple[frozenset[str], str]:
         """(states, reason) as the controller has them this moment."""

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 from headway.cluster.bring import bring, tell_prometheus
 from headway.cluster.env import Env
+from headway.cluster.leads import head_now
 from headway.cluster.members import leaving
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machine import Machine
 from headway.errors import HeadwayError, Unreachable
 from headway.health import power, unmade
 from headway.render.power import MAKE_S
@@ -69,8 +70,8 @@ class Waker:
 
     async def _look(self) -> None:
         machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
-        head = machines.get(self.cluster.head)
-        if head is None or head.state is not MachineState.RUNNING:
+        head = await head_now(self.cluster, self.env, machines)
+        if head is None:
             return
         states = await control.node_reasons(self.env.connections, head)
         now, gone = self.clock(), False

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from headway.cluster.env import Env
+from headway.cluster.leads import head_now
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.incident import INCIDENT_REASON
 from headway.domain.live import JobState, NodeState
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machine import Machine
 from headway.health import lemons
 from headway.health.cutshort import CutShort
 from headway.health.decide import Dead, Reserve, StartNow, decide
+from headway.health.heads import Heads
 from headway.health.isolate import OUT
 from headway.health.prove import return_again
 from headway.health.refill import refill
@@ -38,21 +40,23 @@ class Watch:
     tender: Tender
     nudged: set[tuple[int, int]] = field(default_factory=set)
     cut_short: CutShort = field(default_factory=CutShort)
+    heads: Heads = field(default_factory=Heads)
     clock: Callable[[], float] = time.time
     refilled: float = 0.0  # when caps were last looked at
 
     async def step(self, nodes: Iterable[NodeState], jobs: Iterable[JobState]) -> list[tuple[str, str]]:
         """Looks once and acts. Returns what was done as (node or job, words), for people to read."""
         machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
-        head = machines.get(self.cluster.head)
-        if head is None or head.state is not MachineState.RUNNING:
-            return []
+        said = await self.heads.step(self.cluster, self.env, machines) if self.cluster.health.act else []
+        head = await head_now(self.cluster, self.env, machines)
+        if head is None:
+            return said
         all_jobs = {job.id: job for job in jobs}
         reserved = frozenset(await control.reserved(self.env.connections, head))
         by_name = {node.name: node for node in nodes if not node.absent}
         if by_name:
             self.responder.absent = frozenset(set(self.cluster.slot_names) - by_name.keys())
-        said, waited = [], False
+        waited = False
         for action in decide(self.cluster, machines, by_name, all_jobs.values(), reserved):
             if isinstance(action, Dead):
                 if not action.runs or await self.responder.still_so(action.node, action.jobs):

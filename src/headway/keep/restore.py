@@ -88,6 +88,9 @@ async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, 
                 await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
                 await say("head", "Slurm's daemons rest", done=True)
 
+    if not done:
+        await _stand_aside(cluster, env)
+
     async def put_back(machine: Machine) -> None:
         nonlocal done
         if done or (await _stamp(env, machine)) == ref:
@@ -103,6 +106,15 @@ async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, 
     if not done:
         raise Refused(f"{cluster.head}: slurmdbd did not rest, so nothing was put back", hint="run restore again")
     await _close_runaways(cluster, env, say)
+
+
+async def _stand_aside(cluster: Cluster, env: Env) -> None:
+    """A second controller would take over while the first one rests; the apply starts it again."""
+    machines = await machines_of(env, cluster.name)
+    for name in cluster.heads[1:]:
+        if name in machines and machines[name].state is MachineState.RUNNING:
+            argv = ["systemctl", "stop", "slurmctld.service"]
+            await env.connections.remote(machines[name], argv, timeout_s=90, check=False)
 
 
 async def _stamp(env: Env, head: Machine) -> str:

@@ -23,10 +23,11 @@ from typing import Any
 from headway.domain.cluster import Cluster, Dataset
 from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
-from headway.machines import image_build, mounts, network
+from headway.machines import image, image_build, mounts, network
 from headway.machines.base import Notice, Place
 from headway.machines.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
 from headway.machines.run import to_the_end
+from headway.paths import volumes_dir
 
 _AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
 _HEAD_MIB = 400  # state folder: the first database files and logs of a new cluster
@@ -64,7 +65,7 @@ class LocalProvider:
         return self.state_dir / "machines" / cluster / machine
 
     def _volumes(self, cluster: str) -> Path:
-        return self.state_dir / "volumes" / cluster
+        return volumes_dir(self.state_dir, cluster)
 
     def _labels(self, cluster: str) -> Sequence[tuple[str, str]]:
         # headway.owner joins both: podman ORs several label filters of `events`.
@@ -84,7 +85,7 @@ class LocalProvider:
             there = {machine.name for machine in await self.list(cluster.name)}
         except CommandFailed:  # no podman, or one that does not work: named below, or by what is done next
             there = set()
-        missing = len({cluster.head, *cluster.slot_names} - there)
+        missing = len({*cluster.machine_names} - there)
         need_mib, need_disk_mib = (400 + 220 * missing, 1024 + 300 * missing) if missing else (0, _LEAST_MIB)
         head_mib = _HEAD_MIB if cluster.head not in there else _LEAST_MIB
         return (*host_gaps(need_mib, need_disk_mib), *room_gaps(head_mib, self.state_dir))
@@ -162,7 +163,10 @@ class LocalProvider:
         )
 
     async def create(self, request: MachineRequest) -> Machine:
-        info = await image_build.ensure(request.image, state_dir=self.state_dir)
+        if request.image_tag:
+            info = await image.tagged(request.image_tag)
+        else:
+            info = await image_build.ensure(request.image, state_dir=self.state_dir)
         await asyncio.to_thread(self._folders, request.cluster)
         await asyncio.to_thread(self._write_boot, request)
         argv = await self._run_argv(request, info.tag)
@@ -199,7 +203,7 @@ class LocalProvider:
             f"{self._boot(request.cluster, request.name)}:/etc/headway/boot:ro",
             f"{volumes / 'shared'}:/srv/headway:rslave",
         ]
-        if request.name == f"{request.cluster}-head":
+        if request.head:  # each has all of it: whoever leads goes on from where the other was
             binds.append(f"{volumes / 'head'}:/srv/headway-state")
         shm_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 21)
         return [

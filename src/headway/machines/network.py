@@ -17,7 +17,7 @@ from headway.machines.base import Place
 _RANGE = ipaddress.IPv4Network("10.64.0.0/10")
 _COUNT = 1 << (24 - _RANGE.prefixlen)
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, net/if.h
-HEAD_HOST = 10  # the head's place in the subnet; slot n has HEAD_HOST + n
+HEAD_HOST = 10  # the head's place in the subnet; slot n has HEAD_HOST + n, the second head HEAD_HOST - 1
 MAX_SLOTS = 240
 
 
@@ -53,7 +53,7 @@ def addresses(cluster: Cluster, subnet: ipaddress.IPv4Network) -> dict[str, str]
             f"cluster {cluster.name}: one machine holds at most {MAX_SLOTS} local nodes",
             hint="lower nodes + spares, or use machines of your own: provider ssh",
         )
-    found = {cluster.head: str(subnet[HEAD_HOST])}
+    found = {name: str(subnet[HEAD_HOST - place]) for place, name in enumerate(cluster.heads)}
     return found | {slot.name: str(subnet[HEAD_HOST + slot.number]) for slot in cluster.slots}
 
 

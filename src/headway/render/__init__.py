@@ -22,6 +22,7 @@ from headway.render import (
     ssh,
     submitted,
     systemd,
+    takeback,
 )
 from headway.render.effect import effect_of
 from headway.render.hardware import hardware_of, pretended
@@ -33,14 +34,15 @@ __all__ = ["effect_of", "render", "units"]
 
 
 def render(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
-    """{role: {path: File}} with the roles of `Cluster.role_of`: the head, and the nodes of each group, which have one set.
+    """{role: {path: File}} with the roles of `Cluster.role_of`: each head, and the nodes of each group, which have one set.
     Raises InvalidSpec for a value that can't be written on one line, the last guard behind the validation of the cluster
     file."""
     guard(cluster)
     guard(site, "site")
     common = _common(cluster, site)
     nodes = {cluster.role_of_group(group): {**common, **_node(cluster, site, group)} for group in cluster.groups}
-    return {"head": {**common, **_head(cluster, site)}, **nodes}
+    heads = {cluster.role_of(name): {**common, **_head(cluster, site, name)} for name in cluster.heads}
+    return {**heads, **nodes}
 
 
 def _common(cluster: Cluster, site: Site) -> dict[str, File]:
@@ -61,8 +63,9 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
     return files
 
 
-def _head(cluster: Cluster, site: Site) -> dict[str, File]:
-    known = version(cluster.slurm_version)
+def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
+    """Of a head; accounting and monitoring are the first one's."""
+    known, first = version(cluster.slurm_version), name == cluster.head
     head_cpus = site.real_cpus or cluster.largest.cpus
     files = {
         "/etc/sysusers.d/headway.conf": File(systemd.sysusers()),
@@ -71,20 +74,18 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/slurm/cgroup.conf": File(slurm_small.cgroup_conf(pretends=pretended(cluster, site))),
         "/etc/slurm/mpi.conf": File(slurm_small.mpi_conf()),
         "/etc/slurm/plugstack.conf": File(slurm_small.plugstack_conf(cluster)),
-        "/etc/slurm/slurmdbd.conf": File(slurm_small.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
         slurm_conf.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
-        database.PATH: File(database.mariadb_cnf()),
         ssh.PAM: File(ssh.pam_head()),
         ssh.PAM_MANAGER: File(ssh.pam_manager()),
         sessions.PROGRAM: File(sessions.session_program(head_cpus), mode=0o755),
-        **systemd.head_units(known, around_controller=submitted.AROUND),
-        **submitted.files(),
+        **systemd.controller_units(cluster, known, name, around=submitted.AROUND if first else ""),
         **systemd.files(systemd.mounts(cluster, site, head=True)),
-        **exports.head_files(cluster, site),
-        **agent.files(cluster, site),
+        **agent.head_files(cluster, site, name),
         **systemd.user_limits(head_cpus),
-        **monitoring.files(cluster, site),
         **power.files(cluster),
+        **(_accounting(cluster, site) if first else {}),
+        **(takeback.files(cluster) if first else {}),
+        **submitted.files(recalls=first),
     }
     if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
         files["/etc/slurm/gres.conf"] = File(slurm_small.gres_conf(cluster, site))
@@ -93,6 +94,17 @@ def _head(cluster: Cluster, site: Site) -> dict[str, File]:
     if cluster.mail_relay:
         files["/etc/msmtprc"] = File(login.msmtprc(cluster))
     return files
+
+
+def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
+    """And what else lives beside the database: monitoring, and what machines one owns export."""
+    return {
+        "/etc/slurm/slurmdbd.conf": File(slurm_small.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
+        database.PATH: File(database.mariadb_cnf()),
+        **systemd.database_units(),
+        **exports.head_files(cluster, site),
+        **monitoring.files(cluster, site),
+    }
 
 
 def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
@@ -114,7 +126,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
         ),
         **systemd.node_units(cluster, known, group),
         **systemd.files(systemd.mounts(cluster, site, head=False)),
-        **agent.files(cluster, site, group),
+        **agent.node_files(cluster, site, group),
     }
     if cluster.containers == "enroot":
         files["/etc/enroot/enroot.conf"] = File(slurm_small.enroot_conf(cluster))

@@ -21,13 +21,13 @@ SIMULATED_LOG = "/run/headway/kmsg"
 UNFIT = "/run/headway/unfit"  # there while the agent thinks that no job should begin
 
 
-def files(cluster: Cluster, site: Site, group: Group | None = None) -> dict[str, File]:
-    """Of the nodes of a group; None: the head's."""
-    unit = _unit("head" if group is None else "node")
-    return {
-        f"{UNITS}/{AGENT}": File(unit),
-        CONFIG: File(config(cluster, site, group or cluster.groups[0], head=group is None)),
-    }
+def node_files(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
+    return {f"{UNITS}/{AGENT}": File(_unit("node")), CONFIG: File(config(cluster, site, group))}
+
+
+def head_files(cluster: Cluster, site: Site, head: str) -> dict[str, File]:
+    told = config(cluster, site, cluster.groups[0], head=head)
+    return {f"{UNITS}/{AGENT}": File(_unit("head")), CONFIG: File(told)}
 
 
 def _unit(role: str) -> str:
@@ -50,8 +50,8 @@ WantedBy=multi-user.target
 """
 
 
-def config(cluster: Cluster, site: Site, group: Group, *, head: bool = False) -> str:
-    """JSON, so it carries no comment. Checks and tests hold the machine against it."""
+def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str:
+    """JSON, so it carries no comment. Checks and tests hold the machine against it. `head`: of that one; else of nodes."""
     plan = group.plan
     from_head = () if head else exports.exported(site)
     mounts = [
@@ -68,7 +68,8 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: bool = False) ->
     least = min(nodes, key=lambda node: node.gpus, default=None)
     least_mib = min((one.memory_mib for one in found), default=plan.memory_mib)
     told = {
-        "head": word(site.head_address, "address"),
+        "head": word(site.addresses[head] if head else site.head_address, "address"),
+        **_second(cluster, site, head),
         "kernel_log": SIMULATED_LOG if cluster.provider == "local" else "/dev/kmsg",
         "simulated": site.simulated_gpus,
         "pretended": pretended(cluster, site),
@@ -83,3 +84,11 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: bool = False) ->
         "drains": sorted(draining(cluster.health.xid_classes)),
     }
     return json.dumps(told, indent=1) + "\n"
+
+
+def _second(cluster: Cluster, site: Site, head: str) -> dict[str, object]:
+    """Nodes speak to every head. The second one acts by itself only while its controller leads."""
+    if cluster.controllers == 1:
+        return {}
+    others = [word(site.addresses[name], "addresses") for name in cluster.heads[1:]]
+    return {"first": head == cluster.head} if head else {"others": others}

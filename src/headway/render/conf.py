@@ -57,11 +57,14 @@ def value(text: str) -> str:
 
 
 def settings(lines: Iterable[Line]) -> dict[str, str]:
-    """The cluster-wide keys in lower case -> value, leaving out lines that describe nodes, partitions and the like."""
+    """The cluster-wide keys in lower case -> value, leaving out lines that describe nodes, partitions and the like. The values
+    of a key that stands there several times, as SlurmctldHost may, are joined by commas."""
     found: dict[str, str] = {}
     for line in lines:
         if line.first not in GROUPED:
-            found.update((key.lower(), text) for key, text in line.pairs)
+            for key, text in line.pairs:
+                before = found.get(key.lower())
+                found[key.lower()] = text if before is None else f"{before},{text}"
     return found
 
 

@@ -31,7 +31,7 @@ def units(site: Site) -> tuple[Unit, ...]:
 def rules(cluster: Cluster, site: Site) -> str:
     own = site.own
     assert own is not None
-    machines = ", ".join(word(site.addresses[name], "addresses") for name in (cluster.head, *cluster.slot_names))
+    machines = ", ".join(word(site.addresses[name], "addresses") for name in cluster.machine_names)
     ports = ", ".join([*map(str, PORTS), f"{SRUN_PORTS[0]}-{SRUN_PORTS[1]}"])
     rows = [
         "table inet headway",

@@ -9,12 +9,12 @@ from headway.render.text import one_line, script
 
 
 def hosts(cluster: Cluster, site: Site) -> str:
-    """The head first, then nodes in slot order. Every look-up, reverse ones too, ends here."""
+    """The heads first, then nodes in slot order. Every look-up, reverse ones too, ends here."""
     known_as = site.own.known_as if site.own else {}
     rows = [
         "127.0.0.1 localhost",
         "::1 localhost ip6-localhost ip6-loopback",
-        f"{site.head_address} {_names(cluster.head, known_as)} head",
+        *(f"{site.addresses[name]} {_names(name, known_as)} {cluster.role_of(name)}" for name in cluster.heads),
     ]
     rows += [
         f"{site.addresses[name]} {_names(name, known_as)}" for name in cluster.slot_names if name in site.addresses

@@ -62,7 +62,7 @@ def _client(cluster: Cluster) -> str:
 
 def _known(cluster: Cluster, site: Site) -> str:
     rows = []
-    for name in (cluster.head, *cluster.slot_names):
+    for name in cluster.machine_names:
         if name in site.host_keys:
             names = f"{name},{site.addresses[name]}" if name in site.addresses else name
             rows.append(one_line(f"{names} {site.host_keys[name]}", "host_keys"))

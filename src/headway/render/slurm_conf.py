@@ -24,6 +24,7 @@ PRIVATE = "usage"
 PRIVATE_WHY = "Who sees the queue sees all of it; what somebody has used is theirs to see, and their team's."
 JOB_TMP = "/var/lib/headway/job-tmp"
 SRUN_PORTS = (60001, 63000)  # where srun listens for its tasks, on machines one owns
+TAKEOVER_S = 4  # the least: below that slurmctld writes its heartbeat without a pause
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
 
 
@@ -55,7 +56,7 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
         _priority(),
         _preemption(cluster, known),
         _scheduling(cluster),
-        _recovery(known),
+        _recovery(cluster, known),
         _power(cluster),
         _mail(cluster),
     ]
@@ -84,11 +85,14 @@ def _with_overrides(sections: list[Section], overrides: Mapping[str, str]) -> li
 
 
 def _control(cluster: Cluster, site: Site) -> Section:
+    state = "On the head's own volume, so that a new head finds the queue."
+    if cluster.controllers > 1:
+        state = "Where every controller reads and writes it: the next one goes on from where the last one was."
     return Section(
         "controller and identity",
         (
             Setting("ClusterName", cluster.name),
-            Setting("SlurmctldHost", f"{cluster.head}({site.head_address})"),
+            *(Setting("SlurmctldHost", f"{name}({site.addresses[name]})") for name in cluster.heads),
             Setting("SlurmUser", "slurm"),
             Setting("AuthType", "auth/munge"),
             Setting("CredType", "cred/munge"),
@@ -99,7 +103,7 @@ def _control(cluster: Cluster, site: Site) -> Section:
                 "block_null_hash",
                 "Only messages whose content is part of what their sender signed.",
             ),
-            Setting("StateSaveLocation", STATE, "On the head's own volume, so that a new head finds the queue."),
+            Setting("StateSaveLocation", STATE, state),
             Setting("CliFilterPlugins", "lua", SUBMITTED_WHY),
             *_ports(site),
         ),
@@ -287,7 +291,15 @@ def _scheduling(cluster: Cluster) -> Section:
     return Section("scheduling", tuple(rows))
 
 
-def _recovery(known: Version) -> Section:
+def _recovery(cluster: Cluster, known: Version) -> Section:
+    controller: tuple[Setting, ...] = (Setting("SlurmctldTimeout", "30"),)
+    if cluster.controllers > 1:
+        controller = (
+            Setting("SlurmctldTimeout", str(TAKEOVER_S), "Seconds of silence after which the next one takes over."),
+            Setting(
+                "TCPTimeout", "1", "Seconds; who takes over asks the dead head's slurmdbd four times before it works."
+            ),
+        )
     return Section(
         "faults and recovery",
         (
@@ -297,7 +309,7 @@ def _recovery(known: Version) -> Section:
                 "300",
                 "Seconds until a silent node is down. Headway fences it long before; this is for when nobody is there.",
             ),
-            Setting("SlurmctldTimeout", "30"),
+            *controller,
             Setting("JobRequeue", "1", "A batch job whose node dies goes back to the queue."),
             Setting("KillWait", str(known.kill_wait_s), "Seconds from SIGTERM to SIGKILL at the time limit."),
             Setting("BatchStartTimeout", "30"),

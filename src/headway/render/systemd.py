@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headway.domain.cluster import Cluster, Group, Site, Volume
 from headway.domain.files import File
-from headway.render import exports, sessions
+from headway.render import exports, sessions, takeback
 from headway.render.database import DATADIR
 from headway.render.slurm_conf import JOB_TMP, STATE
 from headway.render.text import MARK, path, script, word
@@ -30,18 +30,34 @@ def drop_in(unit: str) -> str:
     return f"{UNITS}/{unit}.d/headway.conf"
 
 
-def head_units(known: Version, *, around_controller: str) -> dict[str, File]:
-    """Drop-ins of the head's daemons. `around_controller`: what runs before and after each start of slurmctld."""
-    texts = {
-        "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
-        "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
-        "slurmdbd.service": f"[Unit]\nWants=mariadb.service\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
-        "slurmctld.service": (
-            f"[Unit]\nWants=slurmdbd.service\nAfter=slurmdbd.service\nRequiresMountsFor={STATE}\n{TRIES}\n"
-            f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n{around_controller}"
-        ),
-        "slurmrestd.service": _slurmrestd(known),
-    }
+def database_units() -> dict[str, File]:
+    """Drop-ins of the accounting daemons, which the first head has."""
+    return _drop_ins(
+        {
+            "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
+            "slurmdbd.service": f"[Unit]\nWants=mariadb.service\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
+        }
+    )
+
+
+def controller_units(cluster: Cluster, known: Version, name: str, *, around: str) -> dict[str, File]:
+    """Drop-ins of a head's other daemons. `around`: what runs before and after each start of slurmctld."""
+    first = name == cluster.head
+    beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
+    before = f"ExecStartPre=+{takeback.PROGRAM}\n" if first and cluster.controllers > 1 else ""
+    return _drop_ins(
+        {
+            "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
+            "slurmctld.service": (
+                f"[Unit]\n{beside}RequiresMountsFor={STATE}\n{TRIES}\n"
+                f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n{before}{around}"
+            ),
+            "slurmrestd.service": _slurmrestd(known),
+        }
+    )
+
+
+def _drop_ins(texts: Mapping[str, str]) -> dict[str, File]:
     return {drop_in(unit): File(f"# {MARK}\n{text}") for unit, text in texts.items()}
 
 
@@ -79,8 +95,8 @@ ExecStartPost=/usr/bin/touch /run/headway/slurmd-began"""
 
 
 def node_units(cluster: Cluster, known: Version, group: Group) -> dict[str, File]:
-    """slurmd fetches its configuration from the head (configless)."""
-    head = word(cluster.head, "name")
+    """slurmd fetches its configuration from the heads (configless)."""
+    head = ",".join(word(name, "name") for name in cluster.heads)
     start = f"ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {head}"
     if cluster.provider == "local" and group.idle_s is not None:
         start = _BOOTED.format(arguments=known.daemon_arguments, head=head)

@@ -28,6 +28,7 @@ def units(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     # A node mounts what the head exports: it waits for the controller, which comes up after that.
     node = tuple(replace(unit, stage="node") for unit in node) if exports.exported(site) else node
     of_node = (*wall, *node, munge, _ssh(inside.SSHD), _slurmd(), _agent("node"))
+    second = (*wall, *head, munge, _ssh(), _standby(), _slurmrestd(), _agent("controller"))
     return {
         "head": (
             *wall,
@@ -39,6 +40,7 @@ def units(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
             _agent("controller"),
             *monitoring.units(),
         ),
+        **{cluster.role_of(name): second for name in cluster.heads[1:]},
         **{cluster.role_of_group(group): of_node for group in cluster.groups},
     }
 
@@ -81,12 +83,19 @@ def _head() -> tuple[Unit, ...]:
             disturbs=restart,
             stage="controller",
         ),
-        Unit(
-            "slurmrestd.service",
-            restart_on=(systemd.drop_in("slurmrestd.service"),),
-            stage="controller",
-        ),
+        _slurmrestd(),
     )
+
+
+def _standby() -> Unit:
+    """The slurmctld of a second head. It waits and answers nothing but pings: a start is how it reads its files anew."""
+    own = (slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service"), slurm_conf.PATH)
+    beside = (f"/etc/slurm/{name}" for name in _BESIDE)
+    return Unit("slurmctld.service", restart_on=(*own, *beside), disturbs=Disturbs.NOTHING, stage="controller")
+
+
+def _slurmrestd() -> Unit:
+    return Unit("slurmrestd.service", restart_on=(systemd.drop_in("slurmrestd.service"),), stage="controller")
 
 
 def _slurmd() -> Unit:

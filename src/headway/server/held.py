@@ -126,7 +126,7 @@ class Holding:
             if held.slurm is not None and time.monotonic() - held.looked_at < LOOK_S:
                 return held.slurm
             machines = await held.machines(cluster.name)
-            head = next((machine for machine in machines if machine.name == cluster.head), None)
+            head = await self._head(cluster, held.env, {machine.name: machine for machine in machines})
             if head is None:
                 raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")
             held.looked_at = time.monotonic()
@@ -144,3 +144,9 @@ class Holding:
             poll = PollProcess(head, secrets.get("bootstrap_key", ""), jwt_key, cluster.slurm_version)
             held.slurm = Slurm(links, head, cluster.slurm_version, reader, ProgressReader(links, head), poll)
             return held.slurm
+
+    @staticmethod
+    async def _head(cluster: Cluster, env: Env, machines: dict[str, Machine]) -> Machine | None:
+        from headway.cluster.leads import head_now
+
+        return machines.get(cluster.head) if cluster.controllers == 1 else await head_now(cluster, env, machines)

@@ -338,6 +338,10 @@ class GroupPart(Part):
     )
     spares: int = Field(0, ge=0, le=1000, description="Nodes of it kept ready to take a failed one's place.")
     spot: bool = Field(False, description="Its machines are cheap, and may be taken back at short notice.")
+    reserved: bool = Field(
+        False,
+        description="Its nodes and spares are paid for while they are in the file, whether they are there or not.",
+    )
     price: Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)] | None = Field(
         None, description="USD of one node for an hour, where it is not the plan's."
     )
@@ -414,6 +418,9 @@ class ClusterFile(Part):
         description="Most nodes it can be scaled to without touching Slurm; nodes unless said.",
     )
     spares: int = Field(0, ge=0, le=1000, description="Nodes kept ready to take a failed one's place.")
+    controllers: Literal[1, 2] = Field(
+        1, description="2: a second machine, NAME-head2, takes over within seconds when the head is away."
+    )
     groups: dict[GroupName, GroupPart] = Field(
         default_factory=dict,
         max_length=50,

@@ -83,6 +83,7 @@ def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Clust
         backup=_backup(file.backup),
         munge_key=_key(file.secrets.munge),
         costs=_costs(file.cost),
+        controllers=file.controllers,
     )
 
 

@@ -92,7 +92,7 @@ def _groups(draft: Draft) -> None:
         if draft.sure(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
             for where, message, hint in groups.size_troubles(path, part, file.provider):
                 draft.fault(where, message, hint)
-    for where, message, hint in groups.idle_troubles(file):
+    for where, message, hint in (*groups.idle_troubles(file), *groups.reserved_troubles(file)):
         draft.fault(where, message, hint)
     _cost(draft)
 
@@ -127,6 +127,13 @@ def _provider(draft: Draft) -> None:
             draft.fault("hosts", "belongs to provider ssh", "say provider: ssh, or take hosts out")
         if draft.sized:
             _enough_machines(draft)
+        if draft.file.controllers > 1 and draft.file.provider == "ssh":
+            draft.fault(
+                "controllers",
+                "a second controller is for provider local so far: on machines you own the state folder would lie on the "
+                "head's own disk, or on its own NFS export, and be gone with it",
+                "leave it out",
+            )
         if draft.file.firewall.ssh_from and draft.file.provider == "local":
             draft.fault(
                 "firewall", "belongs to provider ssh", "take it out: local machines have a network of their own"

@@ -87,7 +87,7 @@ class LeafView:
 
 @dataclass(frozen=True, slots=True)
 class FabricView:
-    head: NodeView | None
+    heads: tuple[NodeView, ...]
     leaves: tuple[LeafView, ...]
     simulated: bool
     gpu_type: str

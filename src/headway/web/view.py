@@ -176,15 +176,15 @@ def _fabric(
     cluster: ClusterOut, nodes: Iterable[NodeOut], jobs: Iterable[JobOut], keys: Mapping[int, Key]
 ) -> FabricView:
     names = {job.id: job.name for job in jobs}
-    head = None
+    heads = []
     leaves: dict[str, list[NodeView]] = {}
     for node in sorted(nodes, key=lambda n: natural_key(n.name)):
         if node.role == "head":
-            head = _node(node, names, keys)
+            heads.append(_node(node, names, keys))
         else:
             leaves.setdefault(node.leaf or "leaf1", []).append(_node(node, names, keys))
     return FabricView(
-        head=head,
+        heads=tuple(heads),
         leaves=tuple(LeafView(leaf, tuple(leaves[leaf])) for leaf in sorted(leaves, key=natural_key)),
         simulated=cluster.simulated_gpus,
         gpu_type=cluster.gpu_type,
@@ -226,15 +226,25 @@ def price(text: str) -> str:
 def _notices(cluster: ClusterOut, fabric: FabricView) -> tuple[Notice, ...]:
     found = [*standing(cluster)]
     bad = [node for leaf in fabric.leaves for node in leaf.nodes if node.kind == "down"]
-    if fabric.head and fabric.head.kind == "down":
-        text = "No job can start or be read until it is back."
-        found.append(Notice("error", f"The head {fabric.head.name} is down.", text))
+    found += _heads_down(fabric)
     if bad and cluster.state not in ("down", "creating"):
         shown = "; ".join(f"{node.name}: {node.reason or node.word}" for node in bad[:3])
         more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
         verb = "is" if len(bad) == 1 else "are"
         found.append(Notice("error", f"{count(len(bad), 'node')} {verb} down.", shown + more))
     return tuple(found)
+
+
+def _heads_down(fabric: FabricView) -> list[Notice]:
+    down = [head for head in fabric.heads if head.kind == "down"]
+    if not down:
+        return []
+    if len(down) == len(fabric.heads):
+        return [Notice("error", f"The head {down[0].name} is down.", "No job can start or be read until it is back.")]
+    if down[0] is fabric.heads[0]:
+        text = f"{fabric.heads[-1].name} leads: jobs go on, and accounting catches up when it is back."
+        return [Notice("error", f"The head {down[0].name} is down.", text)]
+    return [Notice("error", f"The second head {down[0].name} is down.", "Nobody takes over if the first one goes too.")]
 
 
 def _job(job: JobOut, key: Key | None, chosen: bool) -> JobView:

@@ -1,0 +1,66 @@
+"""Before slurmctld starts on the first of two heads: the second one stands down.
+
+Slurm's own way (the first asks for control back) takes half a minute in which nobody schedules, and a slurmctld that has led
+once can't do so again without slurmdbd. So the second is told to end: it saves its state, systemd starts it anew, and it stands
+by. One that leads and can't be reached, by the heartbeat in the state folder, keeps the first from starting: two would
+schedule."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster
+from headway.domain.files import File
+from headway.render.slurm_conf import STATE, TAKEOVER_S
+from headway.render.text import MARK, word
+
+PROGRAM = "/usr/lib/headway/take-back"
+PORT = 6817
+
+
+def files(cluster: Cluster) -> dict[str, File]:
+    if cluster.controllers == 1:
+        return {}
+    return {PROGRAM: File(_program([word(name, "name") for name in cluster.heads[1:]]), mode=0o755)}
+
+
+def _program(others: list[str]) -> str:
+    return f"""\
+#!/usr/bin/python3 -IS
+# {MARK}
+import socket, struct, subprocess, time
+
+OTHERS, PORT, HEARTBEAT = {others!r}, {PORT}, "{STATE}/heartbeat"
+
+
+def listens(name):
+    try:
+        socket.create_connection((name, PORT), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def leads():
+    # Seconds and number of the controller that wrote them, big-endian; a clock may differ a little. While it is written
+    # there is none for a moment.
+    for _ in range(5):
+        try:
+            with open(HEARTBEAT, "rb") as file:
+                at, number = struct.unpack(">QQ", file.read(16))
+            break
+        except (OSError, struct.error):
+            time.sleep(0.05)
+    else:
+        return False
+    return number > 0 and abs(time.time() - at) <= {3 * TAKEOVER_S}
+
+
+told = False
+while leads():
+    there = [name for name in OTHERS if listens(name)]
+    if told and not there:
+        break  # it has saved its state; what starts next stands by
+    if there and not told:
+        subprocess.run(["scontrol", "shutdown", "slurmctld"], timeout=30, capture_output=True)
+        told = True
+    time.sleep(0.05 if told else 0.5)
+"""

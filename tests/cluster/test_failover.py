@@ -1,0 +1,82 @@
+"""The first head is killed: the second one leads, jobs go on, and the first one comes back with every record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.cluster.lab import Lab
+
+from headway.render.slurm_conf import STATE, TAKEOVER_S
+
+SPEC = """\
+name: pair
+plan: h100-8
+nodes: 1
+controllers: 2
+teams:
+  ml: {users: [ada]}
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("pair") / "state", name="pair")
+    file = made.state / "pair.yaml"
+    file.write_text(SPEC)
+    try:
+        made.cli("apply", str(file), "--yes", timeout_s=600)
+        yield made
+    finally:
+        made.down()
+
+
+def on(lab: Lab, machine: str, *argv: str) -> str:
+    return lab.podman("exec", lab.container(machine), *argv)
+
+
+def beat(lab: Lab) -> tuple[int, int]:
+    """(unix seconds, number of the controller that wrote them); while it is written there is none for a moment."""
+    show = f"od -A n -t u8 --endian=big {STATE}/heartbeat"
+    words = lab.wait(lambda: on(lab, "pair-head2", "sh", "-c", f"{show} 2>/dev/null || true").split(), "a heartbeat")
+    return int(words[0]), int(words[1])
+
+
+def test_heads_that_do_not_hear_each_other_are_never_both_in_control(lab: Lab) -> None:
+    address = on(lab, "pair-head2", "getent", "hosts", "pair-head").split()[0]
+    on(lab, "pair-head2", "ip", "route", "add", "blackhole", address)
+    try:
+        began, _ = beat(lab)
+        assert "pair-head is DOWN" in on(lab, "pair-head2", "scontrol", "ping")
+        lab.wait_job(lab.sbatch("ada", wrap="true"), "COMPLETED")
+        lab.wait(lambda: beat(lab)[0] >= began + 3 * TAKEOVER_S, "heartbeats long after a takeover was due")
+        assert beat(lab)[1] == 0
+    finally:
+        on(lab, "pair-head2", "ip", "route", "del", "blackhole", address)
+    assert "taking over" not in on(lab, "pair-head2", "journalctl", "-u", "slurmctld")
+
+
+def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> None:
+    """In a young cluster, whose controller would not have written its accounts down by itself yet; slurmdbd dies with it."""
+    running = lab.sbatch("ada", wrap="while [ ! -e /scratch/go ]; do sleep 0.2; done")
+    lab.wait_job(running, "RUNNING")
+    began = float(on(lab, "pair-head", "date", "+%s"))
+    saved = lambda: float(on(lab, "pair-head", "stat", "-c", "%Y", f"{STATE}/job_state")) > began  # noqa: E731
+    lab.wait(saved, "the controller to save the job: of its last seconds it forgets")
+    lab.podman("kill", lab.container("pair-head"))
+
+    def submitted() -> int:
+        done = lab.cli("submit", "pair", "--as", "ada", "--parsable", "--wrap", "true", check=False)
+        return int(done.out) if done.code == 0 else 0
+
+    meanwhile = lab.wait(submitted, "a submission while the first head is away")
+    lab.wait(
+        lambda: "Running as primary" in on(lab, "pair-head2", "journalctl", "-u", "slurmctld"), "the second to lead"
+    )
+    lab.head("touch", "/scratch/go")
+    lab.wait(lambda: lab.client.cluster("pair").state == "ready" and beat(lab)[1] == 0, "the first head to lead again")
+    lab.wait(lambda: lab.head("sacctmgr", "-nP", "show", "cluster", check=False).code == 0, "slurmdbd")
+    for job in (running, meanwhile):
+        lab.wait_job(job, "COMPLETED")
+        records = ["sacct", "-XnD", "-o", "State", "-j", str(job)]
+        lab.wait(lambda r=records: lab.head(*r, check=False).out.split() == ["COMPLETED"], f"one record of job {job}")  # type: ignore[misc]
