@@ -75,7 +75,7 @@ async def report(store: Store) -> dict[str, float]:
     await timed("usage_by_all_s", store.usage("lab", span, ["team", "user", "partition", "gpu_type"]))
     await timed("chargeback_s", store.held("lab", span))
     await timed("waits_s", store.waits("lab", span))
-    marks = list(range(MONTH[0], MONTH[1] + 1, 3600))
+    marks = range(MONTH[0], MONTH[1] + 1, 3600)
     began = await timed("hours_begun_s", store.moments("lab", span, marks, False))
     ended = await timed("hours_ended_s", store.moments("lab", span, marks, True))
     for kind in began:

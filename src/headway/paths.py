@@ -26,6 +26,11 @@ def state_dir() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "headway"
 
 
+def volumes_dir(state: Path, cluster: str) -> Path:
+    """Where the data of a local cluster lies: homes, scratch, the head's state, versions of datasets."""
+    return state / "volumes" / cluster
+
+
 def node_dir() -> Path:
     """node/, what runs on machines: in the source tree, or in an installed package."""
     package = Path(__file__).resolve().parent

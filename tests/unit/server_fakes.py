@@ -44,7 +44,7 @@ class FakeWork:
 
     def __init__(self, **answers: Any) -> None:
         # A cluster's accounting is read before it goes down, whatever the test is about.
-        self.answers: dict[str, Any] = {"accounting": (), "node_events": (), "losses": {}, **answers}
+        self.answers: dict[str, Any] = {"accounting": (), "node_events": (), "losses": {}, "saves": {}, **answers}
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster
         self.whole: dict[str, Cluster] = {}  # name -> what its file says, where builders' is not enough
@@ -97,6 +97,18 @@ class FakeWork:
 
     async def checks(self, cluster: Cluster) -> Any:
         return await self._call("checks", cluster)
+
+    async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> Any:
+        return await self._call("plan_roll", cluster, back, head, by)
+
+    async def roll(self, cluster: Cluster, say: Any, waits: Any, *, back: bool, until: float | None) -> Any:
+        return await self._call("roll", cluster, say, waits, back, until)
+
+    async def roll_head(self, cluster: Cluster, say: Any, *, back: bool) -> Any:
+        return await self._call("roll_head", cluster, say, back)
+
+    async def halt_roll(self, cluster: Cluster, say: Any) -> Any:
+        return await self._call("halt_roll", cluster, say)
 
     async def machines(self, cluster: Cluster) -> Any:
         return await self._call("machines", cluster)
@@ -193,8 +205,14 @@ class FakeWork:
     async def losses(self, cluster: Cluster) -> Any:
         return await self._call("losses", cluster)
 
+    async def saves(self, cluster: Cluster) -> Any:
+        return await self._call("saves", cluster)
+
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> Any:
         return await self._call("hold_back", cluster, team, on)
+
+    async def tell(self, cluster: Cluster, news: Any) -> Any:
+        return await self._call("tell", cluster, news)
 
     async def inject(self, cluster: Cluster, fault: Any) -> Any:
         return await self._call("inject", cluster, fault)

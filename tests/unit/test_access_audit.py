@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from headway.domain.dataset import Version
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.keep.archive import SUFFIX, Header, Writer, key_of, new_salt
@@ -25,7 +26,8 @@ __all__ = ["server", "things"]  # fixtures
 ADMIN, VIEWER = PEOPLE["admin"], PEOPLE["viewer"]
 # What changes nothing: it looks, checks or makes a draft. And input belongs to a command, which has its line.
 NO_DEED = {
-    "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
+    "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/roll/plan",
+    "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
     "POST api/clusters/{name}/estimate",
     "POST api/clusters/{name}/commands/{key}/input",
     "POST /new", "POST /new/check", "POST /clusters/{name}/scale", "POST /clusters/{name}/submit/check",
@@ -55,6 +57,8 @@ BODIES: dict[str, Any] = {
 WAITING = {"hold", "release"}
 _QUEUED = (  # these don't ask the cluster
     "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link", "/backup", "/restore", "/rotate",
+    "/datasets", "/verify", "/remove",
+    "/roll", "/roll/plan",
 )  # fmt: skip
 
 
@@ -86,7 +90,7 @@ def world(
         "submit": submit, "converse": converse, "bring_back": bring_back, "drain_node": "drained",
         "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject": "done", "storage_bench": (),
         "array": {"1": "FAILED"},
-        "accounting": (), "node_events": (), "losses": {}, "metrics": (),
+        "accounting": (), "node_events": (), "losses": {}, "saves": {}, "metrics": (),
     }  # fmt: skip
     return things
 
@@ -141,6 +145,10 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
         made.state.clock = lambda: NOW
         await made.store.meter("lab", [("lab-1-1", "main")], [], [], LAST_MONTH.start)
         await made.store.end_lives("lab", LAST_MONTH.end)
+    if "{dataset}" in key:
+        number = await made.store.next_number("lab", "wide")
+        await made.store.add_version(Version("lab", "wide", number, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
+        names["version"] = str(number)
     if "incidents" in key:
         found = await made.store.open_incident("lab", "lab-1-2", "XID 79", XidClass.RMA, 5.0, {})
         names["number"] = str(found.number)

@@ -16,6 +16,7 @@ from fastapi.routing import iter_route_contexts
 
 from headway.api.work import Reading
 from headway.domain.cluster import Team, User
+from headway.domain.dataset import Version
 from headway.errors import Unreachable
 from headway.store import NotebookRow
 from headway.wire.base import API_PREFIX
@@ -58,6 +59,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         builders.Clock(),
         shares=(),
         plan=server_fakes.changes(),
+        plan_roll=server_fakes.changes(),
         machines=(builders.machine("lab-head"),),
         checks=(),
         history=(),
@@ -118,6 +120,8 @@ class Things:
             "pipeline": self.pipelines[owner],
             "digest": "0" * 64,
             "key": "k",
+            "dataset": "wide",
+            "version": "1",
             "verb": "cancel",
             "user": owner,
             "person": owner,
@@ -144,6 +148,7 @@ async def things(server: Server) -> Things:
     sent: dict[str, Any] = {"kind": "submit", "request": {"script": "#!/bin/sh\n"}, "facts": {}, "audit": {}}
     made = Things(server, {}, pipelines, (await store.operations("lab"))[0].id)
     await made.everybody()
+    await store.add_version(Version("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
     for person in EVERYBODY:
         row = await store.save_pipeline("lab", "p", person=person, user=person, workdir="/w", document=kept)
         pipelines[person] = row.id

@@ -14,7 +14,7 @@ import pytest
 from headway.api.collect import DAY_S, collect
 from headway.api.state import AppState
 from headway.domain.cluster import Budget, Cluster, Costs, Team, User
-from headway.domain.ledger import Life, NodeSpan, Run, SpanKind
+from headway.domain.ledger import Life, NodeSpan, Run, Saves, SpanKind
 from headway.domain.live import SPARES
 from headway.errors import HeadwayError, Unreachable
 from headway.ledger import periods
@@ -74,7 +74,8 @@ async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
     clock.now = float(OCTOBER.start)
     made = await server_fakes.start(tmp_path, clock)
     made.work.answers |= {
-        "accounting": said, "node_events": lambda *_: tuple(said.events), "losses": {}, "metrics": (), "hold_back": None,
+        "accounting": said, "node_events": lambda *_: tuple(said.events), "losses": {}, "saves": {}, "metrics": (),
+        "hold_back": None, "tell": None,
         "read": server_fakes.reading(), "machines": (), "shares": (), "forget": None,
     }  # fmt: skip
     made.work.clusters["lab"] = {"teams": TEAMS, "users": USERS, "plan": CHEAP}
@@ -134,7 +135,9 @@ async def test_what_was_used_and_who_pays_the_same_in_every_form(server: Server,
         assert sheet.headers["content-type"].startswith("text/csv")
         assert len(sheet.text.splitlines()) >= 2
     behind = await got(ann, "usage/runs?start=2026-10&team=speech")
-    assert [(one["job"], one["lost_s"], one["waited_s"]) for one in behind["runs"]] == [(2, 5 * H, 60)]
+    assert [(one["job"], one["lost_s"], one["waited_s"], one["usd"]) for one in behind["runs"]] == [
+        (2, 5 * H, 60, 20.0)
+    ]
 
 
 async def test_spare_and_broken_nodes_are_shown_as_such(server: Server, said: Accounting) -> None:
@@ -216,6 +219,56 @@ async def test_a_closed_invoice_stays_and_what_turns_out_later_is_a_correction(
     assert [one["period"] for one in listed] == ["2026-11", "2026-10"]
 
 
+async def test_no_bad_day_changes_a_closed_invoice(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    said.runs = [run(1, 0, 10 * H), run(2, 700 * H, 0, nodes=("lab-1-2",))]
+    ann = await server.client()
+    end = 744 * H
+    at(server, end + 100)
+    assert (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).status_code == 200
+
+    async def told() -> list[Any]:
+        sheet = await ann.get(f"{V1}/invoice?period=2026-10&format=csv")
+        return [await got(ann, "invoice?period=2026-10"), await got(ann, "chargeback?period=2026-10"), sheet.text]
+
+    kept = await told()
+    # Late and twice: an array of 1,000, each requeued (the store's own test has 10,000). And a price from the middle of a
+    # job that was billed.
+    late = [
+        run(100 + i, 500 * H + part * 60, 500 * H + part * 60 + 50, gpus=1, array_job=100)
+        for i in range(1000)
+        for part in (0, 1)
+    ]
+    said.runs += [*late, *late[:500]]
+    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 5 * H), "80", False)])
+    at(server, end + 25 * H)
+    await collect(server.state, cluster)
+    assert await told() == kept
+    assert (await got(ann, "usage?start=2026-10&end=2026-11"))["total"]["runs"] == 2002
+    said.away = True
+    at(server, end + 26 * H)
+    assert await told() == kept
+    said.away = False
+    assert (await ann.post(f"{V1}/ledger/rebuild")).status_code == 200
+    assert await told() == kept
+    # Months begin elsewhere now; the next one still begins where the closed one ended.
+    costs = Costs("Europe/Berlin", idle="centre:it")
+    server.work.clusters["lab"]["costs"] = costs
+    await server.apply("lab", note="zone")
+    assert await told() == kept
+    november = await got(ann, "invoice?period=2026-11")
+    assert (november["start"], november["timezone"]) == (OCTOBER.end, "Europe/Berlin")
+    # Gone, and there again under another name.
+    server.work.answers["down"] = ()
+    assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    server.work.clusters["lab2"] = server.work.clusters["lab"]
+    await server.apply("lab2")
+    assert await told() == kept
+    assert (await ann.get("/api/v1/clusters/lab2/invoice?period=2026-10")).json()["lines"] == []
+
+
 async def test_months_are_closed_in_their_order(server: Server) -> None:
     await machines(server, 1, ended=H)
     at(server, 2000 * H)
@@ -233,9 +286,29 @@ async def test_a_price_that_changes_in_mid_job_counts_from_then_on(server: Serve
     at(server, 20 * H)
     ann = await server.client()
     assert (await got(ann, "usage?start=2026-10"))["total"]["usd"] == 4 * 8 + 6 * 16
+    assert [one["usd"] for one in (await got(ann, "usage/runs?start=2026-10"))["runs"]] == [4 * 8 + 6 * 16]
     paid = await got(ann, "chargeback?period=2026-10")
     assert next(one for one in paid["teams"] if one["team"] == "vision")["productive_usd"] == 128.0
     assert paid["invoice_total_usd"] == 128.0 == float(summed(paid))
+
+
+async def test_reserved_machines_are_paid_for_until_the_cluster_is_down(server: Server, said: Accounting) -> None:
+    await machines(server, 2)
+    said.runs = [run(1, 2 * H, 4 * H)]
+    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 2 * H), "6", False, reserved=3)])
+    at(server, 10 * H)
+    ann = await server.client()
+    bill = await got(ann, "invoice?period=2026-10")
+    assert [(line["what"], line["billing"], line["hours"], line["amount_usd"]) for line in bill["lines"]] == [
+        ("node", "on demand", 4.0, 32.0), ("node", "reserved", 16.0, 96.0), ("unused", "reserved", 8.0, 48.0),
+    ]  # fmt: skip
+    paid = await got(ann, "chargeback?period=2026-10")
+    assert float(summed(paid)) == bill["total_usd"] == paid["invoice_total_usd"]
+    server.work.answers["down"] = ()
+    assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    at(server, 100 * H)
+    assert (await got(ann, "invoice?period=2026-10"))["total_usd"] == bill["total_usd"]
 
 
 async def test_a_job_over_the_month_s_end_pays_in_both_and_twice_for_nothing(server: Server, said: Accounting) -> None:
@@ -375,6 +448,40 @@ async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Se
     assert (first.lost_s, again.lost_s) == (100, 0)
 
 
+async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_dollars(
+    server: Server, said: Accounting
+) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    said.runs = [run(7, 0, 0), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",))]
+    server.work.answers["saves"] = {7: Saves(100, 2000.0, 20_000.0), 8: Saves(1, 50.0, 60.0)}
+    at(server, 10 * H)
+    await collect(server.state, cluster)
+    server.work.answers["saves"] = {7: Saves(1, 1.0, 1.0)}  # its reports were cut: what was known stays
+    at(server, 10 * H + 60)
+    await collect(server.state, cluster)
+    at(server, 10 * H)
+    ann, sam = await server.client(), await server.client("sam", "member")
+    good = await got(ann, "goodput?period=2026-10")
+    # 20 s every 200 s: a tenth of ten hours of one node at 8 USD
+    [cause] = [one for one in good["causes"] if one["kind"] == "checkpoints"]
+    assert (cause["usd"], cause["gpu_hours"], cause["jobs"]) == (8.0, 8.0, [7])
+    [told] = good["checkpoints"]
+    year_s = 365 * 24 * H  # no node ever failed: once a year
+    best = (2 * year_s * 20) ** 0.5
+    assert (told["job"], told["write_s"], told["now_s"]) == (7, 20.0, 200.0)
+    assert told["best_s"] == pytest.approx(best, abs=0.1)
+    saves = 20 / 200 + 200 / (2 * year_s) - 20 / best - best / (2 * year_s)
+    assert told["saves_usd"] == pytest.approx(80 * saves, abs=0.01)
+    page = (await ann.get("/clusters/lab/costs?section=goodput&period=2026-10")).text
+    assert ("Checkpoints that could come" in page, f"{told['saves_usd']:,.2f}" in page) == (True, True)
+    measured = await got(ann, "goodput/checkpoints?job=7")
+    assert (measured["best_s"], measured["write_s"]) == (told["best_s"], 20.0)
+    assert (await got(sam, "goodput?period=2026-10"))["checkpoints"] == []
+    assert (await sam.get(f"{V1}/goodput/checkpoints?job=7")).status_code == 400
+    assert (await got(sam, "goodput/checkpoints?every_s=60&write_s=20&nodes=16"))["best_s"] > 60
+
+
 async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
     server: Server, said: Accounting
 ) -> None:
@@ -394,12 +501,85 @@ async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
     warned = [one.text for one in server.state.live.notices("lab") if "USD" in one.text]
     assert len(warned) == 2
     vera = await server.client("vera", "lead")
+    note = (await vera.get("/clusters/lab/costs/note")).text
+    assert ("The budget of vision is spent." in note, "Its jobs wait for the next month." in note) == (True, True)
+    assert 'hx-get="/clusters/lab/costs/note"' in (await vera.get("/clusters/lab/queue")).text
+    assert "vision" not in (await (await server.client("sam", "member")).get("/clusters/lab/costs/note")).text
     [mine] = await got(vera, "budgets")
     assert (mine["level"], mine["held_back"], mine["used"], mine["left"]) == ("over", True, 112.0, 0.0)
     said.runs = [run(1, 0, 14 * H)]
     at(server, NOVEMBER.start - OCTOBER.start + 60)
     await collect(server.state, cluster)
     assert [call[1:] for call in server.work.named("hold_back")] == [("vision", True), ("vision", False)]
+
+
+async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Server, said: Accounting) -> None:
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+
+    def sent() -> list[str]:
+        return [news.title for call in server.work.named("tell") for news in call[1]]
+
+    at(server, 11 * H)
+    server.work.answers["tell"] = Unreachable("Alertmanager on lab-head does not answer")
+    await collect(server.state, cluster)
+    server.work.answers["tell"] = None
+    del server.work.calls[:]
+    at(server, 11 * H + 60)
+    await collect(server.state, cluster)
+    await server.store.forget_runs("lab")  # all is counted again, and comes to the same level again
+    await server.store.note_budget("lab", "vision", OCTOBER.start, "ok", capped=False)
+    at(server, 11 * H + 120)
+    await collect(server.state, cluster)
+    assert sent() == ["lab: the budget of vision is soon spent"]
+    at(server, 13 * H)
+    await collect(server.state, cluster)
+    at(server, 14 * H)
+    await collect(server.state, cluster)
+    assert sent() == ["lab: the budget of vision is soon spent", "lab: the budget of vision is spent"]
+    [last] = server.work.named("tell")[-1][1]
+    assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
+
+
+async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(server: Server, said: Accounting) -> None:
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    monday = 4 * 24 * H  # 2026-10-05, in October's seconds
+    said.runs = [
+        run(1, monday, monday + 10 * H),
+        run(2, monday, monday + 5 * H, team="speech", user="sam", nodes=("lab-1-2",), gpus=4, state="NODE_FAIL"),
+        run(3, monday - 9 * H, monday - 8 * H),  # of the week before
+    ]
+    end = monday + 7 * 24 * H
+    said.away = True
+    at(server, end + 2 * H)
+    with pytest.raises(HeadwayError):
+        await collect(server.state, cluster)
+    assert server.work.named("tell") == []  # not before accounting has told all of the week
+    said.away = False
+    for hours in (3, 4, 30):
+        at(server, end + hours * H)
+        await collect(server.state, cluster)
+    [(_, [news])] = server.work.named("tell")
+    ann = await server.client()
+    used = await got(ann, f"usage?start={OCTOBER.start + monday}&end={OCTOBER.start + end}")
+    share = {one["team"]: one["goodput"] for one in (await got(ann, "goodput?period=2026-10"))["teams"]}
+    assert (news.key, news.title) == ("week/2026-W41", "lab: week 2026-W41")
+    assert news.text.splitlines()[:2] == [
+        f"{row['by']['team']}: {row['gpu_hours']:,.2f} GPU-hours, {row['usd']:,.2f} USD, "
+        f"goodput {100 * share[row['by']['team']]:.1f} %"
+        for row in used["rows"]
+    ]
+    assert "all: 100.00 GPU-hours, 100.00 USD, goodput 80.0 %" in news.text
+    assert "lost: 20.00 USD, 20.00 GPU-hours: a node of lab-1-2 failed" in news.text
+    assert "budget of vision: 912.00 of 1,000.00 USD a month are left" in news.text
 
 
 async def test_before_submit_the_price_the_start_and_the_budget(server: Server) -> None:
@@ -415,6 +595,14 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     assert (told["gpus"], told["usd"], told["gpu_hours"], told["usd_per_hour"]) == (16, 32.0, 32.0, 16.0)
     assert (told["start"], told["expected_nodes"], told["team"]) == (start, "lab-1-[1-2]", "vision")
     assert "10.00 are left" in told["warning"]
+    ask["submit"]["script"] += "#SBATCH --array=0-9:3,20%2\n"
+    array = (await alice.post(f"{V1}/estimate", json=ask)).json()
+    assert (array["tasks"], array["gpus"], array["usd"], array["gpu_hours"]) == (5, 16, 160.0, 160.0)
+    form = {"how": "script", "script": "#!/bin/sh\n", "nodes": "2", "gpus": "8", "time": "2:00:00"}
+    page = (await alice.post("/clusters/lab/submit/check", data=form)).text
+    assert ("32.00 USD" in page, "of 10.00 GPU-hours a month are left to vision" in page) == (True, True)
+    assert "It may use 32.00 GPU-hours; 10.00 are left" in page
+    assert "are left to vision" in (await alice.get("/clusters/lab/submit")).text
     wrong = await alice.post(f"{V1}/estimate", json={"submit": {"script": "#!/bin/sh\n#SBATCH -N99\n"}})
     assert (wrong.status_code, "99 nodes" in wrong.text) == (422, True)
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from headway.cluster.alerts import tell
 from headway.cluster.prometheus import ask
+from headway.domain.ledger import News
 from headway.domain.machine import Machine
 from headway.errors import Unreachable
 from headway.render.series import SERIES, Query, Row, queries
@@ -96,14 +98,14 @@ def test_every_series_becomes_a_query() -> None:
 
 
 class Forward:
-    """A socket that answers as Prometheus."""
+    """A socket that answers as Prometheus, or as Alertmanager."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.asked = path, b""
-        self.says = b""
+        self.says, self.port = b"", 9090
 
     async def forward_port(self, machine: Machine, port: int) -> str:
-        assert port == 9090
+        assert port == self.port
         return str(self.path)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -134,3 +136,16 @@ async def test_prometheus_is_asked_through_the_forwarded_port(forward: Forward) 
     forward.path.unlink()
     with pytest.raises(Unreachable, match="Prometheus on lab-head does not answer"):
         await ask(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
+
+
+async def test_news_is_an_alert_of_a_day_with_its_key(forward: Forward) -> None:
+    forward.port = 9093
+    news = News("week/2026-W41", "WeeklySummary", "info", "lab: week 2026-W41", "all: 3.00 GPU-hours\n2", 1_000_000)
+    await tell(forward, builders.machine("lab-head"), [news], 1_000_060.0)
+    [alert] = json.loads(forward.asked)
+    assert (alert["labels"]["news"], alert["labels"]["alertname"]) == ("week/2026-W41", "WeeklySummary")
+    assert alert["annotations"] == {"title": "lab: week 2026-W41", "summary": "all: 3.00 GPU-hours\n2"}
+    assert (alert["startsAt"], alert["endsAt"]) == ("1970-01-12T13:46:40+00:00", "1970-01-13T13:47:40+00:00")
+    forward.path.unlink()
+    with pytest.raises(Unreachable, match="Alertmanager on lab-head does not answer"):
+        await tell(forward, builders.machine("lab-head"), [news], 1_000_060.0)

@@ -26,8 +26,9 @@ def test_a_newer_node_image_is_no_change_and_is_told_with_what_to_do() -> None:
     found = changeset(goal, Observed(machines, of_earlier_image=tuple(machines)))
     (note,) = found.notes
     assert "lab-head" in note
-    assert f"an earlier node image than {LAB.image}" in note
-    assert "headway down lab" in note
+    assert f"another node image than {LAB.image}" in note
+    assert "rebuild" in note
+    assert "headway roll lab --head" in note
     assert changeset(goal, Observed(machines)).notes == ()
     assert not [one for one in found.changes if one.kind.startswith("machine")]
 

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 from headway.cli import costs
+from headway.wire import sheets
 from headway.wire.ledger import (
+    AdviceOut,
     BudgetOut,
     ChargebackOut,
     EstimateOut,
+    GoodputOut,
     InvoiceOut,
     LineOut,
+    PartsOut,
     TeamCostOut,
     UnassignedOut,
     UsageOut,
@@ -69,6 +73,18 @@ class Ledger:
             lines=[line], total_usd=Decimal("23.92"),
         )  # fmt: skip
 
+    def goodput(self, cluster: str, period: str) -> GoodputOut:
+        parts = PartsOut(
+            team="", productive_gpu_hours=8, lost_gpu_hours=0, idle_gpu_hours=0, waited_gpu_hours=0, goodput=1, ettr=1
+        )
+        advice = AdviceOut(
+            job=104, now_s=60, best_s=1200, write_s=20, failure_s=36_000, saves=0.3, saves_usd=Decimal("12.50")
+        )
+        return GoodputOut(
+            cluster=cluster, period=period, start=NOW, end=NOW, as_of=NOW, total=parts, teams=[], causes=[],
+            checkpoints=[advice],
+        )  # fmt: skip
+
     def budgets(self, _: str) -> list[BudgetOut]:
         return []
 
@@ -88,6 +104,11 @@ def test_usage_for_people_and_for_spreadsheets(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines()[1] == "vision,1,8.5,1.0,0.5,0.0,0.25,33.20,7.0,True"
 
 
+def test_a_team_s_name_is_no_formula_in_a_spreadsheet() -> None:
+    found = UsageOut(cluster="lab", start=NOW, end=NOW, as_of=NOW, rows=[row("=1+1", "1.00")], total=row("", "1.00"))
+    assert sheets.text(found).splitlines()[1].startswith("'=1+1,1,")
+
+
 def test_chargeback_is_numbers_that_sum(capsys: pytest.CaptureFixture[str]) -> None:
     costs.chargeback(period="2026-10", output=costs.Sheet.json)
     told = json.loads(capsys.readouterr().out)
@@ -98,7 +119,7 @@ def test_chargeback_is_numbers_that_sum(capsys: pytest.CaptureFixture[str]) -> N
     assert "(broken, it)" in shown.out
     assert "still move" in shown.err
     costs.chargeback(period="2026-10", output=costs.Sheet.csv)
-    assert capsys.readouterr().out.splitlines()[-1] == "(broken it),,,,,,,0.70"
+    assert capsys.readouterr().out.splitlines()[-1] == "(broken: it),,,,,,,0.70"
 
 
 def test_an_invoice_names_what_stood_by(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,6 +127,12 @@ def test_an_invoice_names_what_stood_by(capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr().out
     assert "open, until" in told
     assert "spare  main   on demand  1.0000      23.9200  23.92" in told
+
+
+def test_goodput_names_jobs_that_save_too_often(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.goodput()
+    told = capsys.readouterr().out
+    assert "104     20.0 s   1:00         20:00           12.50" in told
 
 
 def test_who_has_no_budget_is_told_where_to_write_one(capsys: pytest.CaptureFixture[str]) -> None:

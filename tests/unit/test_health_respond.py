@@ -51,6 +51,17 @@ async def test_the_node_is_drained_its_jobs_are_requeued_it_is_repaired_tested_a
     assert lab.world.tested == ["all"], "an error as heavy as this one needs the hard tests"
 
 
+async def test_a_node_that_is_made_anew_is_its_rolls_to_test_and_one_with_jobs_is_not(lab: Ward) -> None:
+    lab.world.state, lab.world.reason = "IDLE+DRAIN", "headway: rolls"
+    said = await lab.responder.take(signal(at=900.0), [])
+    assert said == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; noted")]
+    assert await lab.store.incidents("lab") == ()
+    lab.world.jobs = {7: "RUNNING"}
+    await lab.responder.take(signal(), [])
+    assert lab.world.requeued == [7]
+    assert (await lab.newest()).node == NODE
+
+
 async def test_a_lost_volume_drains_and_comes_back_without_a_word_to_jobs_or_machine(tmp_path: Path) -> None:
     volume = Volume("models", "/models", "nfs4", "filer:/models")
     async with ward(tmp_path, replace(LAB, storage=Storage(volumes=(volume,)))) as made:

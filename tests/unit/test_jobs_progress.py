@@ -87,6 +87,18 @@ def test_reports_are_json_lines_and_what_is_none_is_passed_over() -> None:
     assert (found.step, found.loss != found.loss) == (4, True)
 
 
+def test_checkpoints_are_counted_over_restarts() -> None:
+    found = Progress()
+    lines = [
+        {"t": 1, "step": 0, "loss": 9}, {"t": 101, "step": 10, "loss": 8, "checkpoints": 2, "checkpoints_s": 6.0},
+        {"t": 201, "step": 20, "loss": 7, "checkpoints": 4, "checkpoints_s": 14.0},
+        {"t": 301, "step": 5, "loss": 8, "checkpoints": 1, "checkpoints_s": 5.0},  # started again: counts from 0
+    ]  # fmt: skip
+    found.feed_reports(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    assert (found.stalls.count, found.stalls.stalled_s) == (5, 19.0)
+    assert found.course.up_s == 200  # the hundred seconds between the runs are none of its
+
+
 class Head:
     """Files of the test, read as node/as_person reads them; reports under their job's number."""
 

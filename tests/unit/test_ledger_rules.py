@@ -80,6 +80,22 @@ def test_a_life_over_the_month_s_ends_is_cut_and_a_price_that_changes_in_mid_lif
     assert found.total_cents == 100 * (1000 + 2 * 6440)
 
 
+def test_reserved_machines_are_billed_whether_they_are_there_or_not() -> None:
+    day = 24 * H
+    lives = [life("n1", 0, 0), life("n2", 2 * day, 4 * day)]
+    kept = [Price("main", OCTOBER.start + day, Decimal(2), reserved=2)]
+    prices = [*kept, Price("main", OCTOBER.start + 10 * day, Decimal(2))]
+    cut, now = invoice.segments(prices, {"main"}, OCTOBER), OCTOBER.start + 20 * day
+    nodes = invoice.metered(lives, [], cut, now)
+    found = invoice.reckon("lab", OCTOBER, nodes, [(one, invoice.unused(one, nodes, now)) for one in cut])
+    assert [(line.what, line.billing, line.seconds // day) for line in found.lines] == [
+        ("node", "on demand", 11),  # the day before it was reserved, and the ten after
+        ("node", "reserved", 11),
+        ("unused", "reserved", 7),
+    ]
+    assert found.total_cents == 29 * 24 * 200
+
+
 def test_what_is_still_there_is_billed_until_now_and_never_beyond() -> None:
     assert billed([life("lab-1-1", 0, 0)], priced((0, "1")), now=OCTOBER.start + 5 * H).total_cents == 500
     assert billed([life("lab-1-1", 0, 0)], priced((0, "1")), now=OCTOBER.start - 5).lines == ()
@@ -129,6 +145,7 @@ def test_a_month_that_nobody_used_is_nobody_s() -> None:
 
 MOMENT = st.integers(-40 * 24 * H, 40 * 24 * H)
 PRICE = st.decimals(min_value=0, max_value=500, places=4)
+KIND = st.sampled_from([(False, 0), (True, 0), (False, 1), (False, 3)])  # spot, reserved
 TEAM = st.sampled_from(["vision", "speech", "small", "gone"])
 
 
@@ -151,7 +168,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Life], list[NodeSpan], list[Price],
         for at, s in draw(st.lists(st.tuples(MOMENT, st.integers(0, 9 * 24 * H)), max_size=6))
     ]
     prices = [
-        Price(draw(st.sampled_from(groups)), OCTOBER.start + at, price, draw(st.booleans()))
+        Price(draw(st.sampled_from(groups)), OCTOBER.start + at, price, *draw(KIND))
         for at, price in draw(st.lists(st.tuples(MOMENT, PRICE), max_size=5))
     ]
     uses = []
@@ -172,18 +189,24 @@ def test_for_any_history_the_parts_sum_to_the_invoice_to_the_cent(
 ) -> None:
     lives, states, prices, uses, rules, shares = history
     cut = invoice.segments(prices, {one.group for one in lives}, OCTOBER)
-    nodes = invoice.metered(lives, states, cut, OCTOBER.start + now % (60 * 24 * H))
-    bill = invoice.reckon("lab", OCTOBER, nodes)
+    now = OCTOBER.start + now % (60 * 24 * H)
+    nodes = invoice.metered(lives, states, cut, now)
+    not_there = [(segment, invoice.unused(segment, nodes, now)) for segment in cut]
+    bill = invoice.reckon("lab", OCTOBER, nodes, not_there)
     costs = Costs()
     for i, segment in enumerate(cut):
         here = [one for one in nodes if one.segment == segment]
-        costs.add(segment, uses if i == 0 else [], here, Fraction(0))
+        costs.add(segment, uses if i == 0 else [], here, Fraction(0), not_there[i][1])
     found = chargeback.share_out(bill, costs, rules, shares)
     parts = sum(one.total_cents for one in found.teams) + sum(one.cents for one in found.unassigned)
     assert parts == bill.total_cents == sum(line.amount_cents for line in bill.lines)
     assert all(cents >= 0 for one in found.teams for cents in one.cents.values())
     seconds = sum(line.seconds for line in bill.lines)
-    assert seconds == sum(spans.seconds(one.there) for one in nodes)
+    assert seconds == sum(spans.seconds(one.there) for one in nodes) + sum(unused for _, unused in not_there)
+    for segment in cut:  # whoever reserved pays for no less
+        there = sum(spans.seconds(one.there) for one in nodes if one.segment is segment)
+        whole = max(0, min(segment.end, now) - segment.start) * segment.reserved
+        assert there + invoice.unused(segment, nodes, now) >= whole
 
 
 @given(st.integers(-(10**9), 10**9), st.lists(st.fractions(min_value=0, max_value=10**6), min_size=1, max_size=40))

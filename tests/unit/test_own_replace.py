@@ -89,7 +89,11 @@ class World:
         machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
         changes = ChangeSet("lab", (Change("machine.create", "lab-1-2", "lab-1-2", "another machine"),))
         run = Run(goal, env, self.nothing, None, {}, Observed(machines), changes, deadline)  # type: ignore[arg-type]
-        run._request = lambda name: name  # type: ignore[method-assign,assignment,return-value]
+
+        async def request(name: str) -> Any:
+            return name
+
+        run._request = request  # type: ignore[method-assign]
         seen: Any = own.Look(
             self,  # type: ignore[arg-type]
             {"lab-1-2": self.new},

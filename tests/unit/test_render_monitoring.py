@@ -45,12 +45,16 @@ def test_a_cluster_that_grows_changes_the_list_alone_and_nothing_is_told_to_prom
 
 def test_alerts_go_where_the_file_says() -> None:
     told = loaded(monitoring.alertmanager_yml(replace(CLUSTER, alerts=WAYS)))
-    (people,) = told["receivers"]
+    people, news = told["receivers"]
     assert people["webhook_configs"][0]["url"] == WAYS.webhook
     assert people["slack_configs"][0]["api_url"] == WAYS.chat
     mail = people["email_configs"][0]
     assert (mail["to"], mail["smarthost"]) == ("oncall@example.org", "10.87.3.1:2525")
-    assert loaded(monitoring.alertmanager_yml(cpu_cluster()))["receivers"] == [{"name": "people"}]
+    assert loaded(monitoring.alertmanager_yml(cpu_cluster()))["receivers"] == [{"name": "people"}, {"name": "news"}]
+    for way in ("webhook_configs", "slack_configs", "email_configs"):  # what is told once has no end to tell
+        assert (people[way][0]["send_resolved"], news[way][0]["send_resolved"]) == (True, False)
+    [route] = told["route"]["routes"]
+    assert (route["receiver"], route["matchers"], route["group_by"]) == ("news", ['news!=""'], ["news"])
 
 
 def test_a_value_stays_a_value_whatever_is_in_it() -> None:

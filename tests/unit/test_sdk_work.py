@@ -11,6 +11,7 @@ from headway import AsyncClient, Client
 from headway.cli.run import run
 from headway.errors import Refused
 from headway.sdk.aio import AsyncJob
+from headway.sdk.costs import Costs
 from headway.sdk.work import Job, Work, run_request
 from headway.wire.jobs import ArrayOut
 from headway.wire.work import RunIn, SubmitOut
@@ -80,3 +81,10 @@ def test_a_run_has_the_same_fields_and_defaults_wherever_it_is_asked_for() -> No
 def test_what_can_not_be_run_is_refused_with_every_fault() -> None:
     with pytest.raises(Refused, match=r"(?s)nodes: .*gpus: "):
         run_request(argv=["x"], nodes=0, gpus=-1)
+
+
+def test_the_ledger_can_be_asked_and_closed_in_both_ways() -> None:
+    asked = {name for name, made in vars(Costs).items() if inspect.isfunction(made)}
+    assert asked <= vars(AsyncClient).keys()
+    for name in asked:
+        assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(getattr(Client, name))

@@ -24,6 +24,7 @@ from tests.unit.test_keep_backup import parts
 
 __all__ = ["parts"]  # a fixture
 PHRASE = "correct horse"
+PARAMS = {"ref": "r", "what": "munge", "action": "verify", "name": "tiny", "version": 1}
 
 
 @pytest.fixture
@@ -179,6 +180,15 @@ async def test_a_backup_is_made_when_its_time_has_come(server: Server, tmp_path:
     assert await looked(server, rule) == 4
 
 
+async def test_a_roll_that_waits_keeps_no_backup_from_being_made(server: Server, tmp_path: Path) -> None:
+    server.work.answers |= {"back_up": None, "roll": True}
+    file = tmp_path / "key"
+    file.write_text("correct horse battery\n")
+    await server.store.enqueue_operation("lab", "roll", "ann", params={})
+    assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
+    assert await looked(server, BackupRule(str(tmp_path), 3600, 2, str(file))) == 1
+
+
 async def test_two_servers_make_one(server: Server, tmp_path: Path) -> None:
     from headway.api.keeping import queue_backup
 
@@ -194,12 +204,15 @@ async def test_a_key_file_that_is_not_there_is_said(server: Server, tmp_path: Pa
     assert "can't be made" in notice.text
 
 
-@pytest.mark.parametrize("kind", ["backup", "restore", "rotate"])
+@pytest.mark.parametrize("kind", ["backup", "restore", "rotate", "dataset"])
 async def test_the_page_and_the_list_of_events_know_the_kind(server: Server, kind: str) -> None:
-    operation = await server.store.enqueue_operation("lab", kind, "ann", params={"ref": "r", "what": "munge"})
+    operation = await server.store.enqueue_operation("lab", kind, "ann", params=PARAMS)
     await server.work_off()
     client = await server.client()
     page = await client.get(f"/operations/{operation.id}")
     assert page.status_code == 200, page.text[-500:]
-    words = {"backup": "backup: failed", "restore": "coming back from a backup: failed", "rotate": "a new key: done"}
+    words = {
+        "backup": "backup: failed", "restore": "coming back from a backup: failed", "rotate": "a new key: done",
+        "dataset": "a dataset: failed",
+    }  # fmt: skip
     assert words[kind] in (await client.get("/api/v1/clusters/lab/happenings")).text

@@ -54,6 +54,14 @@ def test_a_group_has_slots_for_its_most_nodes_and_spares_under_its_own_name() ->
     ]
 
 
+def test_reserved_machines_neither_come_and_go_nor_are_taken_back() -> None:
+    text = GROUPS.replace("spot: true", "reserved: true")
+    assert [group.reserved for group in cluster(text).groups] == [False, True, False]
+    assert paths(GROUPS.replace("spot: true", "spot: true, reserved: true")) == ["groups.cheap.spot"]
+    assert paths(GROUPS.replace("max: 4,", "max: 4, reserved: true,")) == ["groups.gpu.max"]
+    assert paths(GROUPS.replace("idle: 10", "idle: 10, reserved: true")) == ["groups.cpu.idle"]
+
+
 def test_no_other_group_s_node_is_renamed_when_one_may_grow() -> None:
     grown = cluster(GROUPS.replace("max: 4", "max: 40").replace("name: lab", "name: lab\nfabric: {leaf_size: 2}"))
     before = cluster(GROUPS.replace("name: lab", "name: lab\nfabric: {leaf_size: 2}"))

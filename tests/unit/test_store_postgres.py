@@ -178,7 +178,7 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
         assert (total.waited_s, total.energy_j, total.unmeasured_gpu_s) == (40, 5000, 4 * 240)
         [cell] = await store.held("ledger", span)
         assert (cell.use.unit_s, cell.use.lost_unit_s, cell.use.per_node) == (1200, 120, 8)
-        marks = [t0, t0 + 150, t0 + 300]
+        marks = range(t0, t0 + 301, 150)
         begun, ended = [await store.moments("ledger", span, marks, ends) for ends in (False, True)]
         assert begun == {"h100": {-1: (4, 4 * (t0 - 50)), 0: (4, 4 * t0), 1: (4, 4 * (t0 + 200))}}
         assert ended == {"h100": {0: (8, 8 * (t0 + 100)), 2: (4, 4 * (t0 + 300))}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "node" / "train"))
 
-from headway_train import files
+from headway_train import files, progress
 from headway_train.files import CheckpointError, Manifest
 
 
@@ -158,3 +159,18 @@ def test_the_folder_is_the_same_after_a_requeue(monkeypatch: pytest.MonkeyPatch)
     assert files.default_folder() == Path("/scratch/ann/train-12")
     monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", "/scratch/x")
     assert files.default_folder() == Path("/scratch/x")
+
+
+def test_checkpoints_go_along_with_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_REPORT_SOCKET", str(tmp_path / "socket"))
+    monkeypatch.setattr(progress, "_sender", progress._Sender())
+    monkeypatch.setattr(progress, "LEAST_S", 0.0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(str(tmp_path / "socket"))
+        agent.settimeout(10)
+        progress.report(step=1, loss=2.0)
+        assert json.loads(agent.recv(4096)) == {"step": 1, "loss": 2.0}
+        progress.saved(1.5)
+        progress.saved(0.25)
+        progress.report(step=2, loss=1.5)
+        assert json.loads(agent.recv(4096)) == {"step": 2, "loss": 1.5, "checkpoints": 2, "checkpoints_s": 1.75}

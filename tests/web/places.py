@@ -104,6 +104,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
 
 # Routes that answer no page: streams, pieces of pages, files.
 NO_PAGE = {
+    "/clusters/{name}/costs/note",
     "/clusters/{name}/fabric",
     "/clusters",
     "/clusters/{name}/live",

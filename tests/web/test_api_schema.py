@@ -52,6 +52,7 @@ def answers() -> dict[str, Any]:
     return {
         "metrics": (),
         "plan": changes(),
+        "plan_roll": changes(),
         "apply": None,
         "down": (),
         "checks": (),

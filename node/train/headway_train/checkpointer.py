@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal as signals
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from headway_train import files, state
 from headway_train.files import CheckpointError, Manifest
+from headway_train.progress import saved
 from headway_train.ranks import Flag, Ranks
 
 
@@ -43,17 +45,9 @@ class Checkpointer:
         rank's part), and the next `save`, `load` or `wait` waits for its end. Raises CheckpointError, on all ranks, when
         it could not be written, here or at that next call; the checkpoints before it stay as they are.
         """
-        self.wait()
-        self._agree(step)
-        held = state.capture(training)
-        part = self._begin(step)
-        if not background:
-            self._finish(self._ranks, lambda: state.write(held, part, self._ranks), step, part)
-            return
-        finish: list[Callable[[], object]] = []
-        self._ranks.together(lambda: finish.append(state.write_beside(held, part, self._beside)))
-        self._writing = threading.Thread(target=self._in_background, args=(finish[0], step, part), name="checkpoint")
-        self._writing.start()
+        began = time.monotonic()
+        self._save(step, training, background=background)
+        saved(time.monotonic() - began)
 
     def wait(self) -> None:
         """Until the background write, if there is one, is published. Raises CheckpointError when it failed; call it
@@ -91,6 +85,19 @@ class Checkpointer:
         return self._warned.seen()
 
     # --- the parts of a save
+
+    def _save(self, step: int, training: dict[str, Any], *, background: bool) -> None:
+        self.wait()
+        self._agree(step)
+        held = state.capture(training)
+        part = self._begin(step)
+        if not background:
+            self._finish(self._ranks, lambda: state.write(held, part, self._ranks), step, part)
+            return
+        finish: list[Callable[[], object]] = []
+        self._ranks.together(lambda: finish.append(state.write_beside(held, part, self._beside)))
+        self._writing = threading.Thread(target=self._in_background, args=(finish[0], step, part), name="checkpoint")
+        self._writing.start()
 
     def _agree(self, step: int) -> None:
         steps = self._ranks.gather(step)

@@ -28,6 +28,12 @@ def report(*, step: int | None = None, loss: Any = None, tokens: int | None = No
         pass
 
 
+def saved(stalled_s: float) -> None:
+    """A checkpoint was saved, for which the training stood still so long. Goes along with every further report."""
+    _sender.saves += 1
+    _sender.stalled_s += stalled_s
+
+
 def default_socket() -> str:
     return os.environ.get("HEADWAY_REPORT_SOCKET", SOCKET)
 
@@ -37,12 +43,16 @@ class _Sender:
         self._socket: socket.socket | None = None
         self._sent = 0.0
         self._held: dict[str, Any] | None = None
+        self.saves = 0
+        self.stalled_s = 0.0
 
     def take(self, values: dict[str, Any]) -> None:
         if int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0) != 0:
             return
         # Without its graph: a value that is held must not keep the memory of a whole step.
         self._held = {name: value.detach() if hasattr(value, "detach") else value for name, value in values.items()}
+        if self.saves:
+            self._held |= {"checkpoints": self.saves, "checkpoints_s": round(self.stalled_s, 3)}
         if time.monotonic() - self._sent >= LEAST_S:
             self.send()
 

@@ -1,5 +1,5 @@
 """Brings the ledger of a cluster up to date: runs and node states from accounting, energy and idleness from Prometheus, teams
-against their budgets. Each part can be killed and repeated; whatever does not answer is asked again next time.
+against their budgets, news to people. Each part can be killed and repeated; whatever does not answer is asked again next time.
 
 Accounting is read from a while before the last time on, for records may come late, and once a day a month back; a record
 that is read again is the same row. Nothing here touches a closed invoice."""
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from headway.api import telling
 from headway.api.reckoning import budget_standings
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
@@ -80,6 +81,12 @@ async def collect(state: AppState, cluster: Cluster) -> None:
     except HeadwayError as failure:
         log.info("not measured", cluster=name, error=failure.message.splitlines()[0])
     await _budgets(state, cluster, now)
+    if error is None:
+        await telling.note_week(state, cluster, now)
+    try:
+        await telling.send(state, cluster, now)
+    except HeadwayError as failure:
+        log.info("news not sent", cluster=name, error=failure.message.splitlines()[0])
     if error is not None:
         raise error
 
@@ -110,6 +117,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         at, step = until, DAY_S if len(found) > FEW else min(2 * step, SWEEP_S)
     await store.put_node_spans(name, await state.work.node_events(cluster, since))
     await _losses(state, cluster)
+    await _saves(state, cluster, now)
     await store.set_mark(name, swept_at=swept, error="")
 
 
@@ -127,6 +135,12 @@ async def _losses(state: AppState, cluster: Cluster) -> None:
                 if run.end and run.start <= last <= run.end + 1 and run.saved_at != saved_at:
                     lost = goodput.lost_s(run.state, run.start, run.end, saved_at)
                     await state.store.lose(cluster.name, job, run.start, lost, saved_at)
+
+
+async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
+    """What trainings said of their checkpoints: it outlives their reports."""
+    if saves := await state.work.saves(cluster):
+        await state.store.put_saves(cluster.name, saves, now)
 
 
 async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
@@ -175,11 +189,11 @@ async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
         holds, held_now = one.team in wanted, one.team in held_back
         if (level, capped) == (one.level.value, holds) and holds == held_now:
             continue
+        if one.level is not budgets.Level.OK and level != one.level.value:
+            await telling.note_budget(state, cluster, one, now)
         if holds != held_now and not await _hold(state, cluster, one.team, on=holds):
             continue
         await store.note_budget(name, one.team, one.start, one.level.value, capped=holds)
-        if one.level is not budgets.Level.OK and level != one.level.value:
-            state.live.note(name, _words(one), level="warning", where=f"team {one.team}")
 
 
 async def _hold(state: AppState, cluster: Cluster, team: str, *, on: bool) -> bool:
@@ -189,12 +203,3 @@ async def _hold(state: AppState, cluster: Cluster, team: str, *, on: bool) -> bo
         log.warning("budget", cluster=cluster.name, team=team, error=error.message.splitlines()[0])
         return False
     return True
-
-
-def _words(one: budgets.Standing) -> str:
-    budget = one.budget
-    unit = "USD" if budget.unit == "usd" else "GPU-hours"
-    spent = f"{one.used:,} of {budget.limit:,} {unit} a {budget.per} are used"
-    if one.level is budgets.Level.OVER:
-        return f"{spent}: its jobs wait for the next {budget.per}" if budget.cap else f"{spent}: the budget is spent"
-    return spent

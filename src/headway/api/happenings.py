@@ -20,6 +20,8 @@ _OPERATIONS = {
     "backup": "backup",
     "restore": "coming back from a backup",
     "rotate": "a new key",
+    "dataset": "a dataset",
+    "roll": "another node image",
 }
 _DEEDS = {
     "node.drain": "drained",

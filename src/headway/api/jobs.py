@@ -12,6 +12,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from headway.api.access import Anyone, Member, Number, Principal, Right, State, audit, may_touch, workplace
+from headway.api.datasets import pinned
 from headway.api.going import while_allowed
 from headway.api.listing import jobs_body
 from headway.api.packed import accepts_gzip
@@ -25,6 +26,7 @@ from headway.domain.live import JobState
 from headway.errors import Conflict, HeadwayError, Refused, Unreachable
 from headway.jobs.check import faults, refusal, start_of
 from headway.jobs.run import checked_run, prepare_submit
+from headway.jobs.staging import with_stage
 from headway.jobs.words import NO_CONTAINER, container_word
 from headway.wire.jobs import JobOut, JobsAsk, JobsPage
 from headway.wire.work import CheckJobIn, CheckJobOut, ExecIn, ExecOut, SubmitIn, SubmitOut
@@ -60,6 +62,7 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
     """Runs the real sbatch on the cluster as the person's user."""
     user = who.acting(request.user)
     cluster = await workplace(state, name, who)
+    request = request.model_copy(update={"stage_in": await pinned(state, cluster, request.stage_in)})
     prepared = prepare_submit(request, cluster, user, new_mark())
     with place(state, who):
         return await send(state, who, cluster, prepared, user, "submit")
@@ -72,15 +75,15 @@ async def check(name: str, ask: CheckJobIn, state: State, who: Member) -> CheckJ
     assert request is not None
     user = who.acting(request.user)
     cluster = await workplace(state, name, who)
-    script = ""
+    script, staged = "", await pinned(state, cluster, request.stage_in)
     if ask.run is not None:
-        made, found = checked_run(ask.run, cluster, user)
+        made, found = checked_run(ask.run.model_copy(update={"stage_in": staged}), cluster, user)
         if made is None:
             return CheckJobOut(faults=[fault_out(fault) for fault in found])
         script, submit = made.script or "", made
     else:
         assert ask.submit is not None
-        submit = ask.submit
+        submit = with_stage(ask.submit.model_copy(update={"stage_in": staged}))
     found = faults(submit, cluster, user)
     if found:
         return CheckJobOut(faults=[fault_out(fault) for fault in found], script=script)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from headway.api.state import AppState
 from headway.api.work import Resolved
+from headway.domain.dataset import FOLDER, in_the_way
 from headway.errors import Fault, HeadwayError, NotAllowed, Refused
 
 # A dataset is shown to every user of a cluster: never from where a host keeps its own affairs.
@@ -17,7 +18,7 @@ SYSTEM_FOLDERS = tuple(
 KEY_FOLDERS = (Path("/etc/munge"), Path("/etc/headway"))
 
 
-def allowed(state: AppState, path: str) -> Path:
+def allowed(state: AppState, path: str, hint: str = "keep backups in a folder, best on a disk, of their own") -> Path:
     """Where a backup may lie. Raises Refused or NotAllowed."""
     real = Path(os.path.realpath(path))
     if not path.startswith("/"):
@@ -25,14 +26,40 @@ def allowed(state: AppState, path: str) -> Path:
     if real == Path("/") or any(real.is_relative_to(folder) for folder in _closed(state)):
         raise NotAllowed(
             f"{real} belongs to the server's machine itself",
-            hint="keep backups in a folder, best on a disk, of their own",
+            hint=hint,
         )
     return real
 
 
-def place_faults(state: AppState, resolved: Resolved) -> list[Fault]:
+async def place_faults(state: AppState, resolved: Resolved) -> list[Fault]:
     """What a file says of the server's machine that it may not."""
-    return [*dataset_faults(state, resolved), *_backup_faults(state, resolved), *_key_faults(state, resolved)]
+    names = await state.store.dataset_names(resolved.cluster.name)
+    return [
+        *dataset_faults(state, resolved),
+        *_library_faults(resolved, names),
+        *_backup_faults(state, resolved),
+        *_key_faults(state, resolved),
+    ]
+
+
+def _library_faults(resolved: Resolved, names: Iterable[str]) -> Iterator[Fault]:
+    for name in names:
+        field = in_the_way(resolved.cluster.storage, name)
+        if field:
+            message = f"{FOLDER}/{name} holds versions of the dataset {name} already"
+            yield Fault(field, message, f"give it another name and place, or remove those: headway dataset list {name}")
+
+
+def source_of(state: AppState, path: str) -> Path:
+    """A folder that a dataset may be brought from. Raises Refused or NotAllowed."""
+    real, roots = allowed(state, path, "keep the data in a folder of its own"), state.settings.dataset_roots
+    if any(folder.is_relative_to(real) for folder in _closed(state)):
+        raise NotAllowed(f"{real} holds what belongs to the server's machine", hint="name a folder of the data's own")
+    if roots and not any(real.is_relative_to(root) for root in roots):
+        raise NotAllowed(
+            f"{real} is not under a folder this server allows", hint=f"allowed: {', '.join(map(str, roots))}"
+        )
+    return real
 
 
 def _backup_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
@@ -64,7 +91,7 @@ def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
     """The one kind of path that is opened on the server's machine must be a folder where its settings allow."""
     faults = []
     for index, dataset in enumerate(resolved.cluster.storage.datasets):
-        if not dataset.source:
+        if not dataset.source or dataset.versioned:
             continue
         path = f"storage.datasets[{index}].path"
         real = Path(os.path.realpath(dataset.source))

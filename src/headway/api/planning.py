@@ -130,7 +130,7 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
     if not who.may(Right.ADMIN):
         _need_known_places(who, resolved.cluster, before)
     hop = hop_fault(before, resolved.cluster)
-    faults = [*place_faults(state, resolved), *([hop] if hop else [])]
+    faults = [*await place_faults(state, resolved), *([hop] if hop else [])]
     if faults:
         raise InvalidSpec(faults)
     return document, resolved
@@ -140,7 +140,8 @@ def _need_known_places(who: Principal, cluster: Cluster, known: Cluster | None) 
     """Planning makes the server connect to machines and look at folders of its own: which ones is for admins to say."""
     machines = (known.provider, known.hosts, known.munge_key) if known else ("local", (), None)
     folders = {dataset.source for dataset in known.storage.datasets} if known else set()
-    new = {dataset.source for dataset in cluster.storage.datasets if dataset.source} - folders
+    own = (dataset.source for dataset in cluster.storage.datasets if not dataset.versioned)
+    new = {source for source in own if source} - folders
     if (cluster.provider, cluster.hosts, cluster.munge_key) != machines or new:
         what = "other machines, datasets or keys" if known else "machines, datasets or keys of the server's"
         raise NotAllowed(f"{who.person} may not plan {cluster.name} with {what}", hint="ask an admin")

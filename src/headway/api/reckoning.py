@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +18,7 @@ from headway.ledger.chargeback import Chargeback, Rules
 from headway.ledger.invoice import Invoice, Segment
 from headway.ledger.periods import Period, month, month_of, zone
 from headway.store import InvoiceRow
-from headway.store.usage import Only, Span
+from headway.store.usage import Only, RunRow, Span
 
 ALL = Only()
 
@@ -53,10 +54,20 @@ class Place:
 
 @dataclass(frozen=True)
 class Bill:
-    """`row` is there once it is closed."""
+    """`row` is there once it is closed; zone and rules are those that it was closed by."""
 
     found: Chargeback
     row: InvoiceRow | None
+
+    @property
+    def period(self) -> Period:
+        return self.found.invoice.period
+
+    def timezone(self, place: Place) -> str:
+        return str(self.row.document.get("timezone", place.costs.timezone)) if self.row else place.costs.timezone
+
+    def rules(self, place: Place) -> dict[str, str]:
+        return dict(self.row.document.get("rules", {})) or asdict(place.rules) if self.row else asdict(place.rules)
 
 
 async def place_of(state: AppState, name: str) -> Place:
@@ -75,7 +86,7 @@ async def bill(state: AppState, place: Place, period: Period) -> Bill:
     if row is not None:
         kept = invoice.unpacked(row.document["invoice"])
         return Bill(chargeback.unpacked(kept, row.document["chargeback"]), row)
-    return Bill(await _reckoned(state, place, period), None)
+    return Bill(await _reckoned(state, place, await _joined(state, place, period)), None)
 
 
 async def close(state: AppState, place: Place, period: Period, person: str) -> InvoiceRow:
@@ -92,9 +103,23 @@ async def close(state: AppState, place: Place, period: Period, person: str) -> I
         raise Conflict(f"{due.name} is not closed yet", hint="months are closed in their order")
     if period.start < due.start and period.name not in {row.period for row in await state.store.invoices(place.name)}:
         raise NotFound(f"{place.name} had no machine in {period.name}", hint=f"its first month is {due.name}")
-    found = await _reckoned(state, place, period)
-    document = {"invoice": invoice.packed(found.invoice), "chargeback": chargeback.packed(found)}
+    found = await _reckoned(state, place, await _joined(state, place, period))
+    document = {
+        "invoice": invoice.packed(found.invoice),
+        "chargeback": chargeback.packed(found),
+        "timezone": place.costs.timezone,
+        "rules": asdict(place.rules),
+    }
     return await state.store.close_invoice(place.name, period.name, document, person)
+
+
+async def _joined(state: AppState, place: Place, period: Period) -> Period:
+    """The month after the last closed one begins where that ended, whatever became of the time zone: no second is billed
+    twice, and none is left out."""
+    rows = await state.store.invoices(place.name)
+    if not rows or period.name != _after(rows[-1].period, place).name:
+        return period
+    return replace(period, start=invoice.unpacked(rows[-1].document["invoice"]).period.end)
 
 
 async def _due(state: AppState, place: Place) -> Period:
@@ -121,12 +146,15 @@ async def _of_period(state: AppState, place: Place, period: Period) -> tuple[Inv
     store, name, now = state.store, place.name, place.now
     lives = await store.lives(name, period.start, period.end)
     states = await store.node_spans(name, period.start, period.end)
-    cut = await segments(state, place, period, {life.group for life in lives})
+    reserved = {row.group for row in await store.prices(name) if row.reserved}
+    cut = await segments(state, place, period, {life.group for life in lives} | reserved)
     nodes = invoice.metered(lives, states, cut, now)
-    costs = chargeback.Costs()
+    costs, not_there = chargeback.Costs(), []
     for segment in cut:
         here = [one for one in nodes if one.segment is segment]
-        if not here:
+        unused_s = invoice.unused(segment, here, now)
+        not_there.append((segment, unused_s))
+        if not here and not unused_s:
             continue
         span = Span(segment.start, segment.end, now)
         uses = [cell.use for cell in await store.held(name, span, only=Only(group=segment.group))]
@@ -135,13 +163,13 @@ async def _of_period(state: AppState, place: Place, period: Period) -> tuple[Inv
             broken = spans.union(one.broken)
             for units, per_node, seconds in await store.held_on(name, one.machine, broken, now):
                 held_broken += Fraction(units * seconds, per_node)
-        costs.add(segment, uses, here, held_broken)
-    return invoice.reckon(name, period, nodes), costs
+        costs.add(segment, uses, here, held_broken, unused_s)
+    return invoice.reckon(name, period, nodes, not_there), costs
 
 
 async def segments(state: AppState, place: Place, period: Period, groups: set[str]) -> list[Segment]:
     prices = [
-        Price(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot)
+        Price(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot, row.reserved)
         for row in await state.store.prices(place.name)
     ]
     return [one for one in invoice.segments(prices, groups, period) if one.group in groups]
@@ -208,3 +236,14 @@ async def held_cost(
             cost = Fraction(cell.use.unit_s, cell.use.per_node) * segment.usd_per_second
             found[cell.by] = found.get(cell.by, Fraction(0)) + cost
     return sorted(found.items())
+
+
+async def run_costs(state: AppState, place: Place, found: Sequence[RunRow], within: Period) -> list[Fraction]:
+    """Exact USD of what each run held in that time; one that runs on, until now."""
+    cut = await segments(state, place, within, {one.group for one in found})
+
+    def cost(one: RunRow, segment: Segment) -> Fraction:
+        seconds = min(one.end or place.now, segment.end) - max(one.start, segment.start)
+        return segment.usd_per_second * Fraction(one.units * max(0, seconds), one.per_node)
+
+    return [sum((cost(one, part) for part in cut if part.group == one.group), Fraction(0)) for one in found]

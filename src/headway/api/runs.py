@@ -13,8 +13,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 
 from headway.api.access import Member, Number, Principal, State, audit, may_touch, must_own, workplace
+from headway.api.datasets import pinned
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
+from headway.domain.dataset import Version
 from headway.domain.hostlist import compress
 from headway.domain.live import JobState
 from headway.errors import NotFound, Refused
@@ -41,6 +43,7 @@ async def send(
 ) -> SubmitOut:
     """Submits and keeps where it comes from. `links`: parent, pipeline, step."""
     answer = await state.work.submit(cluster, prepared.request, user, prepared.stage)
+    versions = await _versions(state, cluster, prepared)
     told = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
     if answer.job_id:
         await state.store.note_job(
@@ -50,7 +53,8 @@ async def send(
             user=user,
             kind=kind,
             request=lineage.kept_request(prepared),
-            facts=lineage.facts(prepared, cluster),
+            facts=lineage.facts(prepared, cluster, versions),
+            datasets=[(one.name, one.number) for one in versions],
             audit=told,
             address=who.address,
             **links,
@@ -61,11 +65,33 @@ async def send(
     return answer
 
 
+async def _versions(state: AppState, cluster: Cluster, prepared: Prepared) -> list[Version]:
+    """Versions of datasets that the job names."""
+    if not any(one.versioned for one in cluster.storage.datasets):
+        return []
+    return lineage.used(prepared, await state.store.versions(cluster.name))
+
+
+async def _datasets(state: AppState, record: JobRecord) -> list[dict[str, str]]:
+    """Those of a job's lineage; of a version that was removed since it says who did."""
+    rows: list[dict[str, str]] = [dict(row) for row in record.facts.get("datasets", [])]
+    if not any("sha256" in row for row in rows):
+        return rows
+    known = {(one.name, str(one.number)): one for one in await state.store.versions(record.cluster, removed=True)}
+    for row in rows:
+        one = known.get((row["name"], row["version"]))
+        if "sha256" in row and one is not None and one.removed_at is not None:
+            row["removed"] = f"by {one.removed_by}{', by force' if one.forced else ''}"
+            row["removed_at"] = f"{one.removed_at:.0f}"
+    return rows
+
+
 @router.post("/run", status_code=201)
 async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
     """Makes the script of a command and submits it; `dry_run` only makes it."""
     user = who.acting(request.user)
     cluster = await workplace(state, name, who)
+    request = request.model_copy(update={"stage_in": await pinned(state, cluster, request.stage_in)})
     prepared = prepare_run(request, cluster, user, new_mark())
     if request.dry_run:
         return run_out(prepared, name, user)
@@ -142,7 +168,7 @@ async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> 
         launcher=str(record.facts.get("launcher", "")),
         container_image=image,
         container_digest=_digest(image, seen["used"]),
-        datasets=list(record.facts.get("datasets", [])),
+        datasets=await _datasets(state, record),
         checkpoint_dir=folder,
         checkpoints=seen["checkpoints"],
         nodes=compress(job.nodes) if job else "",

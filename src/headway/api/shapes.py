@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
@@ -82,8 +82,25 @@ def price(cluster: Cluster) -> str:
 def prices_of(cluster: Cluster, since: float) -> list[PriceRow]:
     """Of a node of each group, from `since` on."""
     return [
-        PriceRow(cluster.name, group.name, since, f"{group.price_usd_per_node_hour.normalize():f}", group.spot)
+        PriceRow(
+            cluster.name,
+            group.name,
+            since,
+            f"{group.price_usd_per_node_hour.normalize():f}",
+            group.spot,
+            group.wanted if group.reserved else 0,
+        )
         for group in cluster.groups
+    ]
+
+
+def released(known: Iterable[PriceRow], kept: Iterable[str], since: float) -> list[PriceRow]:
+    """Of groups with reserved machines that are not among `kept`: from `since` on nothing is paid that is not there."""
+    newest = {row.group: row for row in known}
+    return [
+        replace(row, since=since, reserved=0)
+        for group, row in newest.items()
+        if row.reserved and group not in set(kept)
     ]
 
 

@@ -8,7 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -19,8 +19,11 @@ from headway.api.tries import Tries
 from headway.api.work import Resolved, Work
 from headway.domain.accounts import Share
 from headway.domain.cluster import Cluster
+from headway.domain.dataset import with_versions
 from headway.domain.live import Check, JobState
 from headway.errors import HeadwayError, NotFound
+from headway.ledger.budgets import Standing
+from headway.paths import volumes_dir
 from headway.store import ClusterRow, Store
 from headway.wire.clusters import Document
 from headway.wire.nodes import DeedOut
@@ -28,6 +31,7 @@ from headway.wire.nodes import DeedOut
 if TYPE_CHECKING:
     from headway.jobs.room import World
     from headway.jobs.why import Why
+    from headway.keep.library import Library
 
 READ_TIMEOUT_S = 10.0
 _FRESH_S = 0.4  # readings younger than this are not asked for again
@@ -96,6 +100,7 @@ class AppState:
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _known: dict[str, tuple[float, Cluster | None]] = field(default_factory=dict)
     _resolved: dict[str, tuple[str, Cluster]] = field(default_factory=dict)
+    _datasets: dict[str, tuple[float, tuple[str, ...]]] = field(default_factory=dict)
     _reading: dict[str, asyncio.Lock] = field(default_factory=dict)
     _looks: dict[str, asyncio.Task[Snapshot]] = field(default_factory=dict)
 
@@ -114,8 +119,12 @@ class AppState:
         return row, await self.resolved(row)
 
     async def resolved(self, row: ClusterRow) -> Cluster:
-        """The row's document, resolved; remembered until it changes."""
-        key = fingerprint(row.document)
+        """The row's document, resolved; remembered until it or the cluster's datasets change."""
+        until, names = self._datasets.get(row.name, (0.0, ()))
+        if time.monotonic() >= until:
+            names = await self.store.dataset_names(row.name)
+            self._datasets[row.name] = (time.monotonic() + 1.0, names)
+        key = fingerprint({"document": row.document, "datasets": names})
         known = self._resolved.get(row.name)
         if known is None or known[0] != key:
             found = await self.resolve(Document.model_validate(row.document))
@@ -123,7 +132,25 @@ class AppState:
         return known[1]
 
     async def resolve(self, document: Document) -> Resolved:
-        return await asyncio.to_thread(self.work.resolve, document)
+        """With the datasets that have versions here. Raises InvalidSpec with every fault."""
+        found = await asyncio.to_thread(self.work.resolve, document)
+        cluster = found.cluster
+        if cluster.provider != "local":
+            return found
+        names = await self.store.dataset_names(cluster.name)
+        folders = {name: str(self.library(cluster.name).folder(name)) for name in names}
+        return replace(found, cluster=replace(cluster, storage=with_versions(cluster.storage, folders)))
+
+    def library(self, cluster: str) -> Library:
+        """Where a local cluster's versions of datasets lie."""
+        from headway.keep.library import Library
+
+        return Library(volumes_dir(self.settings.state_dir.resolve(), cluster) / "library")
+
+    def datasets_changed(self, name: str) -> None:
+        """The next who asks for the cluster gets it with the datasets that it has now."""
+        self._datasets.pop(name, None)
+        self._known.pop(name, None)
 
     async def read(self, cluster: Cluster, *, max_age_s: float = _FRESH_S) -> Snapshot:
         """Reads the cluster unless its snapshot is young. A cluster that does not answer gives the last figures, marked
@@ -185,6 +212,15 @@ class AppState:
 
         await self._shared(f"{cluster.name}/ledger", max_age_s, lambda: collect(self, cluster))
 
+    async def standings(self, cluster: Cluster) -> list[Standing]:
+        """Where teams stand with their budgets, by what the ledger knows."""
+        from headway.api.reckoning import budget_standings
+
+        now = int(self.clock())
+        return await self._shared(
+            f"{cluster.name}/standings", COLLECTED_S, lambda: budget_standings(self, cluster, now)
+        )
+
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.
         Raises NotFound."""
@@ -228,7 +264,7 @@ class AppState:
         """The cluster is gone: drops everything remembered about it."""
         self.plans.pop(name, None)
         self._resolved.pop(name, None)
-        self._known.pop(name, None)
+        self.datasets_changed(name)
         self._kept = {key: one for key, one in self._kept.items() if not key.startswith(f"{name}/")}
         await self.work.forget(name)
         self.worlds.pop(name, None)

@@ -12,7 +12,7 @@ from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
-from headway.domain.ledger import NodeSpan, Run
+from headway.domain.ledger import News, NodeSpan, Run, Saves
 from headway.domain.live import Check, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
 from headway.errors import Fault
@@ -25,6 +25,7 @@ from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
     from headway.cluster.env import Say
+    from headway.health.roll import Waits
     from headway.jobs.submit import Stage
     from headway.jobs.tunnel import Tunnel
     from headway.keep.archive import Header
@@ -75,6 +76,22 @@ class Work(Protocol):
 
     async def rotate(self, cluster: Cluster, say: Say, what: str, ref: str) -> None:
         """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above."""
+        ...
+
+    async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
+        """What `roll` would do now, and (`head`) `roll_head`; `by`: with a deadline. Raises Refused where machines are not made
+        from an image, or there is none to go back to."""
+        ...
+
+    async def roll(self, cluster: Cluster, say: Say, waits: Waits, *, back: bool, until: float | None) -> bool:
+        """Nodes of another image, one first; False when it stepped aside because `waits` said so. Raises Refused when a node
+        does not pass its tests."""
+        ...
+
+    async def roll_head(self, cluster: Cluster, say: Say, *, back: bool) -> None: ...
+
+    async def halt_roll(self, cluster: Cluster, say: Say) -> None:
+        """Nodes that a roll has drained and not made anew serve again."""
         ...
 
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
@@ -203,8 +220,17 @@ class Work(Protocol):
         """Of jobs that report: (last report before a restart, seconds of work before it that were done again) each."""
         ...
 
+    async def saves(self, cluster: Cluster) -> dict[int, Saves]:
+        """Of jobs that report: the checkpoints that they wrote."""
+        ...
+
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
         """None of the team's jobs starts while this is on; those that run go on."""
+        ...
+
+    async def tell(self, cluster: Cluster, news: Sequence[News]) -> None:
+        """Hands news to what sends it on by the cluster's alert channels; the same again is told no second time. Raises
+        Unreachable when that does not answer."""
         ...
 
     async def inject(self, cluster: Cluster, fault: FaultIn) -> str:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.machine import Wanted, machine_changes
+from headway.changes.roll import earlier_note
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN, Cluster
-from headway.domain.hostlist import compress
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
 from headway.render.effect import effect_of
@@ -50,14 +50,9 @@ def changeset(goal: Goal, observed: Observed) -> ChangeSet:
 
 
 def _notes(cluster: Cluster, observed: Observed) -> Iterator[str]:
-    """A newer node image is no change: taking it up ends every job, and what is below /etc comes by apply anyway."""
-    old = observed.of_earlier_image
-    if old:
-        run = f"{compress(old)} run{'s' * (len(old) == 1)}"
-        yield (
-            f"{run} an earlier node image than {cluster.image} is now, and may go on so; headway down {cluster.name} and "
-            "headway apply make them anew (jobs end; homes, scratch and accounting stay)"
-        )
+    """A newer node image is no change: a roll takes it up, and what is below /etc comes by apply anyway."""
+    if observed.of_earlier_image:
+        yield earlier_note(cluster, observed.of_earlier_image)
 
 
 def digest(changes: ChangeSet) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from headway.wire.ledger import BudgetOut, EstimateOut, UsageRow
 
@@ -53,14 +52,7 @@ def usage(
     found = api.usage(name, by=by.split(","), start=start, end=end, team=team, user=user)
     if found.stale:
         session.note(f"accounting can't be read now, this is what was read before: {found.stale}")
-    if output is Sheet.json:
-        session.print_json(found)
-        return
-    fields = [field for field in type(found.total).model_fields if field != "by"]
-    if output is Sheet.csv:
-        _sheet(
-            [[*by.split(","), *fields], *([*row.by.values(), *(getattr(row, f) for f in fields)] for row in found.rows)]
-        )
+    if _printed(found, output):
         return
     if not found.rows:
         session.say(f"nothing ran on {name} from {show.moment(found.start)} to {show.moment(found.end)}")
@@ -73,8 +65,7 @@ def usage(
     rows = [_usage_cells(row, list(row.by.values())) for row in found.rows]
     blank = ["" for _ in found.rows[0].by][1:]
     rows.append(_usage_cells(found.total, ["all", *blank]))
-    for line in show.table(columns, rows, show.screen()):
-        session.say(line)
+    _table(columns, rows)
     if any(row.energy_estimated for row in found.rows):
         session.note("~ energy: some of it was not measured and is an estimate")
     if found.simulated:
@@ -88,27 +79,22 @@ def _usage_cells(row: UsageRow, names: Sequence[str]) -> list[show.Cell]:
 
 
 def _runs(found: Any, output: Sheet) -> None:
-    if output is Sheet.json:
-        session.print_json(found)
-        return
-    fields = list(type(found.runs[0]).model_fields) if found.runs else []
-    if output is Sheet.csv:
-        _sheet([fields, *([getattr(one, field) for field in fields] for one in found.runs)])
+    if _printed(found, output):
         return
     columns = [
         show.Column("JOB", right=True), show.Column("STATE"), show.Column("BEGAN"), show.Column("RAN", right=True),
         show.Column("WAITED", right=True), show.Column("LOST", right=True), show.Column("GPUS", right=True),
-        show.Column("NODES", shrink=True),
+        show.Column("NODES", shrink=True), show.Column("USD", right=True),
     ]  # fmt: skip
     rows: list[list[show.Cell]] = [
         [
             str(one.job), one.state, show.moment(one.start), show.duration(one.elapsed_s), show.duration(one.waited_s),
             show.duration(one.lost_s) if one.lost_s else "", str(one.gpus), one.nodes,
+            "" if one.usd is None else _usd(one.usd),
         ]
         for one in found.runs
     ]  # fmt: skip
-    for line in show.table(columns, rows, show.screen()):
-        session.say(line)
+    _table(columns, rows)
 
 
 def invoice(
@@ -125,12 +111,7 @@ def invoice(
     if close and not period:
         raise Refused("which month is to be closed?", hint="headway invoice --period 2026-10 --close")
     found = api.close_invoice(name, period) if close else api.invoice(name, period)
-    if output is Sheet.json:
-        session.print_json(found)
-        return
-    if output is Sheet.csv:
-        fields = list(type(found.lines[0]).model_fields) if found.lines else []
-        _sheet([fields, *([getattr(line, field) for field in fields] for line in found.lines)])
+    if _printed(found, output):
         return
     state = (
         f"closed as invoice {found.number}" if found.state == "closed" else f"open, until {show.moment(found.as_of)}"
@@ -145,8 +126,7 @@ def invoice(
         for line in found.lines
     ]  # fmt: skip
     rows.append(["total", "", "", "", "", (_usd(found.total_usd), "bold"), ""])
-    for line in show.table(columns, rows, show.screen()):
-        session.say(line)
+    _table(columns, rows)
 
 
 def chargeback(cluster: ClusterName = "", period: Month = "", output: SheetOutput = Sheet.table) -> None:
@@ -155,15 +135,9 @@ def chargeback(cluster: ClusterName = "", period: Month = "", output: SheetOutpu
     headway chargeback lab --period 2026-10 -o json"""
     api = session.connect()
     found = api.chargeback(session.pick(api, cluster), period)
-    if output is Sheet.json:
-        session.print_json(found)
+    if _printed(found, output):
         return
     fields = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd", "total_usd")
-    if output is Sheet.csv:
-        teams = [[one.team, *(getattr(one, field) for field in fields)] for one in found.teams]
-        rest = [[f"({one.what} {one.centre}".rstrip() + ")", *[""] * 6, one.usd] for one in found.unassigned]
-        _sheet([["team", *fields], *teams, *rest])
-        return
     columns = [
         show.Column("TEAM", shrink=True),
         *(show.Column(field.removesuffix("_usd").replace("_", " ").upper(), right=True) for field in fields),
@@ -175,8 +149,7 @@ def chargeback(cluster: ClusterName = "", period: Month = "", output: SheetOutpu
     ]
     if found.invoice_total_usd is not None:
         rows.append(["invoice", *[""] * 6, (_usd(found.invoice_total_usd), "bold")])
-    for line in show.table(columns, rows, show.screen()):
-        session.say(line)
+    _table(columns, rows)
     if found.state == "open":
         session.note(f"{found.period} is open: these figures still move")
 
@@ -185,8 +158,7 @@ def goodput(cluster: ClusterName = "", period: Month = "", output: Output = Form
     """How much of the GPU time that jobs held trained something, and what took the rest."""
     api = session.connect()
     found = api.goodput(session.pick(api, cluster), period)
-    if output is Format.json:
-        session.print_json(found)
+    if _printed(found, output):
         return
     columns = [show.Column("TEAM", shrink=True), *(
         show.Column(word, right=True) for word in ("PRODUCTIVE", "LOST", "IDLE", "WAITED", "GOODPUT", "ETTR")
@@ -198,8 +170,7 @@ def goodput(cluster: ClusterName = "", period: Month = "", output: Output = Form
         ]
         for one in (*found.teams, found.total)
     ]  # fmt: skip
-    for line in show.table(columns, rows, show.screen()):
-        session.say(line)
+    _table(columns, rows)
     if found.causes:
         session.say()
     columns = [show.Column("USD", right=True), show.Column("GPU-HOURS", right=True), show.Column("WHAT", shrink=True, least=24),
@@ -208,8 +179,18 @@ def goodput(cluster: ClusterName = "", period: Month = "", output: Output = Form
         [_usd(one.usd), f"{one.gpu_hours:,.2f}", one.what, " ".join(str(job) for job in one.jobs)]
         for one in found.causes
     ]
-    for line in show.table(columns, rows, show.screen()) if rows else ():
-        session.say(line)
+    _table(columns, rows)
+    better = [one for one in found.checkpoints if one.saves_usd]
+    if better:
+        session.say()
+    columns = [
+        show.Column(word, right=True) for word in ("JOB", "SAVES FOR", "EVERY", "BETTER EVERY", "WOULD SAVE USD")
+    ]
+    rows = [
+        [str(one.job), f"{one.write_s:.1f} s", show.duration(one.now_s), show.duration(one.best_s), _usd(one.saves_usd)]
+        for one in better
+    ]
+    _table(columns, rows)
 
 
 def budgets(cluster: ClusterName = "", output: Output = Format.table) -> None:
@@ -217,8 +198,7 @@ def budgets(cluster: ClusterName = "", output: Output = Format.table) -> None:
     api = session.connect()
     name = session.pick(api, cluster)
     found = api.budgets(name)
-    if output is Format.json:
-        session.print_json(found)
+    if _printed(found, output):
         return
     if not found:
         session.say(f"no team of {name} that you see has a budget; teams.NAME.budget in its file gives one")
@@ -234,8 +214,7 @@ def budgets(cluster: ClusterName = "", output: Output = Format.table) -> None:
         ]
         for one in found
     ]  # fmt: skip
-    for line in show.table(columns, rows, show.screen()):
-        session.say(line)
+    _table(columns, rows)
 
 
 def _state(one: BudgetOut) -> str:
@@ -246,8 +225,7 @@ def energy(cluster: ClusterName = "", period: Month = "", output: Output = Forma
     """Kilowatt-hours by team, as measured or estimated, with the site's own share."""
     api = session.connect()
     found = api.energy(session.pick(api, cluster), period)
-    if output is Format.json:
-        session.print_json(found)
+    if _printed(found, output):
         return
     columns = [
         show.Column("TEAM"),
@@ -260,8 +238,7 @@ def energy(cluster: ClusterName = "", period: Month = "", output: Output = Forma
         ]
         for one in (*found.teams, found.total)
     ]  # fmt: skip
-    for line in show.table(columns, rows, show.screen()):
-        session.say(line)
+    _table(columns, rows)
     session.note(f"PUE {found.pue:g}: for each kilowatt-hour of the machines the site draws so many")
     if found.simulated:
         session.note("power is that of SIMULATED GPUs")
@@ -271,8 +248,7 @@ def capacity(cluster: ClusterName = "", period: Month = "", output: Output = For
     """How full the GPUs were, how long jobs of a size waited, and whether what is free lies together."""
     api = session.connect()
     found = api.capacity(session.pick(api, cluster), period)
-    if output is Format.json:
-        session.print_json(found)
+    if _printed(found, output):
         return
     for one in found.types:
         busiest = max(one.hours, key=lambda hour: hour.held / hour.there if hour.there else 0, default=None)
@@ -294,8 +270,7 @@ def capacity(cluster: ClusterName = "", period: Month = "", output: Output = For
         [one.size, f"{one.runs:,}", *(show.duration(wait or 0) for wait in (one.p50_s, one.p90_s, one.p99_s))]
         for one in found.waits
     ]
-    for line in show.table(columns, rows, show.screen()) if rows else ():
-        session.say(line)
+    _table(columns, rows)
 
 
 def say_estimate(found: EstimateOut) -> None:
@@ -304,7 +279,10 @@ def say_estimate(found: EstimateOut) -> None:
         price = f"{_usd(found.usd_per_hour or 0)} USD an hour; without a time limit nobody can say how much in all"
     else:
         limit = show.duration(found.time_limit_s or 0)
-        price = f"at most {_usd(found.usd)} USD: {found.gpus} GPUs for {limit} ({found.gpu_hours:,.2f} GPU-hours)"
+        tasks = f"{found.tasks:,} tasks of " if found.tasks > 1 else ""
+        price = (
+            f"at most {_usd(found.usd)} USD: {tasks}{found.gpus} GPUs for {limit} ({found.gpu_hours:,.2f} GPU-hours)"
+        )
     on = f" on {found.expected_nodes}" if found.expected_nodes else ""
     facts: list[tuple[str, show.Cell]] = [
         ("price", price),
@@ -328,5 +306,17 @@ def _share(part: float | None) -> str:
     return "" if part is None else f"{100 * part:.1f} %"
 
 
-def _sheet(rows: Iterable[Iterable[object]]) -> None:
-    csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+def _table(columns: Sequence[show.Column], rows: Sequence[Sequence[show.Cell]]) -> None:
+    for line in show.table(columns, rows, show.screen()) if rows else ():
+        session.say(line)
+
+
+def _printed(found: Any, output: Sheet | Format) -> bool:
+    """False: it is to be a table."""
+    if output.value == "json":
+        session.print_json(found)
+    elif output.value == "csv":
+        from headway.wire import sheets
+
+        sys.stdout.write(sheets.text(found))
+    return output.value != "table"

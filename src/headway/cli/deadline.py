@@ -16,6 +16,31 @@ Deadline = Annotated[
 ]
 
 
+By = Annotated[
+    str,
+    typer.Option(
+        "--by",
+        metavar="TIME",
+        help="Jobs on nodes whose turn it is may go on so long (2h, 30m), then they are requeued.",
+    ),
+]
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def by_of(text: str) -> int | None:
+    """Seconds of --by; None when it was not said."""
+    number, unit = text[:-1], text[-1:]
+    if unit in _UNITS and number.isascii() and number.isdigit() and len(number) < 7:
+        seconds = int(number) * _UNITS[unit]
+        if seconds > 604_800:
+            raise typer.BadParameter("--by is 7 days at most")
+        return seconds
+    try:
+        return deadline_of(text)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(str(error).replace("--deadline", "--by")) from None
+
+
 def deadline_of(text: str) -> int | None:
     """Seconds of --deadline; None when it was not said."""
     from headway.spec.words import parse_time

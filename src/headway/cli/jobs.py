@@ -97,6 +97,13 @@ def _once_more(words: list[str], env: list[str] | None, output: Format, how: str
         session.say(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
 
 
+def _dataset(one: dict[str, str]) -> str:
+    if "sha256" not in one:
+        return f"{one.get('name')} ({one.get('version')})"
+    gone = f", removed {show.moment(int(one.get('removed_at', 0)))} {one['removed']}" if "removed" in one else ""
+    return f"{one.get('name')}@{one.get('version')} (sha256 {one['sha256'][:12]}{gone})"
+
+
 def _show_lineage(found: LineageOut, output: Format) -> None:
     if output is Format.json:
         session.print_json(found)
@@ -113,7 +120,7 @@ def _show_lineage(found: LineageOut, output: Format) -> None:
         ("folder", found.workdir),
         ("launcher", found.launcher),
         ("container", " ".join(part for part in (found.container_image, found.container_digest) if part)),
-        ("datasets", ", ".join(f"{one.get('name')} ({one.get('version')})" for one in found.datasets)),
+        ("datasets", ", ".join(map(_dataset, found.datasets))),
         ("sbatch", " ".join(found.sbatch_args)),
         ("arguments", " ".join(found.script_args)),
         ("environment", " ".join(f"{name}={value}" for name, value in sorted(found.env.items()))),

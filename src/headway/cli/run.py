@@ -31,6 +31,12 @@ def run(
     after: Annotated[list[str] | None, typer.Option("--after", help="ok:123, notok:123, any:123, start:123.")] = None,
     warn: Annotated[bool, typer.Option("--warn", help="USR1 two minutes before its limit or preemption.")] = False,
     env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE, or NAME as it is here.")] = None,
+    stage_in: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stage-in", metavar="NAME[@VERSION]", help="A dataset, copied to each node: $HEADWAY_SCRATCH/NAME."
+        ),
+    ] = None,
     folder: Annotated[Path, typer.Option("--folder", help="Files that are sent, by .gitignore.")] = Path(),
     no_files: Annotated[bool, typer.Option("--no-files", help="Send none: all is on the cluster.")] = False,
     image: Annotated[str, typer.Option("--container-image")] = "",

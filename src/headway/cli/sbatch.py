@@ -33,7 +33,7 @@ container-image container-mounts container-name container-workdir
 """
 LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
 OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait", "with-files", "estimate"})
-OWN_WITH_VALUE = frozenset({"as", "chdir", "env"})
+OWN_WITH_VALUE = frozenset({"as", "chdir", "env", "stage-in"})
 
 _KNOWN = LONG_WITHOUT_VALUE | LONG_WITH_OPTIONAL_VALUE | LONG_WITH_VALUE | OWN_WITHOUT_VALUE | OWN_WITH_VALUE
 
@@ -46,6 +46,7 @@ class Line:
     args: list[str] = field(default_factory=list)
     own: dict[str, str] = field(default_factory=dict)
     env: list[str] = field(default_factory=list)  # of --env, each NAME or NAME=VALUE
+    stage_in: list[str] = field(default_factory=list)  # of --stage-in, each NAME or NAME@VERSION
     script: str | None = None
     script_args: list[str] = field(default_factory=list)
     wrap: bool = False
@@ -88,6 +89,8 @@ def _long(line: Line, word: str, left: list[str]) -> None:
         value = value if equals else _value(word, left)
         if name == "env":
             line.env.append(value)
+        elif name == "stage-in":
+            line.stage_in.append(value)
         else:
             line.own[name] = value
     elif name in LONG_WITH_VALUE:

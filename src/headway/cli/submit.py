@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,6 +14,7 @@ from headway.errors import NotFound, Refused
 if TYPE_CHECKING:
     from headway.cli.session import Api
     from headway.sdk.work import Work
+    from headway.wire.work import SubmitIn
 
 WAIT_S = 2.0
 
@@ -28,7 +29,8 @@ def submit(
     -o json is called --json here. --as USER submits as somebody else (admins), --parsable prints the job id only,
     --wait waits for the job and exits with its code. --with-files sends this folder along (by its .gitignore): the job
     works in a copy that later edits do not change. --estimate says price, start and what is left of the budget, and submits
-    nothing. --env NAME[=VALUE] sets a variable for the job.
+    nothing. --env NAME[=VALUE] sets a variable for the job. --stage-in NAME[@VERSION] copies a dataset to each node's own
+    disk before the script begins: $HEADWAY_SCRATCH/NAME.
 
     headway submit -N 2 --gpus-per-node=8 train.sbatch --epochs 3"""
     words = words or []
@@ -37,7 +39,6 @@ def submit(
         session.say(ctx.get_help())
         return
     from headway.cli.run import environment
-    from headway.wire.work import SubmitIn
 
     api = session.connect()
     name, line = _which(api, words) if cluster is None else (session.pick(api, cluster), line)
@@ -46,7 +47,7 @@ def submit(
         from headway.sdk.work import send_files
 
         digest, git = send_files(api, name, Path.cwd(), user=line.own.get("as", ""))
-    request = SubmitIn(
+    request = _request(
         bundle=digest,
         git=git,
         env=environment(line.env),
@@ -56,6 +57,7 @@ def submit(
         script_args=line.script_args,
         chdir=line.own.get("chdir", ""),
         user=line.own.get("as", ""),
+        stage_in=line.stage_in,
     )
     if "estimate" in line.own:
         from headway.cli.costs import say_estimate
@@ -76,6 +78,18 @@ def submit(
         session.say(done.message)  # --test-only: sbatch says when and where it would run
     if "wait" in line.own and done.job_id:
         raise typer.Exit(_wait(api, done.cluster, done.job_id))
+
+
+def _request(**fields: Any) -> SubmitIn:
+    from pydantic import ValidationError
+
+    from headway.wire.work import SubmitIn
+
+    try:
+        return SubmitIn(**fields)
+    except ValidationError:
+        wrong = ", ".join(fields["stage_in"])
+        raise Refused(f"--stage-in {wrong}: not a dataset", hint="NAME or NAME@VERSION: headway dataset list") from None
 
 
 def _read(words: list[str]) -> tuple[str | None, sbatch.Line]:

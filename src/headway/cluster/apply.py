@@ -129,6 +129,7 @@ class Run:
     deadline: float | None = None  # see `apply`
     beside: Beside | None = None  # the same
     before: Mapping[str, Before] = field(default_factory=dict)  # the same
+    image: str = ""  # tag that machines are made from; "" = what the cluster keeps to, or the present one
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
     making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
@@ -166,7 +167,7 @@ class Run:
         async def one(name: str) -> None:
             async with self.making:
                 await own.take(self.env, provider.server_id, seen.machines[name])
-                await self.env.provider.create(self._request(name))
+                await self.env.provider.create(await self._request(name))
 
         await asyncio.gather(*(self._guard(name, one(name)) for name in new))
         if self.failures:
@@ -258,7 +259,7 @@ class Run:
             owned = isinstance(self.env.provider, Owned)
             await self.say(name, "machine is being signed in to" if owned else "machine is being made")
             async with self.making:
-                machine = self.machines[name] = await self.env.provider.create(self._request(name))
+                machine = self.machines[name] = await self.env.provider.create(await self._request(name))
             await self._wait(machine)
         await self.say(name, "machine is up", done=True, seconds=time.monotonic() - began)
         return fresh
@@ -281,8 +282,9 @@ class Run:
             error.hint = error.hint or self.env.provider.look_inside(machine)
             raise
 
-    def _request(self, name: str) -> MachineRequest:
+    async def _request(self, name: str) -> MachineRequest:
         cluster = self.goal.cluster
+        tag = self.image or (await self.env.store.node_image(cluster.name)).pinned
         private = self.secrets[secrets.host_key_name(name)]
         return MachineRequest(
             cluster=cluster.name,
@@ -294,6 +296,7 @@ class Run:
             authorized_key=secrets.public_of(self.secrets["bootstrap_key"]),
             gpus=0 if name in cluster.heads else cluster.group_of[name].plan.gpus,
             head=name in cluster.heads,
+            image_tag=tag,
         )
 
     async def _look(self, name: str) -> SeenMachine:

@@ -18,9 +18,11 @@ from headway.errors import Refused, Unreachable
 from headway.render.monitoring import TARGETS
 
 
-async def bring(cluster: Cluster, env: Env, name: str, say: Say) -> None:
-    """Makes the machine, sets it up and starts its slurmd last. Raises HeadwayError; what was made stays to be looked at or
-    given back."""
+async def bring(
+    cluster: Cluster, env: Env, name: str, say: Say, *, why: str = "Slurm asked for it", image: str = ""
+) -> None:
+    """Makes the machine, sets it up and starts its slurmd last. `image`: as in Run. Raises HeadwayError; what was made stays
+    to be looked at or given back."""
     machines = await machines_of(env, cluster.name)
     if cluster.head not in machines:
         raise Unreachable(f"{cluster.head} is not there", hint=f"headway status {cluster.name}")
@@ -30,10 +32,10 @@ async def bring(cluster: Cluster, env: Env, name: str, say: Say) -> None:
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
     observed = Observed(machines, {cluster.head: NOT_SEEN})
-    run = Run(goal, env, say, place, have, observed, ChangeSet(cluster.name, ()))
+    run = Run(goal, env, say, place, have, observed, ChangeSet(cluster.name, ()), image=image)
     run.machines.update(machines)
     run.controller_up.set()
-    await run.bring(name, [Change("machine.create", name, name, "Slurm asked for it")])
+    await run.bring(name, [Change("machine.create", name, name, why)])
 
 
 async def tell_prometheus(cluster: Cluster, env: Env) -> None:

@@ -5,24 +5,21 @@ What is under way is in Slurm's own reason of each node, so a run that was kille
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from headway.cluster.env import Env, Say
+from headway.cluster.sendaway import LOOK_S, SendAway, listed
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES, NO_MACHINE
-from headway.errors import CommandFailed, HeadwayError, Refused
+from headway.errors import Refused
 from headway.slurm import control
-from headway.slurm.warning import warning_asked
 
-LOOK_S = 1.0
 LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about to end
-ENDING_S = 60.0  # for jobs that were requeued to be gone from the node
 
 
 class Beside(Protocol):
@@ -57,7 +54,7 @@ class Leaving:
     beside: Beside | None = None
     waited: bool = False  # `beside` had its turns: there may be other machines now than before
     stays: bool = False  # the slot, which another machine gets: the provider keeps its place
-    warned: set[int] = field(default_factory=set)
+    away: SendAway | None = None
     gone: set[str] = field(default_factory=set)
 
     async def leave(self, names: Sequence[str]) -> None:
@@ -68,6 +65,7 @@ class Leaving:
             self._nobody_knows(names)
             await self._give_back(names)
             return
+        self.away = SendAway(self.cluster, self.env, self.say, head, "its node leaves", self.clock, self.sleep)
         known = [name for name in names if name in await control.node_reasons(self.env.connections, head)]
         await control.nodes_drain(self.env.connections, head, known, LEAVES)
         ends = self.clock() + LATE_JOB_S if self.deadline is None else self.deadline
@@ -82,9 +80,9 @@ class Leaving:
             if jobs and self.clock() >= ends:
                 if self.deadline is None:
                     await self._stay(head, jobs)
-                await self._send_away(head, jobs)
+                await self._send_away(jobs)
             elif jobs and self.deadline is not None:
-                await self._warn(head, jobs, ends)
+                await self.away.warn(jobs, ends)
             if jobs and self.beside is not None and self.deadline is not None:
                 self.waited = True
                 await self.beside.look(tuple(jobs))
@@ -105,44 +103,21 @@ class Leaving:
     async def _say_waits(self, jobs: Mapping[str, tuple[int, ...]], ends: float) -> None:
         left_s = max(0, round(ends - self.clock()))
         for name, numbers in jobs.items():
-            await self.say(name, f"drained; waits for {_listed(numbers)}, {left_s} s at most")
+            await self.say(name, f"drained; waits for {listed(numbers)}, {left_s} s at most")
 
     async def _stay(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
         for name in jobs:
             await control.node_resume(self.env.connections, head, name)
-        what = "; ".join(f"{name} runs {_listed(numbers)}" for name, numbers in jobs.items())
+        what = "; ".join(f"{name} runs {listed(numbers)}" for name, numbers in jobs.items())
         raise Refused(
             f"nodes with jobs would go: {what}",
             hint="say how long jobs may go on before they are requeued: --deadline 10:00",
         )
 
-    async def _warn(self, head: Machine, jobs: Mapping[str, tuple[int, ...]], ends: float) -> None:
-        """Jobs that asked for a signal before their end get it so long before the deadline."""
-        run = self.env.connections
-        for job in sorted({job for numbers in jobs.values() for job in numbers} - self.warned):
-            left_s = ends - self.clock()
-            with contextlib.suppress(HeadwayError):
-                asked = warning_asked(*await control.job_words(run, head, job))
-                if left_s > max(self.cluster.health.warning_s, asked.before_s if asked else 0):
-                    continue
-                self.warned.add(job)
-                await control.notify(run, head, job, f"headway: its node leaves in {max(0, round(left_s))} s")
-                if asked is not None:
-                    await control.signal(run, head, job, asked.signal, batch_only=asked.batch_only)
-
-    async def _send_away(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
-        """The deadline is over: requeued, and what forbids that ends with its machine."""
-        run = self.env.connections
-        for job in sorted({job for numbers in jobs.values() for job in numbers}):
-            try:
-                await control.requeue(run, head, job)
-                await self.say("jobs", f"job {job} is requeued: its node leaves", level="warning")
-            except CommandFailed:
-                await self.say("jobs", f"job {job} can't be requeued: it ends with its node", level="warning")
-                await control.cancel(run, head, job)
-        ends = self.clock() + ENDING_S
-        while self.clock() < ends and jobs.keys() & (await control.busy_nodes(run, head)).keys():
-            await self.sleep(LOOK_S)
+    async def _send_away(self, jobs: Mapping[str, tuple[int, ...]]) -> None:
+        """The deadline is over."""
+        assert self.away is not None
+        await self.away.now(jobs)
         await self._give_back(list(jobs), list(jobs))
 
     async def _give_back(self, names: Sequence[str], known: Sequence[str] = ()) -> None:
@@ -161,7 +136,3 @@ class Leaving:
                 self.env.connections, self.head, [name for name in names if name in known], NO_MACHINE
             )
         await self.say(compress(names), "given back", done=True)
-
-
-def _listed(jobs: Sequence[int]) -> str:
-    return f"job{'s' * (len(jobs) != 1)} {', '.join(map(str, jobs))}"

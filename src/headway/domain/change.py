@@ -17,12 +17,13 @@ class Disturbs(StrEnum):
     CONTROLLER_RESTART = "controller restart, jobs keep running"
     NODE_RESTART = "slurmd restart, jobs keep running"
     NODE_DRAIN = "node drain"
+    REBUILD = "rebuild"  # the node is drained, its machine made anew, tested and returned
     JOBS = "jobs end or are requeued"
     DATA = "data is deleted"
 
 
 # Changes from here on are shown and asked about before they are carried out.
-ASK_FROM = (Disturbs.CONTROLLER_RESTART, Disturbs.NODE_DRAIN, Disturbs.JOBS, Disturbs.DATA)
+ASK_FROM = (Disturbs.CONTROLLER_RESTART, Disturbs.NODE_DRAIN, Disturbs.REBUILD, Disturbs.JOBS, Disturbs.DATA)
 
 
 @dataclass(frozen=True)

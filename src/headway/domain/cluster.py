@@ -49,6 +49,7 @@ class Group:
     slots: tuple[str, ...] = ()  # names of `most` + `spares`
     idle_s: int | None = None  # it scales by itself: a node idle for so long goes; None: by people alone
     spot: bool = False  # the provider may take a machine back at short notice
+    reserved: bool = False  # its machines are paid for whether they are there or not
     price_usd_per_node_hour: Decimal = Decimal(0)
 
     @property
@@ -144,6 +145,9 @@ class Dataset:
     source: str  # absolute path on the server's machine ("" where the machines mount it themselves)
     mount: str
     read_only: bool = True
+    versioned: bool = (
+        False  # holds versions (`headway dataset add`): it stands in no file, and `source` is the server's own
+    )
 
 
 @dataclass(frozen=True, slots=True)

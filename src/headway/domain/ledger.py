@@ -35,6 +35,35 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Saves:
+    """Checkpoints that a training wrote in `up_s` seconds, standing still for `stalled_s` of them."""
+
+    count: int
+    stalled_s: float
+    up_s: float
+
+    @property
+    def write_s(self) -> float:
+        return self.stalled_s / self.count
+
+    @property
+    def every_s(self) -> float:
+        return self.up_s / self.count
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What people are to be told once. `key` is what makes it one: news with a key that was told is not told again."""
+
+    key: str
+    kind: str  # "Budget" | "WeeklySummary"
+    severity: str  # "info" | "warning"
+    title: str
+    text: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """What a run held of one group: `units` of the group's `per_node` on each node. Units are GPUs where the group has
     some, else CPUs: a node's price is the price of its units."""
@@ -84,6 +113,7 @@ class Price:
     since: int
     usd_per_hour: Decimal
     spot: bool = False
+    reserved: int = 0  # machines that are paid for whether they are there or not
 
 
 @dataclass(frozen=True, slots=True)

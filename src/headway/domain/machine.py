@@ -52,6 +52,7 @@ class MachineRequest:
     host_key_public: str
     authorized_key: str  # the cluster's bootstrap public key
     gpus: int = 0  # device nodes wanted (simulated where there are none)
+    image_tag: str = ""  # of all images of this name, this one; "" = the present one, built where it is missing
     head: bool = False  # it gets what heads keep: Slurm's state, the database
 
 

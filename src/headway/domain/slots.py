@@ -10,6 +10,7 @@ from headway.domain.cluster import Cluster, Group
 OWN = "headway: "
 NO_MACHINE = f"{OWN}no machine"  # Slurm's reason for a slot that has none
 LEAVES = f"{OWN}leaves"  # and for a node whose machine goes when its jobs have ended
+ROLLS = f"{OWN}rolls"  # and for one whose machine is made anew of another image; what went wrong follows it
 
 
 class Worth(IntEnum):

@@ -10,7 +10,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON, OWN_REASON
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import LEAVES
+from headway.domain.slots import LEAVES, ROLLS
 
 # slurmctld's own, for nodes that it has lost.
 SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding")
@@ -82,7 +82,7 @@ def _outlived(job: JobState, machine: Machine | None) -> bool:
 def _dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> Dead | None:
     """A node that a person has taken out of service and that nothing runs on is theirs; one that never came up is
     apply's."""
-    if node.absent or node.changes or node.reason.startswith(LEAVES):
+    if node.absent or node.changes or node.reason.startswith((LEAVES, ROLLS)):
         return None
     out = bool({"DOWN", "DRAIN", "FAIL"}.intersection(node.states))
     drained = "DRAIN" in node.states and node.reason.startswith(SLURM_DRAINS)

@@ -28,7 +28,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import DRAINS, ORPHAN, Incident, IncidentState, IncidentStep, Signal, XidClass
 from headway.domain.live import JobState
 from headway.domain.machine import MachineState
-from headway.domain.slots import LEAVES, NO_MACHINE
+from headway.domain.slots import LEAVES, NO_MACHINE, ROLLS
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health import ladder, prove, reclaim, repair
 from headway.health.ask import ages, answers
@@ -99,6 +99,8 @@ class Responder:
             incident = await self._again(incident, signal, verdict, await self._serves(signal.node))
             if verdict.action is XidClass.RESTART_JOB and incident.state is not IncidentState.SEEN:
                 incident = await once_more(self.tools, incident, signal)
+        elif verdict.acts and await self._in_a_roll(signal.node):
+            verdict = Verdict(XidClass.LOG, f"{verdict.why}; the tests of its roll decide")
         elif verdict.acts:
             verdict = ladder.escalate(verdict, history, self.clock())
             incident = await self._open(signal.node, verdict.why, verdict.action, signal.at, evidence_of(signal))
@@ -419,7 +421,12 @@ class Responder:
         """Its machine was given back, or is about to be: nobody misses it."""
         states, reason = await self.tools.node_now(node)
         asleep = states & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
-        return bool(asleep) or reason.startswith((NO_MACHINE, LEAVES))
+        return bool(asleep) or reason.startswith((NO_MACHINE, LEAVES, ROLLS))
+
+    async def _in_a_roll(self, node: str) -> bool:
+        """It is made anew, or has been: the roll's own tests judge it, and what runs there is nobody's yet."""
+        _, reason = await self.tools.node_now(node)
+        return reason.startswith(ROLLS) and not await self.tools.jobs_on(node)
 
     async def _serves(self, node: str) -> bool:
         states, _ = await self.tools.node_now(node)

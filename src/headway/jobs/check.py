@@ -71,6 +71,13 @@ class Asked:
         return (self.gpus_per_node or 0) * (self.nodes or 1)
 
     @property
+    def tasks(self) -> int:
+        """Of an array (`0-99:2`, `1,3,5-7%4`); 1 for any other job, and where sbatch will refuse what was written."""
+        words = self.options.get("array", "").partition("%")[0].split(",")
+        parts = [re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", word) for word in words]
+        return sum(len(range(int(one[1]), int(one[2] or one[1]) + 1, int(one[3] or 1))) for one in parts if one) or 1
+
+    @property
     def gpu_type(self) -> str:
         for name in ("gpus-per-node", "gpus", "gres"):
             words = self.options.get(name, "").split(",")[0].removeprefix("gpu:").split(":")

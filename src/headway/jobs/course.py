@@ -13,6 +13,22 @@ MOST_MARKS = 2000
 
 
 @dataclass
+class Stalls:
+    """How often a training saved, and how long it stood still for that; it counts from 0 again when it is started again."""
+
+    count: int = 0
+    stalled_s: float = 0.0
+    _last: tuple[int, float] = (0, 0.0)
+
+    def mark(self, count: int, stalled_s: float) -> None:
+        """What a report says of its run so far."""
+        before = self._last if count >= self._last[0] else (0, 0.0)
+        self.count += count - before[0]
+        self.stalled_s += max(0.0, stalled_s - before[1])
+        self._last = (count, stalled_s)
+
+
+@dataclass
 class Course:
     """Times in unix seconds. `restarts` counts those that went back to an earlier step."""
 
@@ -47,6 +63,11 @@ class Course:
         """0 to 1; None before there is a time to speak of."""
         spent_s = self.last - self.began
         return max(0.0, 1.0 - self._wasted_s / spent_s) if spent_s > 0 else None
+
+    @property
+    def up_s(self) -> float:
+        """From the first report to the last, without the time between two runs."""
+        return max(0.0, self.last - self.began - self.down_s)
 
     @property
     def _wasted_s(self) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headway.domain.cluster import Cluster
+from headway.domain.dataset import FOLDER, Version
 from headway.jobs.run import Prepared
 
 MASK = "********"
@@ -16,6 +17,7 @@ _SECRET = re.compile(
 )
 _SETS = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=([^\s;&|]+)")
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(=)(.+)", re.DOTALL)
+_DATASET = re.compile(rf"(?<![\w.-]){FOLDER}/([a-z][a-z0-9_-]*)(?:/+([0-9]+)(?![^/\s\"':;,)]))?")
 _VALUE_FLAG = re.compile(r"--(container-image|container-mounts)=(.*)", re.DOTALL)
 
 
@@ -58,13 +60,29 @@ def kept_request(prepared: Prepared) -> dict[str, Any]:
     return request.model_copy(update={"env": masked(request.env)}).model_dump(mode="json")
 
 
-def facts(prepared: Prepared, cluster: Cluster) -> dict[str, Any]:
-    """What is known when a job is submitted, and is not in the request."""
+def used(prepared: Prepared, versions: Iterable[Version]) -> list[Version]:
+    """Versions that the job names: by their path in its script, words, options, variables or folder. Whoever names a
+    dataset without a number may read any of its versions."""
+    request = prepared.request
+    texts = [request.script or "", request.chdir, *request.script_args, *request.args, *request.env.values()]
+    named = {(match[1], match[2] or "") for text in texts for match in _DATASET.finditer(text)}
+    return [one for one in versions if (one.name, str(one.number)) in named or (one.name, "") in named]
+
+
+def facts(prepared: Prepared, cluster: Cluster, versions: Iterable[Version] = ()) -> dict[str, Any]:
+    """What is known when a job is submitted, and is not in the request. `versions`: of datasets, that it uses."""
+    own = [one for one in cluster.storage.datasets if not one.versioned]
     return {
         "launcher": prepared.launcher,
         "container_image": _image(prepared),
         "checkpoints": prepared.checkpoints,
-        "datasets": [{"name": one.name, "mount": one.mount, "version": one.source} for one in cluster.storage.datasets],
+        "datasets": [
+            *({"name": one.name, "mount": one.mount, "version": one.source} for one in own),
+            *(
+                {"name": one.name, "mount": one.path, "version": str(one.number), "sha256": one.digest}
+                for one in versions
+            ),
+        ],
     }
 
 

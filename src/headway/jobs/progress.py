@@ -14,9 +14,10 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from headway.domain.ledger import Saves
 from headway.domain.live import JobState
 from headway.domain.machine import Machine
-from headway.jobs.course import Course
+from headway.jobs.course import Course, Stalls
 from headway.jobs.remote import Links, call
 from headway.machines.streams import MAX_OUTPUT
 
@@ -42,6 +43,7 @@ class Progress:
     at: float = 0.0  # unix seconds of the newest step: as reported, else when it was read
     tokens_per_s: float | None = None
     course: Course = field(default_factory=Course)  # reports have their times; a log's lines have none
+    stalls: Stalls = field(default_factory=Stalls)
     _points: list[tuple[int, float]] = field(default_factory=list)
     _stride: int = 1
     _skipped: int = 0
@@ -63,6 +65,8 @@ class Progress:
                 self.course.mark(self.step, self.at)
                 rate = told.get("tokens_per_s")
                 self.tokens_per_s = float(rate) if rate is not None else None
+                if "checkpoints" in told:
+                    self.stalls.mark(int(told["checkpoints"]), float(told["checkpoints_s"]))
 
     def _lines(self, data: bytes) -> list[bytes]:
         *lines, rest = (self._rest + data).split(b"\n")
@@ -165,6 +169,15 @@ class ProgressReader:
         """Of each job that went back to an earlier step: (its last report before, seconds of work that it did again) each."""
         told = {job: one.progress.course.losses for job, one in self._reports.items()}
         return {job: tuple(losses) for job, losses in told.items() if losses}
+
+    def saves(self) -> dict[int, Saves]:
+        """Of each job that said how it saves."""
+        told = {job: one.progress for job, one in self._reports.items()}
+        return {
+            job: Saves(one.stalls.count, one.stalls.stalled_s, one.course.up_s)
+            for job, one in told.items()
+            if one.stalls.count
+        }
 
     async def look(self, jobs: Iterable[JobState]) -> None:
         """Reads what these jobs have said since; forgets those that are no longer among them."""

@@ -13,6 +13,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.place import place
 from headway.jobs.script import Script, run_faults, run_script
+from headway.jobs.staging import with_stage
 from headway.jobs.submit import Stage
 from headway.machines.program import program
 from headway.paths import node_dir
@@ -80,7 +81,9 @@ def checked_run(run: RunIn, cluster: Cluster, user: str) -> tuple[SubmitIn | Non
 
 
 def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> Prepared:
-    """A script as it is; with a bundle it works in a copy of those files (`chdir` counts from there)."""
+    """A script as it is, but for what brings its datasets; with a bundle it works in a copy of those files (`chdir` counts
+    from there)."""
+    request = with_stage(request)
     if not request.bundle:
         return Prepared(request, None)
     there = place(cluster, user)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.place import Place
+from headway.jobs.staging import EXPORT, stage_faults, stage_lines
 from headway.wire.work import ContainerIn, RunIn
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -133,6 +134,9 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str) -> Iterator[Fault]:
     for name in run.env:
         if not _ENV.fullmatch(name):
             yield Fault("--env", f"{name[:60]!r} is no name of a variable")
+    yield from stage_faults(run.stage_in)
+    if run.stage_in and run.container:
+        yield Fault("--stage-in", "copies outside of the container", "mount /datasets into it: --container-mounts")
     yield from _place_faults(run, cluster)
     if launcher == "mpi" and run.container and run.argv[0].rpartition("/")[2] in _MPIRUN:
         yield Fault("--launcher", "mpirun can't start tasks in a container", "leave mpirun out: srun starts them")
@@ -230,6 +234,9 @@ def _body(
     yield Line('mkdir -p "$HEADWAY_CHECKPOINT_DIR"')
     yield Line(f"export HEADWAY_LAUNCHER={launcher}", "--launcher" if run.launcher else "the command's first word")
     yield Line(f"export HEADWAY_WORKERS={count}", why)
+    yield Line(EXPORT, "the job's own on each node, removed with it")
+    for text in stage_lines(run.stage_in):
+        yield Line(text, "--stage-in")
     if flags:
         yield Line(f'container=("${{@:1:{flags}}}"); shift {flags}', "the first words: --container-*")
         yield Line("export HEADWAY_CONTAINER=1")

@@ -27,6 +27,7 @@ from headway.machines.program import program
 
 DATABASE = "slurm_acct_db"
 KEY_PREFIX = "backup_key/"  # secrets of backups that are being made or read
+ACCESS_PREFIX = "s3_access/"  # keys to buckets that datasets are being brought from
 PARTS = ("state", "database", "about", "secrets", "records")
 _DUMP = f"set -o pipefail; mariadb-dump --single-transaction --quick --hex-blob {DATABASE} | gzip -1"  # no person's word in it
 _DUMP_ENDS = b"-- Dump completed"
@@ -115,7 +116,7 @@ async def _one(data: bytes) -> AsyncIterator[bytes]:
 
 async def _secrets(cluster: Cluster, env: Env) -> dict[str, str]:
     have = await env.store.secrets(cluster.name)
-    return {name: value for name, value in have.items() if not name.startswith(KEY_PREFIX)}
+    return {name: value for name, value in have.items() if not name.startswith((KEY_PREFIX, ACCESS_PREFIX))}
 
 
 async def _lines(env: Env, cluster: str) -> AsyncIterator[bytes]:

@@ -64,9 +64,12 @@ class Costs:
     held: dict[tuple[str, str], Fraction] = field(default_factory=dict)  # (team, column)
     capacity: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(CAPACITY, Fraction(0)))
 
-    def add(self, segment: Segment, uses: Iterable[Use], nodes: Iterable[Nodes], held_broken: Fraction) -> None:
+    def add(
+        self, segment: Segment, uses: Iterable[Use], nodes: Iterable[Nodes], held_broken: Fraction, unused_s: int = 0
+    ) -> None:
         """One segment. `held_broken`: node-seconds that jobs held on nodes while they were broken: a drained node's jobs
-        may end there, and that is theirs."""
+        may end there, and that is theirs. `unused_s`: of reserved machines that were not there, which is capacity that
+        idled."""
         price = segment.usd_per_second
         held_s = Fraction(0)
         for use in uses:
@@ -82,7 +85,7 @@ class Costs:
             spare += spans.seconds(one.spare)
             broken += spans.seconds(one.broken)
         broken = max(Fraction(0), broken - held_broken)
-        idle_s = max(Fraction(0), there - held_s - spare - broken)
+        idle_s = max(Fraction(0), there - held_s - spare - broken) + unused_s
         for kind, node_s in (("idle", idle_s), ("spare", spare), ("broken", broken)):
             self.capacity[kind] += node_s * price
 

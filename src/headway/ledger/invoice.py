@@ -6,7 +6,7 @@ a closed invoice said is never changed: where later facts say otherwise the diff
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -22,11 +22,12 @@ HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`what`: node | spare | correction. A correction names the period that it corrects, and its seconds may be negative."""
+    """`what`: node | spare | unused (reserved, and not there) | correction. A correction names the period that it corrects,
+    and its seconds may be negative."""
 
     what: str
     group: str
-    billing: str  # "on demand" | "spot"
+    billing: str  # "on demand" | "reserved" | "spot"
     usd_per_hour: Decimal
     seconds: int
     amount_cents: int
@@ -57,6 +58,11 @@ class Segment:
     end: int
     usd_per_hour: Decimal
     spot: bool
+    reserved: int = 0  # machines that are paid for whether they are there or not
+
+    @property
+    def billing(self) -> str:
+        return "reserved" if self.reserved else "spot" if self.spot else "on demand"
 
     @property
     def usd_per_second(self) -> Fraction:
@@ -75,7 +81,8 @@ class Nodes:
 
 
 def segments(prices: Iterable[Price], groups: Iterable[str], period: Period) -> list[Segment]:
-    """Of each group over the whole period; what was before a group's first price costs that one. A group without a price
+    """Of each group over the whole period; what was before a group's first price costs that one (nobody
+    reserved anything then). A group without a price
     costs nothing, and is there all the same."""
     by_group: dict[str, list[Price]] = {group: [] for group in sorted(groups)}
     for price in sorted(prices, key=lambda one: one.since):
@@ -83,12 +90,14 @@ def segments(prices: Iterable[Price], groups: Iterable[str], period: Period) -> 
     found = []
     for group, known in sorted(by_group.items()):
         known = known or [Price(group, 0, Decimal(0))]
+        if known[0].reserved:
+            known = [replace(known[0], since=0, reserved=0), *known]
         starts = [period.start, *(price.since for price in known[1:])]
         ends = [*starts[1:], period.end]
         for price, start, end in zip(known, starts, ends, strict=True):
             start, end = max(start, period.start), min(end, period.end)
             if start < end:
-                found.append(Segment(group, start, end, price.usd_per_hour, price.spot))
+                found.append(Segment(group, start, end, price.usd_per_hour, price.spot, price.reserved))
     return found
 
 
@@ -114,18 +123,38 @@ def metered(lives: Iterable[Life], states: Iterable[NodeSpan], cut: Sequence[Seg
     return found
 
 
-def reckon(cluster: str, period: Period, nodes: Iterable[Nodes]) -> Invoice:
-    """The lines, a group after the other, in order of time; those of zero seconds are left out."""
-    quantities: dict[tuple[str, str, bool, Decimal], int] = {}
+def unused(segment: Segment, nodes: Iterable[Nodes], now: int) -> int:
+    """Seconds of reserved machines that were not there."""
+    turns = sorted(
+        turn for one in nodes if one.segment is segment for start, end in one.there for turn in ((start, 1), (end, -1))
+    )
+    at, there, found = segment.start, 0, 0
+    for moment, step in [*turns, (max(segment.start, min(segment.end, now)), 0)]:
+        found += max(0, segment.reserved - there) * (moment - at)
+        at, there = moment, there + step
+    return found
+
+
+def reckon(
+    cluster: str, period: Period, nodes: Iterable[Nodes], not_there: Iterable[tuple[Segment, int]] = ()
+) -> Invoice:
+    """The lines, a group after the other, in order of time; those of zero seconds are left out. `not_there`: what `unused`
+    says of segments."""
+    quantities: dict[tuple[str, str, str, Decimal], int] = {}
+
+    def add(segment: Segment, what: str, count: int) -> None:
+        key = (segment.group, what, segment.billing, segment.usd_per_hour)
+        quantities[key] = quantities.get(key, 0) + count
+
     for one in nodes:
         spare = spans.seconds(one.spare)
-        segment = one.segment
-        for what, count in (("node", spans.seconds(one.there) - spare), ("spare", spare)):
-            key = (segment.group, what, segment.spot, segment.usd_per_hour)
-            quantities[key] = quantities.get(key, 0) + count
+        add(one.segment, "node", spans.seconds(one.there) - spare)
+        add(one.segment, "spare", spare)
+    for segment, count in not_there:
+        add(segment, "unused", count)
     lines = tuple(
-        Line(what, group, "spot" if spot else "on demand", price, count, cents(Fraction(price) * count / HOUR_S))
-        for (group, what, spot, price), count in quantities.items()
+        Line(what, group, billing, price, count, cents(Fraction(price) * count / HOUR_S))
+        for (group, what, billing, price), count in quantities.items()
         if count
     )
     return Invoice(cluster, period, lines)

@@ -47,6 +47,15 @@ def month_of(at: float, where: tzinfo) -> Period:
     return month(f"{day.year:04d}-{day.month:02d}", where)
 
 
+def last_week(at: float, where: tzinfo) -> Period:
+    """The last whole week, Monday to Sunday: "2026-W41"."""
+    today = datetime.fromtimestamp(at, where).date()
+    monday = today - timedelta(days=today.weekday())
+    first = monday - timedelta(days=7)
+    year, number, _ = first.isocalendar()
+    return Period(f"{year:04d}-W{number:02d}", _midnight(first, where), _midnight(monday, where))
+
+
 def before(period: Period, where: tzinfo) -> Period:
     """The month before it."""
     return month_of(period.start - 1, where)

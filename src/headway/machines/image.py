@@ -218,6 +218,14 @@ async def find(name: str) -> ImageInfo | None:
     return None
 
 
+async def tagged(tag: str) -> ImageInfo:
+    """The image of this tag. Raises Refused when it is no longer on this host."""
+    info = next((info for info in await list_images() if info.tag == tag), None)
+    if info is None:
+        raise Refused(f"there is no image {tag} on this host any more", hint="headway roll takes the present one")
+    return info
+
+
 async def remove(name: str) -> tuple[str, ...]:
     """Removes the images of this name ("all": every one); returns their tags. Raises Refused while machines use one."""
     if name != "all":

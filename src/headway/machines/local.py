@@ -23,10 +23,11 @@ from typing import Any
 from headway.domain.cluster import Cluster, Dataset
 from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
-from headway.machines import image_build, mounts, network
+from headway.machines import image, image_build, mounts, network
 from headway.machines.base import Notice, Place
 from headway.machines.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
 from headway.machines.run import to_the_end
+from headway.paths import volumes_dir
 
 _AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
 _HEAD_MIB = 400  # state folder: the first database files and logs of a new cluster
@@ -64,7 +65,7 @@ class LocalProvider:
         return self.state_dir / "machines" / cluster / machine
 
     def _volumes(self, cluster: str) -> Path:
-        return self.state_dir / "volumes" / cluster
+        return volumes_dir(self.state_dir, cluster)
 
     def _labels(self, cluster: str) -> Sequence[tuple[str, str]]:
         # headway.owner joins both: podman ORs several label filters of `events`.
@@ -162,7 +163,10 @@ class LocalProvider:
         )
 
     async def create(self, request: MachineRequest) -> Machine:
-        info = await image_build.ensure(request.image, state_dir=self.state_dir)
+        if request.image_tag:
+            info = await image.tagged(request.image_tag)
+        else:
+            info = await image_build.ensure(request.image, state_dir=self.state_dir)
         await asyncio.to_thread(self._folders, request.cluster)
         await asyncio.to_thread(self._write_boot, request)
         argv = await self._run_argv(request, info.tag)

@@ -79,13 +79,13 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         ssh.PAM_MANAGER: File(ssh.pam_manager()),
         sessions.PROGRAM: File(sessions.session_program(head_cpus), mode=0o755),
         **systemd.controller_units(cluster, known, name, around=submitted.AROUND if first else ""),
-        **submitted.files(),
         **systemd.files(systemd.mounts(cluster, site, head=True)),
         **agent.head_files(cluster, site, name),
         **systemd.user_limits(head_cpus),
         **power.files(cluster),
         **(_accounting(cluster, site) if first else {}),
         **(takeback.files(cluster) if first else {}),
+        **submitted.files(recalls=first),
     }
     if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
         files["/etc/slurm/gres.conf"] = File(slurm_small.gres_conf(cluster, site))

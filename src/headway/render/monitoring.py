@@ -26,6 +26,8 @@ DATA = "/srv/headway-state/prometheus"
 ALERTS_DATA = "/srv/headway-state/alertmanager"
 USER = "prometheus"
 PROMETHEUS_PORT, ALERTS_PORT = 9090, 9093
+NEWS = "news"  # label of what is told once, with its key
+_TITLE = "{{ .CommonAnnotations.title }}"
 _PROMETHEUS, _ALERTMANAGER = "prometheus.service", "prometheus-alertmanager.service"
 DIRS = ((DATA, USER, 0o750), (ALERTS_DATA, USER, 0o750))
 
@@ -112,27 +114,41 @@ def alertmanager_yml(cluster: Cluster) -> str:
             "group_wait": "5s",
             "group_interval": "1m",
             "repeat_interval": "4h",
+            "routes": [
+                {
+                    "matchers": [f'{NEWS}!=""'],
+                    "receiver": "news",
+                    "group_by": [NEWS],
+                    "group_wait": "1s",
+                    "repeat_interval": "96h",  # longer than an alert of news lasts: it is told once
+                }
+            ],
         },
         "inhibit_rules": [
             {
                 "source_matchers": ["severity=critical"],
-                "target_matchers": ["severity=warning"],
+                "target_matchers": ["severity=warning", f'{NEWS}=""'],
                 "equal": ["node", "gpu"],
             }
         ],
-        "receivers": [{"name": "people", **_ways(cluster, cluster.alerts)}],
+        "receivers": [
+            {"name": "people", **_ways(cluster, cluster.alerts)},
+            {"name": "news", **_ways(cluster, cluster.alerts, news=True)},
+        ],
     }
     return _yaml(told)
 
 
-def _ways(cluster: Cluster, alerts: Alerts) -> dict[str, object]:
+def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, object]:
+    """An alert has an end, which is told as well; news has none, and a title of its own."""
     ways: dict[str, object] = {}
     if alerts.webhook:
-        ways["webhook_configs"] = [{"url": alerts.webhook, "send_resolved": True}]
+        ways["webhook_configs"] = [{"url": alerts.webhook, "send_resolved": not news}]
+    said = "{{ range .Alerts }}{{ .Annotations.summary }}\n{{ end }}"
     if alerts.chat:
-        said = "{{ range .Alerts }}{{ .Annotations.summary }}\n{{ end }}"
         title = f"[{{{{ .Status }}}}] {cluster.name}: {{{{ .CommonLabels.alertname }}}} {{{{ .CommonLabels.node }}}}"
-        ways["slack_configs"] = [{"api_url": alerts.chat, "send_resolved": True, "title": title, "text": said}]
+        title = _TITLE if news else title
+        ways["slack_configs"] = [{"api_url": alerts.chat, "send_resolved": not news, "title": title, "text": said}]
     if alerts.mail:
         ways["email_configs"] = [
             {
@@ -141,7 +157,8 @@ def _ways(cluster: Cluster, alerts: Alerts) -> dict[str, object]:
                 "smarthost": cluster.mail_relay,
                 "hello": cluster.head,
                 "require_tls": False,
-                "send_resolved": True,
+                "send_resolved": not news,
+                **({"headers": {"Subject": _TITLE}, "html": "", "text": said} if news else {}),
             }
         ]
     return ways

@@ -70,6 +70,6 @@ ExecStartPost=+-/usr/bin/systemctl start --no-block {RECALL}
 """
 
 
-def files() -> dict[str, File]:
-    """The head's."""
-    return {FILTER: File(_FILTER), f"{UNITS}/{RECALL}": File(_UNIT)}
+def files(*, recalls: bool) -> dict[str, File]:
+    """A head's. `recalls`: it is the one that submits again; two would do it twice."""
+    return {FILTER: File(_FILTER), **({f"{UNITS}/{RECALL}": File(_UNIT)} if recalls else {})}

@@ -22,9 +22,11 @@ from headway.wire.clusters import (
     DownIn,
     EventOut,
     OperationOut,
+    RollIn,
     ScaleIn,
     StatusOut,
 )
+from headway.wire.datasets import DatasetIn, DatasetOut, DatasetRemoveIn, S3In
 from headway.wire.frames import frames
 from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
 from headway.wire.jobs import ArrayOut, JobOut, JobsPage
@@ -92,6 +94,21 @@ class Client(Costs, Work):
         body = ScaleIn(groups=dict(groups), digest=digest, confirmed=confirmed, deadline_s=deadline_s)
         return self._post(f"/clusters/{part(cluster)}/scale", OperationOut, body)
 
+    def plan_roll(
+        self, cluster: str, *, back: bool = False, head: bool = False, by_s: int | None = None
+    ) -> ChangeSetOut:
+        """Which nodes a roll would make anew."""
+        body = RollIn(back=back, head=head, by_s=by_s)
+        return self._post(f"/clusters/{part(cluster)}/roll/plan", ChangeSetOut, body)
+
+    def roll(
+        self, cluster: str, *, back: bool = False, head: bool = False, by_s: int | None = None, stop: bool = False
+    ) -> OperationOut:
+        """Queues another image for nodes, one after the other: the present one, or (`back`) the one before. Where it steps aside
+        for another operation, `kept` of its end names the one that goes on."""
+        body = RollIn(back=back, head=head, by_s=by_s, stop=stop)
+        return self._post(f"/clusters/{part(cluster)}/roll", OperationOut, body)
+
     def down(self, cluster: str, *, delete_data: bool = False) -> OperationOut:
         return self._post(f"/clusters/{part(cluster)}/down", OperationOut, DownIn(delete_data=delete_data))
 
@@ -125,6 +142,30 @@ class Client(Costs, Work):
             "POST", f"/clusters/{part(cluster)}/storage/bench", body=BenchIn(node=node, mib=mib), timeout_s=3600
         )
         return [VolumeSpeedOut.model_validate(row) for row in found]
+
+    # --- datasets
+
+    def datasets(self, cluster: str) -> list[DatasetOut]:
+        """Every version there is, by name and number."""
+        return self._list(f"/clusters/{part(cluster)}/datasets", DatasetOut)
+
+    def add_dataset(self, cluster: str, name: str, source: str, *, s3: S3In | None = None) -> OperationOut:
+        """Queues another version, of a folder of the server's machine or of s3://BUCKET/PREFIX (`s3`: headway.sdk.s3.s3_access);
+        its operation's `kept` names where it is mounted."""
+        return self._post(
+            f"/clusters/{part(cluster)}/datasets",
+            OperationOut,
+            DatasetIn.model_validate({"name": name, "source": source, "s3": s3}),
+        )
+
+    def verify_dataset(self, cluster: str, name: str, version: int) -> OperationOut:
+        """Queues reading all of it again; the operation fails when a file is damaged."""
+        return self._post(f"/clusters/{part(cluster)}/datasets/{part(name)}/{int(version)}/verify", OperationOut)
+
+    def remove_dataset(self, cluster: str, name: str, version: int, *, force: bool = False) -> OperationOut:
+        """Queues taking it away. Conflict while jobs' lineage names it, unless `force`."""
+        path = f"/clusters/{part(cluster)}/datasets/{part(name)}/{int(version)}/remove"
+        return self._post(path, OperationOut, DatasetRemoveIn(force=force))
 
     # --- what there is
 

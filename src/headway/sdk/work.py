@@ -125,6 +125,7 @@ class Work(ABC):
         container: ContainerIn | None = None,
         env: Mapping[str, str] | None = None,
         sbatch: Sequence[str] = (),
+        stage_in: Sequence[str] = (),
     ) -> Job:
         """Runs a command as a job; `files` is the folder that it works in a copy of (by its .gitignore), `gpus` counts for
         each node. Raises Refused, saying all that is wrong with the request."""
@@ -146,6 +147,7 @@ class Work(ABC):
             sbatch=list(sbatch),
             bundle=digest,
             git=git,
+            stage_in=list(stage_in),
         )
         return Job(self, where, self.make_run(where, request).job_id)
 
@@ -159,9 +161,10 @@ class Work(ABC):
         sbatch: Sequence[str] = (),
         chdir: str = "",
         env: Mapping[str, str] | None = None,
+        stage_in: Sequence[str] = (),
     ) -> Job:
         """Submits a batch script with its arguments; `sbatch` are flags that go before it. With `files` it works in a
-        copy of that folder."""
+        copy of that folder. `stage_in`: datasets (NAME or NAME@VERSION) that lie in $HEADWAY_SCRATCH/NAME on each node."""
         where = cluster or self.only_cluster()
         script = Path(path)
         if not script.is_file():
@@ -177,6 +180,7 @@ class Work(ABC):
             env=dict(env or {}),
             bundle=digest,
             git=git,
+            stage_in=list(stage_in),
         )
         return Job(self, where, self.sbatch(where, request).job_id)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headway.domain.incident import Incident, Signal
     from headway.health.listen import Beats, Deed
     from headway.health.respond import Responder, Said
+    from headway.health.tools import Tools
 
 _LAST_WORD_S = 0.3  # the answer goes out before a server kills itself
 
@@ -148,6 +149,9 @@ class Acting(Holding):
             held.responder = Responder(cluster, held.env)
         held.responder.cluster = cluster
         return held.responder
+
+    async def _tools(self, cluster: Cluster) -> Tools:
+        return self._responder(cluster, await self._held(cluster)).tools
 
     async def bring_back(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
         held = await self._held(cluster)

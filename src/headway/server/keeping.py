@@ -63,7 +63,7 @@ class Keep:
         await keep.check(name, state.store, kept)
         document = Document.model_validate(kept.about["document"])
         resolved = await state.resolve(document)
-        faults = place_faults(state, resolved)
+        faults = await place_faults(state, resolved)
         if faults:
             raise InvalidSpec(faults)
         await self._say("proof", f"{kept.proof.bytes} bytes are whole", done=True)
@@ -137,7 +137,8 @@ class Backups:
             return
         try:
             cluster = await state.resolved(row)
-            if cluster.backup is not None and await state.store.active_operation(name) is None:
+            busy = await state.store.active_operation(name)  # a roll may wait for days, and steps aside
+            if cluster.backup is not None and (busy is None or (busy.kind, busy.state) == ("roll", "running")):
                 await self._ask(name, cluster.backup)
         except HeadwayError as error:
             self._refused[name] = state.clock()
@@ -148,6 +149,8 @@ class Backups:
         state, now = self._state, self._state.clock()
         made = [one for one in await state.store.operations(name) if one.kind == "backup"]
         last = made[0] if made else None
+        if last is not None and not last.finished:
+            return
         due = 0.0
         if last is not None:
             due = last.created_at + (rule.every_s if last.state == "done" else min(rule.every_s, AGAIN_S))

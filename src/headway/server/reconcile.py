@@ -13,11 +13,13 @@ from headway.api.collect import read_accounting
 from headway.api.errors import error_out, first_line
 from headway.api.live import OPERATIONS, operation_topic
 from headway.api.planning import scaled_document
-from headway.api.shapes import operation_news, prices_of, summary_of
+from headway.api.shapes import operation_news, prices_of, released, summary_of
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
+from headway.server.datasets import Datasets
 from headway.server.keeping import Keep
+from headway.server.rolling import Rolling
 from headway.store import ClusterRow, Operation
 from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.base import ErrorOut
@@ -27,6 +29,7 @@ LEASE_S = 30.0
 LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
 AT_ONCE = 8
 KEEPING = ("backup", "restore", "rotate")
+BESIDE = ("backup", "dataset", "roll")  # the cluster is meanwhile and afterwards what it was
 LAST_ACCOUNTS_S = 20.0
 
 log = structlog.get_logger("headway.reconcile")
@@ -122,8 +125,12 @@ class Reconciler:
                 await self._say(operation, "server", "the server was started again; going on", level="warning")
             if operation.kind == "down":
                 kept = await self._down(operation)
+            elif operation.kind == "roll":
+                kept = await Rolling(self._state, operation, partial(self._say, operation)).run()
             elif operation.kind in KEEPING:
                 kept = await self._keep(operation)
+            elif operation.kind == "dataset":
+                kept = await Datasets(state, operation, partial(self._say, operation)).carry_out()
             else:
                 await self._apply(operation)
         except HeadwayError as failure:
@@ -143,14 +150,14 @@ class Reconciler:
         state, name = self._state, operation.cluster
         if error is not None:
             row = await state.store.cluster(name)
-            # A backup changes nothing, and a restore that was refused touched nothing.
-            if operation.kind not in KEEPING or (row is not None and row.state in ("changing", "creating")):
+            # What runs beside changes nothing of the cluster, a restore that was refused touched nothing.
+            if operation.kind not in (*KEEPING, *BESIDE) or (row is not None and row.state in ("changing", "creating")):
                 await state.store.save_cluster(name, state="failed")
             first = first_line(error)  # whoever follows is told all of it at the end
             await self._say(operation, operation.kind, first, level="error", done=True)
             state.live.note(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind != "down":
-            if operation.kind != "backup":
+            if operation.kind not in BESIDE:
                 await state.store.save_cluster(name, state="ready")
             state.live.note(name, f"{operation.kind} by {operation.person} is done")
         await state.store.finish(
@@ -182,12 +189,19 @@ class Reconciler:
             state="creating" if row is None or row.state == "creating" else "changing",
             owner=document.owner,
         )
-        await state.store.note_prices(prices_of(cluster, state.clock()))
+        gone = released(await state.store.prices(name), (group.name for group in cluster.groups), state.clock())
+        await state.store.note_prices([*prices_of(cluster, state.clock()), *gone])
         state.live.touch(name)
         after_s = operation.params.get("deadline_s")
         since = operation.started_at or state.clock()
         deadline = None if after_s is None else since + float(after_s)
         await state.work.apply(cluster, partial(self._say, operation), deadline)
+
+    async def _bill_no_more(self, name: str) -> None:
+        """Nothing of it is paid for any more."""
+        store, now = self._state.store, self._state.clock()
+        await store.end_lives(name, int(now))
+        await store.note_prices(released(await store.prices(name), (), now))
 
     @staticmethod
     def _document(operation: Operation, row: ClusterRow | None) -> Document:
@@ -203,7 +217,7 @@ class Reconciler:
         delete_data = bool(operation.params.get("delete_data"))
         row = await state.store.cluster(name)
         if row is None:
-            await state.store.end_lives(name, int(state.clock()))
+            await self._bill_no_more(name)
             await self._say(operation, "cluster", f"{name} is down already", done=True)
             return ()
         await state.store.save_cluster(name, state="changing")
@@ -211,7 +225,7 @@ class Reconciler:
         cluster = await state.resolved(row)
         await self._last_accounts(cluster)
         kept = await state.work.down(cluster, partial(self._say, operation), delete_data)
-        await state.store.end_lives(name, int(state.clock()))
+        await self._bill_no_more(name)
         await state.store.end_incidents(name)
         await state.store.forget_cluster(name, delete_data=delete_data)
         await state.forget(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from headway.api.work import Resolved
 from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.ledger import NodeSpan, Run
+from headway.domain.ledger import News, NodeSpan, Run, Saves
 from headway.domain.live import Check, JobState
 from headway.domain.machine import Machine
 from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
@@ -27,6 +28,7 @@ from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:
     from headway.cluster.env import Say
+    from headway.health.roll import Waits
     from headway.jobs.submit import Stage
     from headway.jobs.tunnel import Tunnel
     from headway.keep.archive import Header
@@ -86,6 +88,28 @@ class RealWork(Acting):
 
         async with self._alone(cluster) as held:
             await rotate(cluster, held.env, say, what, ref)
+
+    async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
+        from headway.health import roll
+
+        return await roll.plan(await self._tools(cluster), back=back, head=head, by=by)
+
+    async def roll(self, cluster: Cluster, say: Say, waits: Waits, *, back: bool, until: float | None) -> bool:
+        from headway.health.roll import roll
+
+        tools = await self._tools(cluster)
+        return await roll(tools, say, lambda: self._alone(cluster), waits, back=back, until=until)
+
+    async def roll_head(self, cluster: Cluster, say: Say, *, back: bool) -> None:
+        from headway.health.roll import roll_head
+
+        async with self._alone(cluster):
+            await roll_head(await self._tools(cluster), say, back=back)
+
+    async def halt_roll(self, cluster: Cluster, say: Say) -> None:
+        from headway.health.roll import halt
+
+        await halt(await self._tools(cluster), say)
 
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
         from headway.keep.bench import bench
@@ -290,8 +314,18 @@ class RealWork(Acting):
     async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
         return (await self._slurm(cluster)).progress.losses()
 
+    async def saves(self, cluster: Cluster) -> dict[int, Saves]:
+        return (await self._slurm(cluster)).progress.saves()
+
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
         from headway.slurm import control
 
         slurm = await self._slurm(cluster)
         await control.hold_back(slurm.links, slurm.head, team, on=on)
+
+    async def tell(self, cluster: Cluster, news: Sequence[News]) -> None:
+        from headway.cluster.alerts import tell
+
+        slurm = await self._slurm(cluster)
+        held = await self._held(cluster)
+        await tell(held.env.connections, slurm.head, news, time.time())

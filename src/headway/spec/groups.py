@@ -45,6 +45,7 @@ def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) 
         slots=slots,
         idle_s=part.idle,
         spot=part.spot,
+        reserved=part.reserved,
         price_usd_per_node_hour=price,
     )
 
@@ -75,6 +76,19 @@ def idle_troubles(file: ClusterFile) -> Iterator[Trouble]:
     for name in times:
         if file.groups[name].spares:
             yield f"groups.{name}.spares", "are for groups that people scale", "say min instead"
+
+
+def reserved_troubles(file: ClusterFile) -> Iterator[Trouble]:
+    for name, part in file.groups.items():
+        if part.reserved and part.spot:
+            yield f"groups.{name}.spot", "is for machines that nobody reserved", "take one of the two out"
+        if part.reserved and (part.idle is not None or part.max is not None):
+            where = "idle" if part.idle is not None else "max"
+            yield (
+                f"groups.{name}.{where}",
+                "is for machines that come and go, and reserved ones are paid for all the time",
+                "make a second group for what comes and goes",
+            )
 
 
 def size_troubles(path: str, part: GroupPart, provider: str) -> Iterator[Trouble]:

@@ -338,6 +338,10 @@ class GroupPart(Part):
     )
     spares: int = Field(0, ge=0, le=1000, description="Nodes of it kept ready to take a failed one's place.")
     spot: bool = Field(False, description="Its machines are cheap, and may be taken back at short notice.")
+    reserved: bool = Field(
+        False,
+        description="Its nodes and spares are paid for while they are in the file, whether they are there or not.",
+    )
     price: Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)] | None = Field(
         None, description="USD of one node for an hour, where it is not the plan's."
     )

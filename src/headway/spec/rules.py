@@ -92,7 +92,7 @@ def _groups(draft: Draft) -> None:
         if draft.sure(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
             for where, message, hint in groups.size_troubles(path, part, file.provider):
                 draft.fault(where, message, hint)
-    for where, message, hint in groups.idle_troubles(file):
+    for where, message, hint in (*groups.idle_troubles(file), *groups.reserved_troubles(file)):
         draft.fault(where, message, hint)
     _cost(draft)
 

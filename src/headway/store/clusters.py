@@ -60,12 +60,15 @@ class ClusterStore(Base):
         async with self._write() as db:
             await db.execute(delete(t.clusters).where(t.clusters.c.name == name))
             await db.execute(delete(t.notebooks).where(t.notebooks.c.cluster == name))
+            await db.execute(delete(t.node_images).where(t.node_images.c.cluster == name))
             if delete_data:
                 await db.execute(delete(t.secrets).where(t.secrets.c.cluster == name))
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
                 await db.execute(delete(t.refills).where(t.refills.c.cluster == name))
                 # A new cluster of this name counts its jobs from 1 again.
                 await db.execute(delete(t.jobs).where(t.jobs.c.cluster == name))
+                await db.execute(delete(t.datasets).where(t.datasets.c.cluster == name))
+                await db.execute(delete(t.job_datasets).where(t.job_datasets.c.cluster == name))
                 await db.execute(delete(t.pipelines).where(t.pipelines.c.cluster == name))
                 await db.execute(delete(t.signals).where(t.signals.c.cluster == name))
                 await db.execute(delete(t.incidents).where(t.incidents.c.cluster == name))

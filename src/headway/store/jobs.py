@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import secrets as random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Row, insert, select
+from sqlalchemy import Row, delete, insert, select
 
 from headway.errors import NotFound
 from headway.store import schema as t
 from headway.store.audit import audit_line
 from headway.store.base import Base
+from headway.store.datasets import job_lines
 from headway.store.records import JobRecord, PipelineRow
 
 
@@ -31,8 +32,10 @@ class JobStore(Base):
         parent: int = 0,
         pipeline: str = "",
         step: str = "",
+        datasets: Collection[tuple[str, int]] = (),
     ) -> None:
-        """Keeps where a job comes from, with its line of the audit trail: both or neither."""
+        """Keeps where a job comes from, with its line of the audit trail: both or neither. `datasets`: (name, number) of the
+        versions that it names."""
         async with self._write() as db:
             await db.execute(
                 insert(t.jobs).values(
@@ -49,6 +52,10 @@ class JobStore(Base):
                     facts=dict(facts),
                 )
             )
+            if datasets:
+                j = t.job_datasets
+                await db.execute(delete(j).where(j.c.cluster == cluster, j.c.job_id == job_id))
+                await db.execute(insert(j).values(job_lines(cluster, job_id, datasets)))
             await db.execute(audit_line(self._now(), person, kind, cluster, audit, address=address))
 
     async def job_record(self, cluster: str, job_id: int) -> JobRecord | None:

@@ -14,8 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from headway.store import schema as t
 from headway.store.base import Base
 
-# The cluster's own row and its secrets are kept apart; operations and notebooks are of a moment; tokens are the server's.
-_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit"}
+# The cluster's own row and its secrets are kept apart; operations and notebooks are of a moment; tokens and node images are the
+# server's; and of datasets the files are in no backup.
+_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "datasets", "node_images"}
 
 Row = tuple[str, dict[str, Any]]  # (table, its values)
 

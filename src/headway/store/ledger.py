@@ -1,19 +1,21 @@
-"""Lives of machines, states of nodes, closed invoices and budgets."""
+"""Lives of machines, states of nodes, closed invoices, budgets, and what people are told of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from headway.domain.ledger import Life, NodeSpan, SpanKind
+from headway.domain.ledger import Life, News, NodeSpan, Saves, SpanKind
 from headway.errors import Conflict
 from headway.store import schema as t
 from headway.store.records import InvoiceRow
-from headway.store.runs import upsert
+from headway.store.runs import insert_into, upsert
 from headway.store.usage import UsageStore
+
+_MANY = 500  # values that one question names
 
 
 class LedgerStore(UsageStore):
@@ -135,3 +137,64 @@ class LedgerStore(UsageStore):
         async with self._read() as db:
             rows = await db.execute(select(b.c.team).where(b.c.cluster == cluster, b.c.capped.is_(True)))
             return frozenset(name for (name,) in rows)
+
+    # --- checkpoints
+
+    async def put_saves(self, cluster: str, saves: Mapping[int, Saves], at: int) -> None:
+        """What trainings said in all. One of which less is known than before (its first reports are gone) stays."""
+        known = await self.saves(cluster, list(saves))
+        rows = [
+            {"cluster": cluster, "job": job, "at": at, "saves": one.count, "stalled_s": one.stalled_s, "up_s": one.up_s}
+            for job, one in saves.items()
+            if job not in known or (one.count, one.up_s) > (known[job].count, known[job].up_s)
+        ]
+        if rows:
+            async with self._write() as db:
+                await db.execute(upsert(db, t.job_saves, ("cluster", "job")), rows)
+
+    async def saves(self, cluster: str, jobs: Sequence[int]) -> dict[int, Saves]:
+        s, found = t.job_saves, {}
+        async with self._read() as db:
+            for i in range(0, len(jobs), _MANY):
+                mine = (s.c.cluster == cluster, s.c.job.in_(jobs[i : i + _MANY]))
+                for row in await db.execute(select(s).where(*mine)):
+                    found[row.job] = Saves(row.saves, row.stalled_s, row.up_s)
+        return found
+
+    async def most_stalled(self, cluster: str, since: int, most: int = 100) -> dict[int, Saves]:
+        """Of jobs that were heard since then: those that stood still longest."""
+        s = t.job_saves
+        query = select(s).where(s.c.cluster == cluster, s.c.at >= since).order_by(s.c.stalled_s.desc()).limit(most)
+        async with self._read() as db:
+            return {row.job: Saves(row.saves, row.stalled_s, row.up_s) for row in await db.execute(query)}
+
+    # --- news
+
+    async def put_news(self, cluster: str, one: News) -> bool:
+        """To be told; False where news with its key is known already."""
+        n = t.news
+        values = {name: getattr(one, name) for name in News.__dataclass_fields__}
+        async with self._write() as db:
+            made = insert_into(db, n).values(cluster=cluster, told_at=0, **values).on_conflict_do_nothing()
+            return bool((await db.execute(made)).rowcount)
+
+    async def has_news(self, cluster: str, key: str) -> bool:
+        n = t.news
+        async with self._read() as db:
+            found = await db.execute(select(n.c.key).where(n.c.cluster == cluster, n.c.key == key))
+            return found.first() is not None
+
+    async def untold_news(self, cluster: str, since: int) -> list[News]:
+        """The oldest first; what is older than `since` is no news any more."""
+        n = t.news
+        query = select(*(n.c[name] for name in News.__dataclass_fields__))
+        async with self._read() as db:
+            rows = await db.execute(
+                query.where(n.c.cluster == cluster, n.c.told_at == 0, n.c.at >= since).order_by(n.c.at, n.c.key)
+            )
+            return [News(*row) for row in rows]
+
+    async def told_news(self, cluster: str, keys: Iterable[str], at: int) -> None:
+        n = t.news
+        async with self._write() as db:
+            await db.execute(update(n).where(n.c.cluster == cluster, n.c.key.in_(list(keys))).values(told_at=at))

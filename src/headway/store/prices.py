@@ -13,14 +13,14 @@ from headway.store.records import PriceRow
 
 class PriceStore(Base):
     async def note_prices(self, rows: Iterable[PriceRow]) -> None:
-        """Kept where a group's price, or whether it is spot, is another than the newest one that is known."""
+        """Kept where a group's price, or the kind of it, is another than the newest one that is known."""
         p = t.prices
         async with self._write() as db:
             for row in rows:
                 where = (p.c.cluster == row.cluster, p.c.group == row.group)
                 newest = (await db.execute(select(p).where(*where).order_by(p.c.since.desc()).limit(1))).first()
-                if newest is None or (newest.usd_per_hour, newest.spot) != (row.usd_per_hour, row.spot):
-                    values = {name: getattr(row, name) for name in row.__dataclass_fields__}
+                values = {name: getattr(row, name) for name in row.__dataclass_fields__}
+                if newest is None or {**newest._mapping, "since": row.since} != values:
                     await db.execute(insert(p).values(values))
 
     async def prices(self, cluster: str) -> tuple[PriceRow, ...]:

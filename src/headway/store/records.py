@@ -42,6 +42,15 @@ class Token:
     cluster: str = ""  # "" = every one
 
 
+@dataclass(frozen=True, slots=True)
+class NodeImage:
+    """Tags. `pinned`: what new machines of a cluster are made from, "" = the present image; `before`: what a roll goes back
+    to, "" = nothing is known."""
+
+    pinned: str = ""
+    before: str = ""
+
+
 @dataclass(frozen=True)
 class ClusterRow:
     """`document` is the wire Document last applied, `summary` what lists show of it without resolving it again."""
@@ -169,6 +178,7 @@ class PriceRow:
     since: float
     usd_per_hour: str  # as a decimal: "31.2"
     spot: bool
+    reserved: int = 0  # machines that are paid for whether they are there or not
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class RunStore(Base):
         if not new:
             return found
         rows = [{"cluster": cluster, **dict(zip(KIND, kind, strict=True))} for kind in new]
-        await db.execute(_insert(db, k).on_conflict_do_nothing(), rows)
+        await db.execute(insert_into(db, k).on_conflict_do_nothing(), rows)
         return await known()
 
     async def forget_runs(self, cluster: str) -> None:
@@ -117,7 +117,7 @@ class RunStore(Base):
         m = t.ledger_marks
         if not (await db.execute(update(m).where(m.c.cluster == cluster).values(**values))).rowcount:
             blank = {"collected_to": 0, "measured_to": 0, "swept_at": 0, "longest_s": 0, "error": ""}
-            await db.execute(_insert(db, m).values(**{**blank, **values, "cluster": cluster}))
+            await db.execute(insert_into(db, m).values(**{**blank, **values, "cluster": cluster}))
 
     async def end_runs(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
         """(job, start) each, of which accounting knows no more: they were seen running at that moment last."""
@@ -177,12 +177,12 @@ def _node(cluster: str, run: Run, part: Held, node: str) -> dict[str, Any]:
     }
 
 
-def _insert(db: AsyncConnection, table: Table) -> Any:
+def insert_into(db: AsyncConnection, table: Table) -> Any:
     return (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)
 
 
 def upsert(db: AsyncConnection, table: Table, key: Sequence[str]) -> Insert:
-    made = _insert(db, table)
+    made = insert_into(db, table)
     fresh = {
         column.name: made.excluded[column.name]
         for column in table.columns

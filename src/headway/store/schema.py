@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0009"  # the newest migration; a test holds it against Alembic's own answer
+HEAD = "0012"  # the newest migration; a test holds it against Alembic's own answer
 
 metadata = MetaData(
     naming_convention={
@@ -272,6 +272,15 @@ notebooks = Table(
 )
 
 # Prices of a node in each group, over time: a row when one changes.
+# Tags, by cluster. `pinned`: what new machines are made from; "" = the present image. `before`: what a roll goes back to.
+node_images = Table(
+    "node_images",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("pinned", String(200), nullable=False),
+    Column("before", String(200), nullable=False),
+)
+
 prices = Table(
     "prices",
     metadata,
@@ -280,6 +289,7 @@ prices = Table(
     Column("since", Float, primary_key=True),
     Column("usd_per_hour", String(32), nullable=False),
     Column("spot", Boolean, nullable=False),
+    Column("reserved", Integer, nullable=False, server_default="0"),
 )
 
 # Whose runs they are and of what. A report asks for the runs of one kind after the other: so each sum is read from an index in
@@ -414,6 +424,62 @@ budget_notes = Table(
     Column("start", BigInteger, primary_key=True, autoincrement=False),  # of the period
     Column("level", String(16), nullable=False),
     Column("capped", Boolean, nullable=False),
+)
+
+# Versions of datasets. A row stays when its version is removed: a number is given once, and lineage names it.
+datasets = Table(
+    "datasets",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("digest", String(64), nullable=False),
+    Column("files", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("checked_at", Float),
+    Column("damage", Text, nullable=False),
+    Column("removed_at", Float),
+    Column("removed_by", String(64), nullable=False),
+    Column("forced", Boolean, nullable=False),
+)
+
+# Which jobs' lineage names which version.
+job_datasets = Table(
+    "job_datasets",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+)
+
+# What trainings said of their checkpoints: of each job, in all.
+job_saves = Table(
+    "job_saves",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("saves", Integer, nullable=False),
+    Column("stalled_s", Float, nullable=False),
+    Column("up_s", Float, nullable=False),
+    Column("at", BigInteger, nullable=False),  # when it was heard last
+)
+
+# What people are told once, by the alert channels of a cluster: first written here, then told.
+news = Table(
+    "news",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("key", String(200), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("severity", String(16), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("told_at", BigInteger, nullable=False),  # 0: not yet
 )
 
 # What was answered to requests that are not to be done twice. The answer can be read with the asker's own token alone.

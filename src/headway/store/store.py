@@ -9,8 +9,10 @@ from pathlib import Path
 from headway.store.answers import AnswerStore
 from headway.store.audit import AuditStore
 from headway.store.clusters import ClusterStore
+from headway.store.datasets import DatasetStore
 from headway.store.engine import database_url, open_engine
 from headway.store.happenings import HappeningStore
+from headway.store.images import ImageStore
 from headway.store.incidents import IncidentStore
 from headway.store.jobs import JobStore
 from headway.store.keeping import KeepStore
@@ -28,12 +30,14 @@ class Store(
     OperationStore,
     JobStore,
     IncidentStore,
+    ImageStore,
     AnswerStore,
     NotebookStore,
     HappeningStore,
     PriceStore,
     KeepStore,
     LedgerStore,
+    DatasetStore,
 ):
     """Open it with `open_store`; `close` it at the end."""
 

@@ -18,6 +18,7 @@ from sqlalchemy import (
     or_,
     select,
 )
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.ledger import Use
 from headway.store import schema as t
@@ -183,46 +184,55 @@ class UsageStore(RunStore):
         ]
 
     async def moments(
-        self, cluster: str, span: Span, marks: Sequence[int], ends: bool, only: Only = Only()
+        self, cluster: str, span: Span, marks: range, ends: bool, only: Only = Only()
     ) -> dict[str, dict[int, tuple[int, int]]]:
         """GPU type -> the number of the stretch between two marks (-1: before the first) -> (GPUs, GPUs times moment) of the
-        runs that began (or ended) there, of all that held GPUs in the span. What still runs ends now."""
+        runs that began (or ended) there, of all that held GPUs in the span. What still runs ends now. One pass: runs are
+        gathered by type and stretch, and never sorted by anything else."""
         k, r = t.run_kinds, t.runs
-        low = await self._earliest(cluster, span)
+        first, last = marks[0], marks[-1]
+        if ends:  # what ended before the first mark held nothing after it
+            moment, within = r.c.end, and_(r.c.end > first, r.c.end < last)
+        else:
+            low = await self._earliest(cluster, span)
+            within = and_(r.c.start >= low, r.c.start < last, or_(r.c.end > first, r.c.end == 0))
+            moment = r.c.start
+        place = case((moment < first, literal(-1)), else_=_whole(moment - first, marks.step))
+        query = (
+            select(k.c.gpu_type, place, func.sum(r.c.gpus), func.sum(r.c.gpus * moment))
+            .select_from(k.join(r, r.c.kind == k.c.id))
+            .where(_of(cluster, only), k.c.gpu_type != "", within)
+            .group_by(k.c.gpu_type, place)
+        )
         found: dict[str, dict[int, tuple[int, int]]] = {}
-
-        def add(kind: str, place: int, gpus: int, moments: int) -> None:
-            was = found.setdefault(kind, {}).get(place, (0, 0))
-            found[kind][place] = (was[0] + gpus, was[1] + moments)
-
-        def stretch(start: int, end: int) -> ColumnElement[bool]:
-            if ends:  # what ended before the first mark held nothing after it
-                return and_(r.c.end >= start, r.c.end < end, r.c.end > marks[0])
-            return and_(r.c.start >= start, r.c.start < end, or_(r.c.end > marks[0], r.c.end == 0))
-
-        moment = r.c.end if ends else r.c.start
-        stretches = [(-1, low, marks[0]), *((i, marks[i], marks[i + 1]) for i in range(len(marks) - 1))]
         async with self._read() as db:
-            for i, start, end in stretches[1:] if ends else stretches:
-                query = (
-                    select(k.c.gpu_type, func.sum(r.c.gpus), func.sum(r.c.gpus * moment))
-                    .select_from(k.join(r, r.c.kind == k.c.id))
-                    .where(_of(cluster, only), k.c.gpu_type != "", stretch(start, end))
-                    .group_by(k.c.id)
-                )
-                for kind, gpus, moments in await db.execute(query):
-                    add(kind, i, int(gpus), int(moments))
+            for kind, number, gpus, moments in await db.execute(query):
+                found.setdefault(kind, {})[int(number)] = (int(gpus), int(moments))
             if ends:
-                query = (
-                    select(k.c.gpu_type, func.sum(r.c.gpus))
-                    .select_from(k.join(r, r.c.kind == k.c.id))
-                    .where(_of(cluster, only), r.c.cluster == cluster, OPEN, k.c.gpu_type != "", r.c.start < span.now)
-                    .group_by(k.c.gpu_type)
-                )
-                place = max((i for i, mark in enumerate(marks) if span.now >= mark), default=-1)
-                for kind, gpus in await db.execute(query):
-                    add(kind, place, int(gpus), int(gpus) * span.now)
+                await self._running(db, cluster, span, marks, only, found)
         return found
+
+    async def _running(
+        self,
+        db: AsyncConnection,
+        cluster: str,
+        span: Span,
+        marks: range,
+        only: Only,
+        found: dict[str, dict[int, tuple[int, int]]],
+    ) -> None:
+        """Adds what still runs, as if it ended now."""
+        k, r = t.run_kinds, t.runs
+        query = (
+            select(k.c.gpu_type, func.sum(r.c.gpus))
+            .select_from(k.join(r, r.c.kind == k.c.id))
+            .where(_of(cluster, only), r.c.cluster == cluster, OPEN, k.c.gpu_type != "", r.c.start < span.now)
+            .group_by(k.c.gpu_type)
+        )
+        place = min(len(marks) - 1, (span.now - marks[0]) // marks.step) if span.now >= marks[0] else -1
+        for kind, gpus in await db.execute(query):
+            was = found.setdefault(kind, {}).get(place, (0, 0))
+            found[kind][place] = (was[0] + int(gpus), was[1] + int(gpus) * span.now)
 
     async def waits(self, cluster: str, span: Span, only: Only = Only()) -> list[tuple[int, int, int]]:
         """(GPUs, seconds waited, how many) of the runs that began in the span; long waits are rounded to whole minutes."""
@@ -381,4 +391,4 @@ def _rows() -> Select[Any]:
 
 def _whole(number: ColumnElement[Any], by: Any) -> ColumnElement[int]:
     """Divided without its fraction: what both databases do with whole numbers, unless SQLAlchemy makes them other ones."""
-    return number.op("/", return_type=BigInteger())(by)
+    return number.op("/", precedence=8, return_type=BigInteger())(by)  # binds as a division does

@@ -66,6 +66,17 @@ class ScaleIn(Ask):
     deadline_s: int | None = Field(None, ge=0, le=604_800)
 
 
+class RollIn(Ask):
+    """Nodes of another image. `by_s`: jobs may go on so long on nodes whose turn it is; None: until they end. `back`: to the
+    image before, not to the present one. `head`: the head too, at the end. `stop`: what a roll has drained serves again, and it
+    goes on no further."""
+
+    by_s: int | None = Field(None, ge=0, le=604_800)
+    back: bool = False
+    head: bool = False
+    stop: bool = False
+
+
 class GroupOut(Wire):
     """A group of nodes: how many there should be, may be, and are."""
 
@@ -90,14 +101,14 @@ OperationState = Literal["queued", "running", "done", "failed"]
 class OperationOut(Wire):
     id: str
     cluster: str
-    kind: Literal["apply", "scale", "down", "backup", "restore", "rotate"]
+    kind: Literal["apply", "scale", "down", "backup", "restore", "rotate", "dataset", "roll"]
     state: OperationState
     person: str
     created_at: float
     started_at: float | None = None
     finished_at: float | None = None
     error: ErrorOut | None = None
-    kept: list[str] = []  # down: what was kept, where; backup: the file
+    kept: list[str] = []  # down: what was kept, where; backup: the file; roll: the operation that goes on with it
 
 
 class EventOut(Wire):

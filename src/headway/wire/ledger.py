@@ -42,7 +42,7 @@ class UsageOut(Wire):
 
 
 class RunLine(Wire):
-    """One run of a job."""
+    """One run of a job, of several groups one a group. `usd`: what its nodes cost while it held them."""
 
     job: int
     team: str
@@ -79,7 +79,8 @@ class RunsOut(Wire):
 
 
 class LineOut(Wire):
-    """`what`: node | spare | correction. A correction names the month that it corrects (`of`)."""
+    """`what`: node | spare | unused (reserved, and not there) | correction. `billing`: on demand | reserved | spot. A
+    correction names the month that it corrects (`of`)."""
 
     what: str
     group: str
@@ -163,7 +164,7 @@ class PartsOut(Wire):
 
 
 class CauseOut(Wire):
-    """`kind`: fault | preemption | requeue | idle | notebook | queue. `jobs`: those that lost most."""
+    """`kind`: fault | preemption | requeue | checkpoints | idle | notebook | queue. `jobs`: those that lost most."""
 
     kind: str
     what: str
@@ -173,7 +174,8 @@ class CauseOut(Wire):
 
 
 class AdviceOut(Wire):
-    """How often a job should write a checkpoint. `saves`: the share of its time that would give back."""
+    """How often a job should write a checkpoint: now every `now_s`, for `write_s` each, while it fails once in `failure_s`.
+    `saves`: the share of its time that `best_s` would give back, `saves_usd` what that cost in the period."""
 
     job: int
     now_s: float
@@ -181,6 +183,7 @@ class AdviceOut(Wire):
     write_s: float
     failure_s: float
     saves: float
+    saves_usd: Usd | None = None
 
 
 class GoodputOut(Wire):
@@ -194,6 +197,7 @@ class GoodputOut(Wire):
     teams: list[PartsOut]
     causes: list[CauseOut]
     failure_hours: float | None = None  # mean time between failures of one node
+    checkpoints: list[AdviceOut] = []
 
 
 class BudgetOut(Wire):
@@ -271,7 +275,8 @@ class CapacityOut(Wire):
 
 
 class EstimateOut(Wire):
-    """What a job would cost at most, when Slurm would start it, and what is left of its team's budget."""
+    """What a job would cost at most, when Slurm would start it, and what is left of its team's budget. GPUs and nodes are
+    those of one of its `tasks`; hours and prices those of all tasks of an array together, `usd_per_hour` while all run."""
 
     team: str
     gpus: int
@@ -282,6 +287,7 @@ class EstimateOut(Wire):
     usd_per_hour: Usd | None
     start: int = 0
     expected_nodes: str = ""
+    tasks: int = 1
     budget: BudgetOut | None = None
     warning: str = ""
 

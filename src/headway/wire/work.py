@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from headway.wire.base import Ask, FaultOut, Wire
+
+StageIn = Annotated[
+    str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}(@[1-9][0-9]{0,8})?$")
+]  # NAME@VERSION, or NAME: the latest
 
 
 class GitIn(Ask):
@@ -29,6 +33,7 @@ class SubmitIn(Ask):
     bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")  # files to work in; their digest
     env: dict[str, str] = {}  # set for the job; values with secret names are never kept
     git: GitIn | None = None
+    stage_in: list[StageIn] = Field(default=[], max_length=50)  # datasets copied to each node before the script begins
 
 
 class NotebookIn(Ask):
@@ -103,6 +108,7 @@ class RunIn(Ask):
     sbatch: list[str] = []  # further flags of sbatch, as they are
     bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     git: GitIn | None = None
+    stage_in: list[StageIn] = Field(default=[], max_length=50)  # datasets copied to each node before the command begins
     user: str = ""  # admins only
     dry_run: bool = False
 

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Query
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
-from headway.api import costs, reckoning, reports
+from headway.api import budgets, costs, goodput, reckoning, reports, usage
 from headway.api.access import Anyone, Principal, Right, State
 from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
 from headway.ledger.periods import Period, before, month_of, zone
 from headway.store.usage import BY
-from headway.web.html import render
+from headway.web.html import HEADERS, render, templates
 from headway.web.route import page_router
 
 router = page_router()
@@ -83,6 +83,18 @@ async def page(
     )
 
 
+@router.get("/clusters/{name}/costs/note")
+async def note(name: str, state: State, who: Anyone) -> Response:
+    """A piece of other pages: budgets that are spent, or soon will be."""
+    _, cluster = await state.cluster(name)
+    seen = usage.teams_seen(Place(name, cluster, int(state.clock())), who)
+    near = [
+        one for one in budgets.near(await budgets.budgets_lately(state, cluster)) if seen is None or one.team in seen
+    ]
+    text = templates().get_template("parts/budget_note.html").render(name=name, near=near)
+    return HTMLResponse(text, headers=HEADERS)
+
+
 def _sees_all(who: Principal) -> bool:
     return who.may(Right.ADMIN) or who.may(Right.NODES)
 
@@ -98,26 +110,25 @@ async def _found(
     cursor: str,
 ) -> Any:
     """The API's own answer."""
-    seen = costs.teams_seen(place, who)
-    start, end = str(month.start), str(month.end)
+    look = usage.Look(place, month, usage.teams_seen(place, who))
     if section == "usage":
         key = "gpu_type" if by == "gpu" else by
-        only = costs.narrowed(place, who, narrowed["team"], narrowed["user"], "", "")
-        return await costs.usage_of(state, place, month, [key], only)
+        only = usage.narrowed(place, who, narrowed["team"], narrowed["user"], "", "")
+        return await usage.usage_of(state, place, month, [key], only, await usage.fresh(state, place))
     if section == "runs":
-        return await costs.runs(
-            place.name, state, who, start, end, narrowed["team"], narrowed["user"],
+        return await usage.runs(
+            place.name, state, who, str(month.start), str(month.end), narrowed["team"], narrowed["user"],
             job=int(narrowed["job"] or 0), lossy=bool(narrowed["lossy"]), cursor=cursor,
         )  # fmt: skip
-    await costs.fresh(state, place)
+    await usage.fresh(state, place)
     if section == "invoice":
-        return costs.invoice_out(place, month, await reckoning.bill(state, place, month))
+        return costs.invoice_out(place, await reckoning.bill(state, place, month))
     if section == "chargeback":
-        return costs.chargeback_out(place, month, await reckoning.bill(state, place, month), seen)
+        return costs.chargeback_out(look, await reckoning.bill(state, place, month))
     if section == "goodput":
-        return await reports.goodput_of(state, place, month, seen)
+        return await goodput.goodput_of(state, look)
     if section == "budgets":
-        return [one for one in await costs.budgets_of(state, place) if seen is None or one.team in seen]
+        return await budgets.budgets_seen(state, place, look.seen)
     if section == "energy":
-        return await reports.energy_of(state, place, month, seen)
-    return await reports.capacity_of(state, place, month)
+        return await reports.energy_of(state, look)
+    return await reports.capacity_of(state, look)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
-from headway.api import jobacts, jobs, runs
+from headway.api import budgets, jobacts, jobs, runs
 from headway.api.access import Member, Principal, State, note_failure, workplace
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Unreachable
@@ -20,6 +20,7 @@ from headway.web.place import see_other
 from headway.web.route import page_router
 from headway.web.submit_view import Draft
 from headway.wire.base import FaultOut
+from headway.wire.ledger import EstimateOut
 from headway.wire.work import CheckJobIn, CheckJobOut
 
 router = page_router()
@@ -38,7 +39,9 @@ async def form(name: str, request: Request, state: State, who: Member) -> Respon
 async def check(name: str, request: Request, state: State, who: Member) -> Response:
     draft = Draft.of(await request.form())
     told = await _checked(name, state, who, draft)
-    values = {"draft": draft, "told": told, "beside": view.beside(told.faults, draft.how), "oob": True}
+    price = await _price(name, state, who, draft, told)
+    beside = view.beside(told.faults, draft.how)
+    values = {"draft": draft, "told": told, "price": price, "budgets": [], "beside": beside, "oob": True}
     text = templates().get_template("parts/submit_check.html").render(**values)
     return HTMLResponse(text, headers=HEADERS)
 
@@ -79,6 +82,14 @@ async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> 
         return _refused(error)
 
 
+async def _price(name: str, state: AppState, who: Principal, draft: Draft, told: CheckJobOut) -> EstimateOut | None:
+    """Of a job that could be submitted."""
+    ask, _ = view.request(draft)
+    if ask is None or told.faults or not told.starts_at:
+        return None
+    return await budgets.estimate_of(name, ask, told, state, who)
+
+
 def _refused(error: HeadwayError) -> CheckJobOut:
     """What was filled in stays on the page, with Slurm's words; of no field where Slurm could not be asked."""
     fault = refusal(error.message, error.hint)
@@ -99,6 +110,8 @@ async def _page(
         tab="submit",
         draft=draft,
         told=told,
+        price=None,
+        budgets=[one for one in await budgets.budgets_lately(state, cluster) if one.team in mine],
         beside=view.beside(told.faults, draft.how),
         partitions=[one.name for one in cluster.partitions],
         teams=mine or [team.name for team in cluster.teams],

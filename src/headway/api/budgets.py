@@ -1,0 +1,166 @@
+"""What teams may spend, what is left of it, and what a job would cost of it before it is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+
+from fastapi import APIRouter
+
+from headway.api import jobs, reckoning
+from headway.api.access import Anyone, Member, Principal, State
+from headway.api.reckoning import Place, place_of
+from headway.api.state import AppState
+from headway.api.usage import HOUR_S, fresh, teams_seen
+from headway.domain.cluster import Cluster, Group
+from headway.errors import Fault, InvalidSpec
+from headway.jobs.check import Asked, asked, seconds
+from headway.jobs.run import checked_run
+from headway.ledger.budgets import Level, Standing
+from headway.ledger.money import cents, usd
+from headway.wire.ledger import BudgetOut, EstimateOut
+from headway.wire.work import CheckJobIn, CheckJobOut
+
+router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
+
+
+@router.get("/budgets")
+async def budgets(name: str, state: State, who: Anyone) -> list[BudgetOut]:
+    """Of the teams that one sees: what is used in this period, and what is left."""
+    place = await place_of(state, name)
+    seen = teams_seen(place, who)
+    await fresh(state, place)
+    return await budgets_seen(state, place, seen)
+
+
+async def budgets_seen(state: AppState, place: Place, seen: tuple[str, ...] | None) -> list[BudgetOut]:
+    return [one for one in await budgets_of(state, place) if seen is None or one.team in seen]
+
+
+async def budgets_of(state: AppState, place: Place) -> list[BudgetOut]:
+    if place.cluster is None:
+        return []
+    return await _budgets_out(state, place.cluster, await reckoning.budget_standings(state, place.cluster, place.now))
+
+
+async def budgets_lately(state: AppState, cluster: Cluster) -> list[BudgetOut]:
+    """As they stood a few seconds ago: for pages that everybody has open."""
+    return await _budgets_out(state, cluster, await state.standings(cluster))
+
+
+def near(found: Iterable[BudgetOut]) -> list[BudgetOut]:
+    """Those that are spent, or soon will be."""
+    return [one for one in found if one.level != Level.OK.value]
+
+
+async def _budgets_out(state: AppState, cluster: Cluster, found: Iterable[Standing]) -> list[BudgetOut]:
+    held_back = await state.store.capped_teams(cluster.name)
+    return [
+        BudgetOut(
+            team=one.team,
+            unit=one.budget.unit,
+            per=one.budget.per,
+            limit=float(one.budget.limit),
+            used=float(one.used),
+            left=float(one.left),
+            warn_at=float(one.budget.limit * Decimal(str(one.budget.warn))),
+            level=one.level.value,
+            cap=one.budget.cap,
+            held_back=one.team in held_back,
+            start=one.start,
+        )
+        for one in found
+    ]
+
+
+# --- before a job is submitted
+
+
+@router.post("/estimate")
+async def estimate(name: str, ask: CheckJobIn, state: State, who: Member) -> EstimateOut:
+    """What a job would cost at most, when Slurm would start it, and what is left of its team's budget; nothing is submitted.
+    Raises InvalidSpec with all that is wrong with it."""
+    told = await jobs.check(name, ask, state, who)
+    if told.faults:
+        raise InvalidSpec([Fault(one.path, one.message, one.hint) for one in told.faults])
+    return await estimate_of(name, ask, told, state, who)
+
+
+async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppState, who: Principal) -> EstimateOut:
+    """Of a job that was checked, and is as it should be."""
+    _, cluster = await state.cluster(name)
+    request = ask.submit or ask.run
+    assert request is not None
+    user = who.acting(request.user)
+    submit = ask.submit if ask.submit is not None else checked_run(ask.run, cluster, user)[0] if ask.run else None
+    assert submit is not None
+    want = asked(submit)
+    limit_s, group = _limit_s(cluster, want, told.partition), _group(cluster, want, told.partition)
+    per_hour = Fraction(group.price_usd_per_node_hour) * _nodes_held(group, want) * want.tasks
+    hours = None if limit_s is None else Fraction(limit_s, HOUR_S)
+    gpu_hours = None if hours is None else round(float(want.gpus * want.tasks * hours), 4)
+    cost = None if hours is None else per_hour * hours
+    team = want.options.get("account") or next((t.name for t in cluster.teams if user in t.users), "")
+    budget = next((one for one in await budgets_lately(state, cluster) if one.team == team), None)
+    return EstimateOut(
+        team=team,
+        gpus=want.gpus,
+        nodes=want.nodes or 1,
+        tasks=want.tasks,
+        time_limit_s=limit_s,
+        gpu_hours=gpu_hours,
+        usd=None if cost is None else usd(cents(cost)),
+        usd_per_hour=usd(cents(per_hour)),
+        start=told.starts_at,
+        expected_nodes=told.nodes,
+        budget=budget,
+        warning=_over(budget, cost, gpu_hours) if budget else "",
+    )
+
+
+def _nodes_held(group: Group, want: Asked) -> Fraction:
+    """Of the group's nodes, as they are paid for: 2 of 8 GPUs are a quarter of one."""
+    plan = group.plan
+    if plan.gpus:
+        return Fraction(want.gpus, plan.gpus)
+    cpus = min(plan.cpus, int(want.options.get("cpus-per-task") or 1)) * (want.nodes or 1)
+    return Fraction(cpus, plan.cpus or 1)
+
+
+def unit_words(unit: str) -> str:
+    return "USD" if unit == "usd" else "GPU-hours"
+
+
+def _over(budget: BudgetOut, cost: Fraction | None, gpu_hours: float | None) -> str:
+    asks = (None if cost is None else float(cost)) if budget.unit == "usd" else gpu_hours
+    if budget.held_back or (budget.cap and budget.left <= 0):
+        return "the team's budget is spent: the job waits for the next period"
+    if asks is not None and asks > budget.left:
+        return f"it may use {asks:,.2f} {unit_words(budget.unit)}; {budget.left:,.2f} are left of the team's budget"
+    return ""
+
+
+def _limit_s(cluster: Cluster, want: Asked, partition: str) -> int | None:
+    """None: it may run on and on."""
+    text = want.options.get("time", "")
+    if text and (asked_s := seconds(text)):
+        return asked_s
+    name = want.options.get("partition", "").split(",")[0] or partition
+    found = next((one for one in cluster.partitions if one.name == name or (not name and one.default)), None)
+    return None if found is None else found.default_time_s or found.max_time_s
+
+
+def _group(cluster: Cluster, want: Asked, partition: str) -> Group:
+    """The dearest that it may land on: what it costs at most."""
+    name = want.options.get("partition", "").split(",")[0] or partition
+    found = next((one for one in cluster.partitions if one.name == name or (not name and one.default)), None)
+    groups = {cluster.group_of[node].name: cluster.group_of[node] for node in (found.nodes if found else ())}
+    fit = [
+        group
+        for group in groups.values() or cluster.groups
+        if (not want.gpus or group.plan.gpus) and (not want.gpu_type or group.plan.gpu_type == want.gpu_type.lower())
+    ]
+    if not want.gpus and any(not group.plan.gpus for group in fit):
+        fit = [group for group in fit if not group.plan.gpus]
+    return max(fit or cluster.groups, key=lambda group: group.price_usd_per_node_hour / max(1, group.plan.gpus))

@@ -1,0 +1,257 @@
+"""What was used, and the runs behind it. A person sees what their own teams used; operators and admins see everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from headway.api import reckoning
+from headway.api.access import Anyone, Principal, Right, State, sees_usage
+from headway.api.reckoning import Place, place_of
+from headway.api.state import AppState
+from headway.errors import HeadwayError, NotAllowed, Refused
+from headway.ledger.energy import KWH_J, Energy, estimate_j
+from headway.ledger.money import cents, usd
+from headway.ledger.periods import Period, moment, zone
+from headway.store.usage import BY, Only, RunRow, Span, Total
+from headway.wire import sheets
+from headway.wire.base import Wire
+from headway.wire.ledger import RunLine, RunsOut, UsageOut, UsageRow
+
+router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
+GPU = {"gpu": "gpu_type"}  # what people call it
+HOUR_S = 3600
+MOST_RUNS = 1000
+MonthText = Annotated[str, Query(max_length=7, description="a month, as 2026-10; the one that is now unless said")]
+Form = Annotated[Literal["json", "csv"], Query(alias="format")]
+Name = Annotated[str, Query(max_length=64)]
+When = Annotated[str, Query(max_length=40, description="2026-10, 2026-10-03, 2026-10-03T12:00, or unix seconds")]
+
+
+async def fresh(state: AppState, place: Place) -> str:
+    """Brings the ledger up to date where it can be; why it could not."""
+    if place.cluster is None:
+        return ""
+    if away := state.live.snapshot(place.name).stale:
+        return away
+    try:
+        await state.collected(place.cluster)
+    except HeadwayError as error:
+        return error.message.splitlines()[0]
+    except (TimeoutError, OSError) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def teams_seen(place: Place, who: Principal) -> tuple[str, ...] | None:
+    """None: all of them. Raises NotAllowed for a cluster that is gone, whose teams nobody knows any more."""
+    if who.may(Right.ADMIN) or who.may(Right.NODES):
+        return None
+    if place.cluster is None:
+        raise NotAllowed(f"{place.name} is down: what it used is for operators and admins", hint="ask one of them")
+    return tuple(team.name for team in place.cluster.teams if sees_usage(place.cluster, who, team.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Somebody looks at a month of a cluster. `seen`: the teams they see, None = all."""
+
+    place: Place
+    month: Period
+    seen: tuple[str, ...] | None
+
+    @property
+    def span(self) -> Span:
+        return Span(self.month.start, self.month.end, self.place.now)
+
+
+async def looked(state: AppState, name: str, who: Principal, period: str) -> Look:
+    """With the ledger brought up to date."""
+    place = await place_of(state, name)
+    look = Look(place, place.month(period), teams_seen(place, who))
+    await fresh(state, place)
+    return look
+
+
+def hours_of(seconds: int) -> float:
+    return round(seconds / HOUR_S, 4)
+
+
+def sheet(found: Wire, name: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
+    return Response(sheets.text(found), media_type="text/csv", headers=headers)
+
+
+def stretch(place: Place, start: str, end: str) -> Period:
+    """From `start` (this month's beginning unless said) to `end` (now). Raises Refused."""
+    where = zone(place.costs.timezone)
+    try:
+        begun = moment(start, where) if start else place.month("").start
+        done = moment(end, where) if end else place.now
+    except (ValueError, OverflowError) as error:
+        raise Refused(str(error), hint="for example --from 2026-10-01 --to 2026-11-01") from None
+    if not 0 <= begun < done <= 2**40:
+        raise Refused("the end must come after the start", hint="for example --from 2026-10-01 --to 2026-11-01")
+    return Period("", begun, done)
+
+
+@router.get("/usage", response_model=UsageOut)
+async def usage(
+    name: str,
+    state: State,
+    who: Anyone,
+    by: Annotated[list[str] | None, Query(max_length=5, description="team, user, partition, gpu or group")] = None,
+    start: When = "",
+    end: When = "",
+    team: Name = "",
+    user: Name = "",
+    partition: Name = "",
+    gpu: Name = "",
+    format: Form = "json",  # noqa: A002
+) -> UsageOut | Response:
+    """Sums by team, user, partition, GPU type and group. What still runs counts until now."""
+    place = await place_of(state, name)
+    names = [GPU.get(one, one) for words in by or ["team"] for one in words.split(",")]
+    if unknown := [one for one in names if one not in BY]:
+        raise Refused(f"usage can't be told by {unknown[0]}", hint="by team, user, partition, gpu, group")
+    period, only = stretch(place, start, end), narrowed(place, who, team, user, partition, gpu)
+    stale = await fresh(state, place)
+    found = await usage_of(state, place, period, list(dict.fromkeys(names)), only, stale)
+    return sheet(found, f"{name}-usage") if format == "csv" else found
+
+
+def narrowed(place: Place, who: Principal, team: str, user: str, partition: str, gpu: str) -> Only:
+    teams = teams_seen(place, who)
+    if team:
+        teams = (team,) if teams is None or team in teams else ()
+    return Only(teams, user, partition, gpu)
+
+
+async def usage_of(
+    state: AppState, place: Place, period: Period, by: Sequence[str], only: Only, stale: str = ""
+) -> UsageOut:
+    span = Span(period.start, period.end, place.now)
+    totals = await state.store.usage(place.name, span, [*by, "gpu_type"], only)
+    cost = dict(await reckoning.held_cost(state, place, period, only, tuple(by)))
+    grouped: dict[tuple[str, ...], list[Total]] = {}
+    for one in totals:
+        grouped.setdefault(one.by[: len(by)], []).append(one)
+    shown = ["gpu" if one == "gpu_type" else one for one in by]
+    rows = [
+        _row(dict(zip(shown, key, strict=True)), parts, cost.get(key, Fraction(0)), place.costs.pue)
+        for key, parts in grouped.items()
+    ]
+    return UsageOut(
+        cluster=place.name,
+        start=period.start,
+        end=period.end,
+        as_of=place.now,
+        stale=stale,
+        simulated=place.cluster.simulated_gpus if place.cluster else False,
+        rows=sorted(rows, key=lambda row: (-row.gpu_hours, -row.cpu_hours, *row.by.values())),
+        total=_row({}, totals, sum(cost.values(), Fraction(0)), place.costs.pue),
+    )
+
+
+def energy_sum(parts: Iterable[Total]) -> Energy:
+    """By GPU type, which is the last name of each part."""
+    measured = estimated = 0
+    for one in parts:
+        measured += one.energy_j
+        estimated += estimate_j(one.by[-1], 1, 0, one.unmeasured_gpu_s) if one.unmeasured_gpu_s else 0
+        estimated += estimate_j("", 0, 1, one.unmeasured_cpu_s)
+    return Energy(measured, estimated)
+
+
+def _row(by: dict[str, str], parts: Sequence[Total], cost: Fraction, pue: float) -> UsageRow:
+    energy = energy_sum(parts)
+
+    def hours(name: str) -> float:
+        return hours_of(sum(getattr(one, name) for one in parts))
+
+    return UsageRow(
+        by=by,
+        runs=sum(one.runs for one in parts),
+        gpu_hours=hours("gpu_s"),
+        cpu_hours=hours("cpu_s"),
+        lost_gpu_hours=hours("lost_gpu_s"),
+        idle_gpu_hours=hours("idle_gpu_s"),
+        waited_hours=hours("waited_s"),
+        usd=usd(cents(cost)),
+        energy_kwh=round(energy.kwh(pue), 4),
+        energy_estimated=energy.estimated_j > 0,
+    )
+
+
+# --- the runs behind a figure
+
+
+@router.get("/usage/runs")
+async def runs(
+    name: str,
+    state: State,
+    who: Anyone,
+    start: When = "",
+    end: When = "",
+    team: Name = "",
+    user: Name = "",
+    partition: Name = "",
+    gpu: Name = "",
+    job: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    lossy: Annotated[bool, Query(description="only those that lost or idled, the dearest first")] = False,
+    cursor: Annotated[str, Query(max_length=12, pattern=r"^\d*$")] = "",
+    limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 100,
+) -> RunsOut:
+    """Every run of every job, the latest first; of one job the first first."""
+    place = await place_of(state, name)
+    period, only = stretch(place, start, end), narrowed(place, who, team, user, partition, gpu)
+    await fresh(state, place)
+    after = int(cursor or 0)
+    if job:
+        found = [one for one in await state.store.runs_of(name, job) if only.teams is None or one.team in only.teams]
+    else:
+        span = Span(period.start, period.end, place.now)
+        found = await state.store.runs(name, span, only, lossy=lossy, after=after, limit=limit + 1)
+    cut = found if job else found[:limit]
+    more = str(after + limit) if len(found) > len(cut) else ""
+    whole = Period("", min((one.start for one in cut), default=0), place.now + 1)
+    costs = await reckoning.run_costs(state, place, cut, whole)
+    lines = [_run(one, place, cost) for one, cost in zip(cut, costs, strict=True)]
+    return RunsOut(cluster=name, start=period.start, end=period.end, runs=lines, next=more)
+
+
+def _run(one: RunRow, place: Place, cost: Fraction) -> RunLine:
+    elapsed = max(0, (one.end or place.now) - one.start)
+    blind = max(0, elapsed - one.measured_s)
+    estimated = estimate_j(one.gpu_type, one.gpus, one.cpus, blind)
+    return RunLine(
+        job=one.job,
+        team=one.team,
+        user=one.user,
+        partition=one.partition,
+        group=one.group,
+        state=one.state,
+        nodes=one.nodes,
+        node_count=one.node_count,
+        gpu_type=one.gpu_type,
+        gpus=one.gpus,
+        cpus=one.cpus,
+        start=one.start,
+        end=one.end or None,
+        waited_s=max(0, one.start - one.eligible),
+        elapsed_s=elapsed,
+        time_limit_s=one.time_limit_s,
+        used_cpu_s=one.used_cpu_s,
+        memory_mib=one.memory_mib,
+        used_memory_mib=one.used_memory_mib,
+        lost_s=one.lost_s,
+        idle_s=one.idle_s,
+        energy_kwh=round((one.energy_j + estimated) * place.costs.pue / KWH_J, 4),
+        energy_estimated=estimated > 0,
+        usd=usd(cents(cost)),
+    )

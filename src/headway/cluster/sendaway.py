@@ -1,0 +1,67 @@
+"""Jobs on nodes that are wanted empty: warned before their deadline, requeued after it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headway.cluster.env import Env, Say
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed, HeadwayError
+from headway.slurm import control
+from headway.slurm.warning import warning_asked
+
+LOOK_S = 1.0
+ENDING_S = 60.0  # for jobs that were requeued to be gone from the node
+
+Jobs = Mapping[str, tuple[int, ...]]  # node -> what runs there
+
+
+@dataclass
+class SendAway:
+    """`why`: what happens to the node, for the jobs' owners."""
+
+    cluster: Cluster
+    env: Env
+    say: Say
+    head: Machine
+    why: str
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    warned: set[int] = field(default_factory=set)
+
+    async def warn(self, jobs: Jobs, ends: float) -> None:
+        """Those that asked for a signal before their end get it so long before the deadline."""
+        run, head = self.env.connections, self.head
+        for job in sorted({job for numbers in jobs.values() for job in numbers} - self.warned):
+            left_s = ends - self.clock()
+            with contextlib.suppress(HeadwayError):
+                asked = warning_asked(*await control.job_words(run, head, job))
+                if left_s > max(self.cluster.health.warning_s, asked.before_s if asked else 0):
+                    continue
+                self.warned.add(job)
+                await control.notify(run, head, job, f"headway: {self.why} in {max(0, round(left_s))} s")
+                if asked is not None:
+                    await control.signal(run, head, job, asked.signal, batch_only=asked.batch_only)
+
+    async def now(self, jobs: Jobs) -> None:
+        """Requeued, and gone from these nodes or given up on; what forbids that ends."""
+        run, head = self.env.connections, self.head
+        for job in sorted({job for numbers in jobs.values() for job in numbers}):
+            try:
+                await control.requeue(run, head, job)
+                await self.say("jobs", f"job {job} is requeued: {self.why}", level="warning")
+            except CommandFailed:
+                await self.say("jobs", f"job {job} can't be requeued: it ends, for {self.why}", level="warning")
+                await control.cancel(run, head, job)
+        ends = self.clock() + ENDING_S
+        while self.clock() < ends and jobs.keys() & (await control.busy_nodes(run, head)).keys():
+            await self.sleep(LOOK_S)
+
+
+def listed(jobs: Sequence[int]) -> str:
+    return f"job{'s' * (len(jobs) != 1)} {', '.join(map(str, jobs))}"

@@ -1,0 +1,311 @@
+"""Another node image, a node after the other: drained, made anew, tested, returned.
+
+One node goes first; until it has passed its tests nothing else is touched, and machines that are made for other reasons are
+of the image before. What is under way is in Slurm's own reason of each node and in the provider's list, so a roll that was
+killed goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from headway.changes.roll import Seen, left_out, rebuilds, to_roll
+from headway.cluster.apply import MAKE_AT_ONCE, apply
+from headway.cluster.bring import bring
+from headway.cluster.env import Say
+from headway.cluster.ready import wait_for_nodes
+from headway.cluster.sendaway import SendAway, listed
+from headway.domain.change import ChangeSet
+from headway.domain.hostlist import compress
+from headway.domain.machine import MachineState
+from headway.domain.slots import ROLLS, choose
+from headway.errors import HeadwayError, Refused
+from headway.health.prove import prove
+from headway.health.repair import BOOT_S, registered
+from headway.health.tools import Tools
+from headway.machines import image, image_build
+from headway.machines.image import ImageInfo
+from headway.slurm import control
+from headway.store.records import NodeImage
+
+LOOK_S = 2.0
+SHARE = 10  # of so many nodes one is out of service at a time
+
+Alone = Callable[[], AbstractAsyncContextManager[object]]
+Waits = Callable[[], Awaitable[bool]]
+
+
+async def plan(tools: Tools, *, back: bool, head: bool, by: bool) -> ChangeSet:
+    """What a roll would do now. Builds nothing: an image that has yet to be built is named, and nothing is of it."""
+    _check(tools)
+    cluster = tools.cluster
+    if back:
+        info = await _before(tools)
+        return rebuilds(cluster, await look(tools), info.id, info.tag, head=head, by=by)
+    found = await image.find(cluster.image)
+    tag = found.tag if found else image.tag(cluster.image)
+    return rebuilds(cluster, await look(tools), found.id if found else "", tag, head=head, by=by)
+
+
+async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool, until: float | None) -> bool:
+    """Until every node that is in service is of the present image, or (`back`) of the one before; False when it stepped aside
+    for another operation (`waits`). `until`: unix seconds from which on jobs are sent away. `alone`: while it is held nobody
+    else makes machines. Raises Refused when a node does not pass its tests: that one stays drained, the others as they were."""
+    _check(tools)
+    store, name = tools.env.store, tools.cluster.name
+    kept = await store.node_image(name)
+    if back:
+        info = await _before(tools)
+        await store.set_node_image(name, NodeImage(info.tag, info.tag))
+    else:
+        info = await image_build.ensure(tools.cluster.image, say, state_dir=tools.env.state_dir)
+        before = await _most(tools, info) or kept.before
+        await store.set_node_image(name, NodeImage(before, before))
+    work = Roll(tools, say, info, alone, waits, until)
+    if not await work.nodes():
+        return False
+    if not back:
+        await store.set_node_image(name, NodeImage("", (await store.node_image(name)).before))
+    return True
+
+
+async def roll_head(tools: Tools, say: Say, *, back: bool) -> None:
+    """The head too, once its nodes are done: its machine is made anew, and an apply sets it up. Jobs on nodes go on."""
+    cluster, env = tools.cluster, tools.env
+    info = await (_before(tools) if back else image_build.ensure(cluster.image, say, state_dir=env.state_dir))
+    machine = (await tools.machines()).get(cluster.head)
+    served: frozenset[str] = frozenset()
+    if machine is not None and machine.image != info.id:
+        with contextlib.suppress(HeadwayError):  # a head that does not answer is made anew all the same
+            seen = await look(tools)
+            served = frozenset(seen.machines) & frozenset(cluster.slot_names) - seen.out.keys() - seen.rolling
+        await say(cluster.head, f"its machine is made anew of {info.tag}; slurmctld is away meanwhile")
+        if machine.state is MachineState.RUNNING:
+            await env.provider.stop(machine)
+        await env.provider.delete(machine)
+        await env.connections.drop(machine.name)
+    await apply(cluster, env, say)
+    await wait_for_nodes(cluster, env, await tools.head(), served)
+
+
+async def halt(tools: Tools, say: Say) -> None:
+    """What a roll had drained and not begun to make anew is in service again. One that was killed may have left a machine of an
+    image that nobody has tested: that one stays."""
+    seen, head = await look(tools), await tools.head()
+    reasons = await control.node_reasons(tools.env.connections, head)
+    serves = {one.image for name, one in seen.machines.items() if name not in seen.rolling and name not in seen.out}
+    for name in sorted(seen.rolling):
+        machine = seen.machines.get(name)
+        there = machine is not None and machine.state is MachineState.RUNNING
+        if there and reasons[name][1] == ROLLS and (name in seen.busy or seen.machines[name].image in serves):
+            await control.node_resume(tools.env.connections, head, name)
+            await say(name, "is in service again, as it was", done=True)
+        else:
+            words = "stays drained: headway roll goes on with it, with --back to the image before"
+            await say(name, words, level="warning", done=True)
+
+
+async def look(tools: Tools) -> Seen:
+    """Raises Unreachable where the controller does not answer: without it nobody knows which node is idle."""
+    connections, head = tools.env.connections, await tools.head()
+    machines = await tools.machines()
+    states = await control.node_reasons(connections, head)
+    busy = await control.busy_nodes(connections, head)
+    rolling = {name for name, (_, reason) in states.items() if reason.startswith(ROLLS)}
+    out = {
+        name: reason if reason != "none" else word
+        for name, (word, reason) in states.items()
+        if name not in rolling and not control.serves(word)
+    }
+    return Seen(machines, busy, frozenset(rolling), out)
+
+
+@dataclass
+class Roll:
+    """See `roll`."""
+
+    tools: Tools
+    say: Say
+    image: ImageInfo
+    alone: Alone
+    waits: Waits
+    until: float | None = None
+    proved: bool = False  # one node has passed its tests on this image
+    silent: bool = False  # the controller did not answer at the last look
+    told: tuple[object, ...] = ()
+    away: SendAway | None = None
+
+    async def nodes(self) -> bool:
+        """Whether all are done; False when another operation waits."""
+        while True:
+            seen = await self._look()
+            if await self.waits():
+                await self.say("roll", "another operation waits and goes first", level="warning", done=True)
+                return False
+            if seen is not None:
+                left = to_roll(self.tools.cluster, seen, self.image.id)
+                if not left:
+                    await self._tell_left_out(seen)
+                    return True
+                if await self._step(seen, left):
+                    continue
+            await self.tools.sleep(LOOK_S)
+
+    async def _look(self) -> Seen | None:
+        """None while the controller does not answer: a roll may take days, and a head may be started again meanwhile."""
+        try:
+            seen = await look(self.tools)
+        except HeadwayError as error:
+            if not self.silent:
+                await self.say("roll", f"waits for the controller: {error.message.splitlines()[0]}", level="warning")
+            self.silent = True
+            return None
+        self.silent = False
+        return seen
+
+    async def _step(self, seen: Seen, left: Sequence[str]) -> bool:
+        """Whether something was done, so that all is to be looked at anew at once."""
+        width = self._width(len(self.tools.cluster.slot_names))
+        going = [name for name in left if name in seen.rolling]
+        empty = [name for name in going if name not in seen.busy][:width]
+        if empty:
+            await self._rebuild(empty, seen)
+            return True
+        late = self.until is not None and self.tools.clock() >= self.until
+        drained = self._to_drain(seen, left, going, width, late=late)
+        if drained:
+            await control.nodes_drain(self.tools.env.connections, await self.tools.head(), drained, ROLLS)
+            return True
+        jobs = {name: seen.busy[name] for name in left if name in seen.busy}
+        away = await self._away()
+        if late:
+            await away.now({name: jobs[name] for name in going[:width]})
+            return True
+        if self.until is not None:
+            await away.warn(jobs, self.until)
+        await self._tell_waits({name: jobs[name] for name in going})
+        return False
+
+    def _to_drain(self, seen: Seen, left: Sequence[str], going: Sequence[str], width: int, *, late: bool) -> list[str]:
+        """Nodes without jobs at once; of the others only so many that the cluster goes on. When time is over, all: what is sent
+        away then never lands on a node that has yet to be done."""
+        others = [name for name in left if name not in seen.rolling]
+        idle = [name for name in others if name not in seen.busy]
+        if late and self.proved:
+            return others
+        return idle[:width] or others[: max(0, width - len(going))]
+
+    def _width(self, count: int) -> int:
+        return max(1, min(MAKE_AT_ONCE, count // SHARE)) if self.proved else 1
+
+    async def _away(self) -> SendAway:
+        head = await self.tools.head()
+        if self.away is None or self.away.head != head:
+            tools = self.tools
+            why = "its node is made anew"
+            self.away = SendAway(tools.cluster, tools.env, self.say, head, why, tools.clock, tools.sleep)
+        return self.away
+
+    async def _rebuild(self, names: Sequence[str], seen: Seen) -> None:
+        """Raises Refused naming those that failed."""
+        async with self.alone():
+            faults = await asyncio.gather(*(self._one(name, seen) for name in names), return_exceptions=True)
+        for fault in faults:  # the others have been waited for: nobody works on a machine after the lock is gone
+            if isinstance(fault, BaseException):
+                raise fault
+        failed = {name: fault for name, fault in zip(names, faults, strict=True) if fault}
+        if failed:
+            raise Refused(
+                f"the roll stops: on {self.image.tag} "
+                + "; ".join(f"{name}: {fault}" for name, fault in failed.items()),
+                hint=f"{compress(failed)} stays drained, no other node is touched; headway roll {self.tools.cluster.name} "
+                "tries again, with --back it goes back to the image before",
+            )
+        if not self.proved:
+            self.proved = True
+            store, cluster = self.tools.env.store, self.tools.cluster.name
+            kept = await store.node_image(cluster)
+            if kept.pinned != self.image.tag:
+                await store.set_node_image(cluster, NodeImage("", kept.before))
+
+    async def _one(self, name: str, seen: Seen) -> str:
+        """What went wrong, "" once the node serves."""
+        tools, began = self.tools, self.tools.clock()
+        if not self._wanted(name, seen):
+            await control.nodes_gone(tools.env.connections, await tools.head(), [name], "headway: no machine")
+            return ""
+        try:
+            fault = await self._made(name) or await registered(tools, name, BOOT_S)
+        except HeadwayError as error:
+            fault = error.message.splitlines()[0]
+        if not fault:
+            await self.say(name, "is being tested")
+            fault = (await prove(tools, name, hard=not self.proved)).fault
+        connections, head = tools.env.connections, await tools.head()
+        if fault:
+            await control.node_drain(connections, head, name, f"{ROLLS}: {fault}")
+            await self.say(name, fault, level="error", done=True)
+            return fault
+        await control.node_resume(connections, head, name)
+        # A machine that is back so soon may be missed only now: what slurmctld had asked the one before has no answer.
+        await registered(tools, name, BOOT_S)
+        words = f"is of {self.image.tag}, has passed its tests and is in service"
+        await self.say(name, words, done=True, seconds=tools.clock() - began)
+        return ""
+
+    def _wanted(self, name: str, seen: Seen) -> bool:
+        """A slot whose machine a killed roll had taken away may be one too many by now."""
+        return name in seen.machines or name in choose(self.tools.cluster, {*seen.machines, name})
+
+    async def _made(self, name: str) -> str:
+        """The machine is of the image; one that is already is let be."""
+        tools = self.tools
+        machine = (await tools.machines()).get(name)
+        if machine is not None and machine.image == self.image.id and machine.state is MachineState.RUNNING:
+            return ""
+        if machine is not None:
+            await tools.env.provider.delete(machine)
+            await tools.env.connections.drop(name)
+        await bring(tools.cluster, tools.env, name, self.say, why="it rolls", image=self.image.tag)
+        return ""
+
+    async def _tell_waits(self, jobs: dict[str, tuple[int, ...]]) -> None:
+        if self.told == (found := tuple(jobs.items())):
+            return
+        self.told = found
+        left = "" if self.until is None else f", {max(0, round(self.until - self.tools.clock()))} s at most"
+        for name, numbers in jobs.items():
+            await self.say(name, f"drained; waits for {listed(numbers)}{left}")
+
+    async def _tell_left_out(self, seen: Seen) -> None:
+        for name, reason in left_out(self.tools.cluster, seen, self.image.id).items():
+            await self.say(name, f"is out of service and stays as it is: {reason}", level="warning", done=True)
+        await self.say("roll", f"every node in service is of {self.image.tag}", done=True)
+
+
+def _check(tools: Tools) -> None:
+    if not tools.env.provider.makes:
+        raise Refused(
+            f"the machines of {tools.cluster.name} are not made from an image: you own them",
+            hint="what Headway sets up there comes by headway apply",
+        )
+
+
+async def _before(tools: Tools) -> ImageInfo:
+    tag = (await tools.env.store.node_image(tools.cluster.name)).before
+    if not tag:
+        raise Refused(
+            f"{tools.cluster.name} has not been rolled: there is no image to go back to", hint="headway image ls"
+        )
+    return await image.tagged(tag)
+
+
+async def _most(tools: Tools, present: ImageInfo) -> str:
+    """The tag of the other image that most machines are of; "" where there is none."""
+    tags = {info.id: info.tag for info in await image.list_images()}
+    others = Counter(one.image for one in (await tools.machines()).values() if one.image != present.id)
+    return next((tags[number] for number, _ in others.most_common() if number in tags), "")

@@ -1,0 +1,233 @@
+"""What a version of a dataset is made of: every file with its SHA-256, links and empty folders, a line of JSON each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import posixpath
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from headway.errors import Refused
+
+PIECE = 4 << 20  # bytes read at once
+_NAMED = 5  # faults of a folder that are named one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file that is to be brought in. `stamp` changes when its content may have."""
+
+    path: str  # in the version, with slashes
+    bytes: int
+    executable: bool
+    stamp: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    files: tuple[Item, ...]
+    links: tuple[tuple[str, str], ...] = ()  # (path, what it names, within the same version)
+    folders: tuple[str, ...] = ()  # empty ones
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return sum(item.bytes for item in self.files)
+
+
+class Source(Protocol):
+    """Where files are brought from."""
+
+    def listing(self) -> Listing:
+        """Raises Refused for what can't be kept."""
+        ...
+
+    def read(self, item: Item) -> Iterator[bytes]:
+        """Raises Refused when the file is another one than was listed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of a version."""
+
+    path: str
+    sha256: str
+    bytes: int
+    executable: bool = False
+
+
+@dataclass(frozen=True)
+class Manifest:
+    files: tuple[Entry, ...]
+    links: tuple[tuple[str, str], ...] = ()
+    folders: tuple[str, ...] = ()
+    text: bytes = field(default=b"", repr=False)
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text).hexdigest()
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return sum(entry.bytes for entry in self.files)
+
+    @staticmethod
+    def of(files: Iterable[Entry], listing: Listing) -> Manifest:
+        """The same text for the same content, wherever it came from."""
+        entries = tuple(sorted(files, key=lambda one: one.path))
+        rows: list[dict[str, object]] = []
+        for one in entries:
+            more = {"executable": True} if one.executable else {}
+            rows.append({"file": one.path, "sha256": one.sha256, "bytes": one.bytes, **more})
+        rows += [{"link": path, "to": target} for path, target in sorted(listing.links)]
+        rows += [{"folder": path} for path in sorted(listing.folders)]
+        text = b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+        return Manifest(entries, tuple(sorted(listing.links)), tuple(sorted(listing.folders)), text)
+
+    @staticmethod
+    def read(text: bytes) -> Manifest:
+        """Raises ValueError or KeyError for what is none."""
+        files, links, folders = [], [], []
+        for line in text.splitlines():
+            row = json.loads(line)
+            if "file" in row:
+                files.append(Entry(row["file"], row["sha256"], int(row["bytes"]), bool(row.get("executable"))))
+            elif "link" in row:
+                links.append((row["link"], row["to"]))
+            else:
+                folders.append(row["folder"])
+        return Manifest(tuple(files), tuple(links), tuple(folders), text)
+
+
+class Folder:
+    """A folder of the server's machine. Nothing is reached through a link: whoever may write there must not have files read
+    that they can't read themselves."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises Refused when there is no such folder."""
+        self._path = path
+        try:
+            self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise Refused(
+                f"{path}: {error.strerror}", hint="name a folder of the server's machine by its absolute path"
+            ) from None
+        self._inside: tuple[str, int] | None = None  # the folder that was read from last, open
+
+    def close(self) -> None:
+        if self._inside is not None:
+            os.close(self._inside[1])
+            self._inside = None
+        os.close(self._root)
+
+    def listing(self) -> Listing:
+        files: list[Item] = []
+        links: list[tuple[str, str]] = []
+        folders: list[str] = []
+        faults: list[str] = []
+        for base, below, names, handle in os.fwalk(".", dir_fd=self._root, follow_symlinks=False):
+            inside = "" if base == "." else base.removeprefix("./") + "/"
+            if inside and not below and not names:
+                folders.append(inside[:-1])
+            for name in [*names, *(one for one in below if _is_link(one, handle))]:
+                path = inside + name
+                fault = self._take(path, name, handle, files, links)
+                faults += [fault] if fault else []
+        for path in folders:
+            faults += [f"{path!r} is no name in UTF-8"] if _odd(path) else []
+        if faults:
+            more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
+            raise Refused(
+                f"{self._path} holds what a dataset can't: {'; '.join(faults[:_NAMED])}{more}",
+                hint="a dataset is files, folders and links within it",
+            )
+        return Listing(tuple(sorted(files, key=lambda one: one.path)), tuple(sorted(links)), tuple(sorted(folders)))
+
+    @staticmethod
+    def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
+        """Adds it to files or links; why it can't be kept."""
+        if _odd(path):
+            return f"{path!r} is no name in UTF-8"
+        found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode):
+            files.append(Item(path, found.st_size, bool(found.st_mode & 0o111), _stamp(found)))
+            return ""
+        if not stat.S_ISLNK(found.st_mode):
+            return f"{path} is no file"
+        target = os.readlink(name, dir_fd=handle)
+        end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+        if target.startswith("/") or end == ".." or end.startswith("../"):
+            return f"{path} leads to {target}, outside of it"
+        links.append((path, target))
+        return ""
+
+    def read(self, item: Item) -> Iterator[bytes]:
+        base, _, name = item.path.rpartition("/")
+        try:
+            handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=self._in(base))
+        except OSError as error:
+            raise Refused(
+                f"{self._path}/{item.path}: {error.strerror}", hint="add it when nobody writes there"
+            ) from None
+        try:
+            if _stamp(os.fstat(handle)) != item.stamp:
+                raise self._changed(item)
+            yield from pieces(handle)
+            if _stamp(os.fstat(handle)) != item.stamp:
+                raise self._changed(item)
+        finally:
+            os.close(handle)
+
+    def _changed(self, item: Item) -> Refused:
+        return Refused(
+            f"{self._path}/{item.path} was changed while it was read", hint="add it again when nobody writes there"
+        )
+
+    def _in(self, base: str) -> int:
+        """A handle on a folder below the root, through no link."""
+        if not base:
+            return self._root
+        if self._inside is not None and self._inside[0] == base:
+            return self._inside[1]
+        handle = os.dup(self._root)
+        for part in base.split("/"):
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                below = os.open(part, flags, dir_fd=handle)
+            finally:
+                os.close(handle)
+            handle = below
+        if self._inside is not None:
+            os.close(self._inside[1])
+        self._inside = (base, handle)
+        return handle
+
+
+def pieces(handle: int) -> Iterator[bytes]:
+    while piece := os.read(handle, PIECE):
+        yield piece
+
+
+def _is_link(name: str, handle: int) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode)
+
+
+def _odd(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _stamp(found: os.stat_result) -> str:
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino} {found.st_dev}"

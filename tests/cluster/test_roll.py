@@ -1,0 +1,103 @@
+"""Another node image on a cluster where a job runs: one that breaks nodes, and one that does not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.lab import Lab
+
+import headway
+from headway.machines.image import BASE_REPOSITORY, REPOSITORY, base_hash, inputs_hash
+
+SOURCES = Path(headway.__file__).parents[1]
+SPEC = "name: roll\nplan: h100-8\nnodes: 2\nteams:\n  t: {users: [ann], share: 1}\n"
+SMI = "node/image/rootfs/usr/bin/nvidia-smi"
+
+
+class Installation:
+    """A Headway of one's own, whose node image may be changed as a newer version changes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tags: list[str] = []
+        skip = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(SOURCES / "headway", folder / "src/headway", ignore=skip)
+        shutil.copytree(SOURCES.parent / "node", folder / "node", ignore=skip)
+        self.smi = (folder / SMI).read_text()
+
+    def image(self, smi: str) -> None:
+        """The node image has this nvidia-smi from now on."""
+        (self.folder / SMI).write_text(smi)
+        self.tags.append(f"{REPOSITORY}:debian13-{inputs_hash('debian13', self.folder / 'node/image')}")
+
+
+@pytest.fixture(scope="module")
+def own(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    made = Installation(tmp_path_factory.mktemp("own"))
+    yield made
+    for tag in made.tags:
+        subprocess.run(["podman", "rmi", tag], capture_output=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def lab(own: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    assert base_hash("debian13", own.folder / "node/image") == base_hash("debian13"), BASE_REPOSITORY
+    made = Lab(tmp_path_factory.mktemp("roll") / "state", name="roll")
+    made.env["PYTHONPATH"] = str(own.folder / "src")
+    file = made.state / "roll.yaml"
+    file.write_text(SPEC)
+    try:
+        made.cli("apply", str(file), "--yes", timeout_s=600)
+        yield made
+    finally:
+        made.down()
+
+
+def images(lab: Lab) -> list[str]:
+    """Of both nodes; one that is being made anew is missing."""
+    instance = hashlib.sha256(str(lab.state.resolve()).encode()).hexdigest()[:8]
+    rows = json.loads(lab.podman("ps", "-a", "--format", "json", f"--filter=label=headway.instance={instance}"))
+    found = {row["Labels"]["headway.machine"]: str(row["Image"]) for row in rows}
+    return [found[name] for name in ("roll-1-1", "roll-1-2") if name in found]
+
+
+def test_an_image_that_breaks_nodes_stops_at_one_and_the_next_goes_everywhere(lab: Lab, own: Installation) -> None:
+    before = images(lab)
+    job = lab.sbatch("ann", "--nodelist=roll-1-1", wrap="while [ ! -e go ]; do sleep 0.1; done")
+    lab.wait_job(job, "RUNNING")
+    own.image("#!/bin/sh\necho 'no GPU' >&2\nexit 9\n")
+    assert "rebuild" in lab.cli("plan", str(lab.state / "roll.yaml")).out
+    shown = lab.cli("roll", "roll", "--dry-run").out
+    assert f"once job {job} has ended" in shown
+    done = lab.cli("roll", "roll", "--yes", check=False)
+    assert (done.code != 0, "roll-1-2: nvidia-smi lists 0 GPUs" in done.err) == (True, True), done.out + done.err
+    assert "headway: rolls: nvidia-smi" in lab.head("sinfo", "-h", "-N", "-o", "%N %T %E", "-n", "roll-1-2").out
+    assert images(lab)[0] == before[0]
+    own.image(own.smi + "\n# newer\n")
+    roll = subprocess.Popen(
+        [sys.executable, "-m", "headway", "roll", "roll", "--yes"], env=lab.env, stdout=subprocess.PIPE, text=True
+    )
+    assert roll.stdout is not None
+    for line in roll.stdout:
+        if "roll-1-2" in line and "machine" in line:
+            break
+    os.kill(lab.cli("server", "status", "-o", "json").json()["pid"], signal.SIGKILL)
+    lab.forget_client()
+    lab.cli("server", "start")
+    lab.wait(lambda: own.tags[1] in images(lab), "the node without a job to be of the new image")
+    assert lab.state_of(job) == "RUNNING"
+    lab.head("touch", "/home/ann/go", user="ann")
+    assert lab.wait_job(job) == "COMPLETED"
+    lab.wait(lambda: lab.client.operations("roll")[0].state == "done", "the roll to end")
+    roll.communicate(timeout=60)
+    assert images(lab) == [own.tags[1]] * 2
+    assert lab.field(job, "Restarts") == "0"

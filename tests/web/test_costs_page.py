@@ -1,0 +1,44 @@
+"""Costs in a browser: the sheet that an invoice prints as, and the note above the queue when a budget is nearly spent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from conftest import Site
+from playwright.sync_api import Page, expect
+
+from headway.domain.cluster import Budget
+from headway.domain.ledger import Held, Run
+
+pytestmark = pytest.mark.browser
+
+
+def test_an_invoice_prints_as_the_sheet_and_nothing_around_it(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/costs?section=invoice")
+    total = page.get_by_role("row", name="total")
+    around = [page.locator(one) for one in (".bar", ".strip", ".costs__sections", ".head__end", "a[download]")]
+    for one in around:
+        expect(one.first).to_be_visible()
+    page.emulate_media(media="print")
+    for one in around:
+        expect(one.first).to_be_hidden()
+    expect(total).to_be_visible()
+    expect(page.get_by_role("row", name="spare")).to_be_visible()
+
+
+def test_a_budget_that_is_spent_is_said_above_the_queue(demo: Site, page: Page) -> None:
+    now, made = int(demo.state.clock()), demo.work.clusters["demo"]
+    budget = Budget("gpu_hours", Decimal("0.000001"), "year")
+    demo.work.clusters["demo"] = {**made, "teams": tuple(replace(one, budget=budget) for one in made["teams"])}
+    begun = now - 7200
+    run = Run(
+        900, begun, 0, begun, begun, "vision", "alice", "train", "vision", "RUNNING", ("demo-1-1",), 8, 64, 1, None, 0, 0,
+    )  # fmt: skip
+    demo.run(demo.state.store.put_runs("demo", [(run, [Held("main", ("demo-1-1",), "h100", 8, 64, 8, 8)], 0)]))
+    demo.goto(page, "/clusters/demo/queue", role="viewer")
+    expect(page.get_by_role("heading", name="Queue")).to_be_visible()
+    expect(page.get_by_text("The budget of vision")).to_have_count(0)  # of a team that is not theirs
+    demo.goto(page, "/clusters/demo/queue")
+    expect(page.get_by_role("status").filter(has_text="The budget of vision is spent.")).to_be_visible()
