@@ -268,6 +268,9 @@ def op_candidate(step: dict[str, Any]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+_ASIDE = ".headway-aside"  # a file that goes, until what goes on without it has been seen to work
+
+
 def op_switch(step: dict[str, Any]) -> None:
     """New files for a running daemon: written, taken up, probed; when the probe fails the old ones come back."""
     old = {}
@@ -276,18 +279,30 @@ def op_switch(step: dict[str, Any]) -> None:
             old[file["path"]] = handle.read()
     for file in step["files"]:
         op_file(file)
-    for path in step.get("remove", ()):
-        op_remove({"path": path})
+    gone = [path for path in step.get("remove", ()) if os.path.exists(path)]
+    for path in gone:
+        os.rename(path, f"{path}{_ASIDE}")
+    of_units = any(
+        path.startswith("/etc/systemd/system/") for path in (*(file["path"] for file in step["files"]), *gone)
+    )
     try:
+        if of_units:
+            op_daemon_reload({})
         op_units(step["take_up"])
         op_wait(step["probe"])
     except StepFailed as error:
         for file in step["files"]:
             if file["path"] in old:
                 op_file({**file, "b64": base64.b64encode(old[file["path"]]).decode()})
+        for path in gone:
+            os.rename(f"{path}{_ASIDE}", path)
         with contextlib.suppress(StepFailed):
+            if of_units:
+                op_daemon_reload({})
             op_units({**step["take_up"], "action": "restart", "argv": None, "stamps": {}})
         raise StepFailed(f"the new configuration did not work, the old one is back: {error}") from None
+    for path in gone:
+        os.unlink(f"{path}{_ASIDE}")
 
 
 def op_unmount(step: dict[str, Any]) -> None:

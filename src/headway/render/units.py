@@ -7,7 +7,7 @@ from dataclasses import replace
 from headway.domain.change import Disturbs
 from headway.domain.cluster import Cluster, Site
 from headway.domain.unit import Unit
-from headway.render import agent, database, exports, firewall, inside, monitoring, slurm_conf, ssh, systemd
+from headway.render import agent, database, exports, firewall, inside, monitoring, slurm_conf, ssh, systemd, takeback
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "cli_filter.lua")
@@ -77,7 +77,7 @@ def _head() -> tuple[Unit, ...]:
         ),
         Unit(
             "slurmctld.service",
-            restart_on=(slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service")),
+            restart_on=(slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service"), takeback.PROGRAM),
             reload_on=(slurm_conf.PATH, *(f"/etc/slurm/{name}" for name in _BESIDE)),
             reload=("sh", "-c", RECONFIGURE),
             disturbs=restart,
