@@ -226,13 +226,33 @@ async def test_where_nobody_can_fence_the_lease_has_ended_the_jobs_first(lab: Wa
     assert lab.world.order == []
     await lab.responder.hear_beats(Beats(4, {NODE: LEASE_OVER_S}), 1001.0)
     assert lab.world.order == ["ask", "ask", "down"]
-    assert "its agent has ended its jobs" in (await lab.newest()).steps[1].text
+    assert "its agent has ended its jobs" in (await lab.newest()).steps[2].text
 
 
 async def test_who_was_killed_between_noting_and_fencing_fences_when_back(lab: Ward) -> None:
     await lab.store.open_incident("lab", NODE, "no heartbeat", XidClass.REBOOT, 1.0, {"dead": True})
     await lab.responder.go_on()
     assert lab.world.order[:2] == ["fence", "down"]
+
+
+@pytest.mark.parametrize("started_again", [False, True])
+async def test_who_was_killed_while_fencing_requeues_what_the_fence_ended(lab: Ward, started_again: bool) -> None:
+    """They have failed by the time the next server asks what runs there."""
+    lab.world.jobs, lab.world.last_breath = {7: "RUNNING"}, {7: "FAILED"}
+    whole = lab.world.fence
+
+    async def killed(_: Machine) -> None:
+        await whole(_)
+        raise RuntimeError("killed")
+
+    lab.world.fence = killed  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="killed"):
+        await lab.responder.hear_beats(SILENT, 1000.0)
+    if started_again:
+        assert lab.world.machine
+        lab.world.machine = replace(lab.world.machine, state=MachineState.RUNNING, started_at=lab.clock.now + 1)
+    await (await lab.another_server()).go_on()
+    assert lab.world.requeued == [7]
 
 
 @pytest.mark.parametrize("noted", [{"fence": "its machine is gone"}, {"fenced": True, "had": [7]}])

@@ -15,9 +15,8 @@ from headway.api.planning import queued
 from headway.api.shapes import operation_out
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
-from headway.domain.dataset import FOLDER, Version, in_the_way
+from headway.domain.dataset import ACCESS_PREFIX, FOLDER, Version, in_the_way
 from headway.errors import Conflict, NotFound, Refused
-from headway.keep.backup import ACCESS_PREFIX
 from headway.wire.clusters import OperationOut
 from headway.wire.datasets import DatasetIn, DatasetName, DatasetOut, DatasetRemoveIn, S3In
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.incident import DRAINS, INCIDENT_REASON, Incident, IncidentState, Repair
 from headway.domain.machine import MachineState
-from headway.health.move import died, hold, numbers, requeue, victims
+from headway.health.move import ENDED_BADLY, died, hold, numbers, requeue, victims
 from headway.health.prove import own
 from headway.health.tools import Tools
 from headway.slurm import control
@@ -17,7 +17,7 @@ async def isolate(tools: Tools, incident: Incident) -> Incident:
         return await _only_its_jobs(tools, incident)
     if incident.found("dead"):
         if await _lives_again(tools, incident):
-            incident = await _drain(tools, incident)
+            incident = await _drain(tools, await _jobs_of_before(tools, incident))
             words = "its machine was made or started again meanwhile: tests begin"
             evidence = {"try": Repair.REBOOT.value, "tests": True}
             return await tools.go(incident, IncidentState.TESTING, words, evidence=evidence)
@@ -54,14 +54,30 @@ async def _lives_again(tools: Tools, incident: Incident) -> bool:
     return machine.started_at > incident.current[0].at or (stopped and tools.env.provider.fences)
 
 
+async def _jobs_of_before(tools: Tools, incident: Incident) -> Incident:
+    """Those that the fence ended before it was noted as done."""
+    had = numbers(incident, "had") - numbers(incident, "requeued")
+    ended = [job for job in sorted(had) if await tools.job_word(job) in ENDED_BADLY]
+    if not ended:
+        return incident
+    done = await requeue(tools, incident, ended)
+    words = f"jobs requeued: {', '.join(map(str, done)) or 'none'}"
+    return await tools.go(incident, IncidentState.SEEN, words, evidence={"requeued": done})
+
+
 async def _fence(tools: Tools, incident: Incident) -> Incident:
     """The machine does nothing any more before anybody is told that the node is down: two runs of one job never write
     at once. Which jobs it had is noted before they are gone from it, and they are kept completing where their scripts run:
     a script whose tasks are cut off fails before Slurm hears that the node is down."""
     if incident.found("fenced"):
         return incident
-    hosts = await control.batch_hosts(tools.env.connections, await tools.head(), incident.node)
-    held = await hold(tools, incident, hosts)
+    if (
+        incident.found("had") is None
+    ):  # noted first: whoever goes on after a kill finds them ended by the fence, and nowhere else
+        hosts = await control.batch_hosts(tools.env.connections, await tools.head(), incident.node)
+        noted = {"had": sorted(hosts), "held": await hold(tools, incident, hosts)}
+        words = f"its jobs: {', '.join(map(str, sorted(hosts))) or 'none'}"
+        incident = await tools.go(incident, IncidentState.SEEN, words, evidence=noted)
     machine = (await tools.machines()).get(incident.node)
     words = str(incident.found("fence") or "")
     if not words and machine is not None and machine.state is MachineState.RUNNING:
@@ -69,9 +85,7 @@ async def _fence(tools: Tools, incident: Incident) -> Incident:
         words = "fenced, its machine is stopped"
     words = words or "its machine does not run"
     words = f"nothing writes there any more: {words}"
-    return await tools.go(
-        incident, IncidentState.SEEN, words, evidence={"fenced": True, "had": sorted(hosts), "held": held}
-    )
+    return await tools.go(incident, IncidentState.SEEN, words, evidence={"fenced": True})
 
 
 async def _down(tools: Tools, incident: Incident) -> Incident:

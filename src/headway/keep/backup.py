@@ -20,6 +20,7 @@ from headway.cluster.env import Env, Say
 from headway.cluster.goal import CONTROLLER_STATE
 from headway.cluster.observe import machines_of
 from headway.domain.cluster import Cluster
+from headway.domain.dataset import ACCESS_PREFIX
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict
 from headway.keep.archive import SUFFIX, Damaged, Header, Reader, Writer
@@ -27,7 +28,6 @@ from headway.machines.program import program
 
 DATABASE = "slurm_acct_db"
 KEY_PREFIX = "backup_key/"  # secrets of backups that are being made or read
-ACCESS_PREFIX = "s3_access/"  # keys to buckets that datasets are being brought from
 PARTS = ("state", "database", "about", "secrets", "records")
 _DUMP = f"set -o pipefail; mariadb-dump --single-transaction --quick --hex-blob {DATABASE} | gzip -1"  # no person's word in it
 _DUMP_ENDS = b"-- Dump completed"

@@ -14,9 +14,8 @@ from headway.api.places import source_of
 from headway.api.state import AppState
 from headway.domain.change import Change
 from headway.domain.cluster import Cluster
-from headway.domain.dataset import FOLDER, Version, size
+from headway.domain.dataset import ACCESS_PREFIX, FOLDER, Version, size
 from headway.errors import HeadwayError, Refused
-from headway.keep.backup import ACCESS_PREFIX
 from headway.keep.library import Progress, told
 from headway.keep.manifest import Folder, Manifest, Source
 from headway.keep.s3 import SCHEME, Access, Bucket
