@@ -71,7 +71,7 @@ class Record:
     user: str
     submitted: int
     started: bool
-    ended: bool
+    ended: int  # unix seconds; 0: not
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,11 @@ def mine(note: Note, records: Iterable[Record], user: str, after: int) -> list[R
     return sorted(near, key=lambda record: abs(note.at - record.submitted))
 
 
-def over(note: Note, records: Sequence[Record], script: bytes) -> bool:
-    """Whether it must not run again: it has ended, or has begun and forbids a second run."""
+def over(note: Note, records: Sequence[Record], script: bytes, began: int) -> bool:
+    """Whether it must not run again: it has ended, or has begun and forbids a second run. An end after the controller's start
+    is none: one that finds no state at all has accounting cancel whatever waits."""
     stays = b"--no-requeue" in note.argv or bool(_STAYS.search(script))
-    return any(record.ended or (record.started and stays) for record in records)
+    return any(0 < record.ended < began or (record.started and stays) for record in records)
 
 
 def kept_of(folder: str, owner: pwd.struct_passwd, *, known: bool) -> Kept:
@@ -219,12 +220,12 @@ class Slurm:
         return {int(job): int(uid) for job, uid in (row.split() for row in rows)}
 
     def records(self, job: int) -> list[Record]:
-        argv = ("sacct", "-D", "-X", "-a", "-n", "-P", "-o", "User,State,Submit,Start", "-j", str(job))
+        argv = ("sacct", "-D", "-X", "-a", "-n", "-P", "-o", "User,State,Submit,Start,End", "-j", str(job))
         rows = (line.split("|") for line in self._ask(*argv).splitlines())
         return [
-            Record(row[0], int(row[2]), row[3].isdigit(), row[1].startswith(_ENDED))
+            Record(row[0], int(row[2]), row[3].isdigit(), _number(row[4]) if row[1].startswith(_ENDED) else 0)
             for row in rows
-            if len(row) == 4 and row[2].isdigit()
+            if len(row) == 5 and row[2].isdigit()
         ]
 
     def submit(self, note: Note, owner: pwd.struct_passwd, kept: Kept, numbers: Mapping[int, int]) -> str:
@@ -305,7 +306,7 @@ def recall(slurm: Slurm | None = None, notes: str = NOTES, kept: str = KEPT, don
         records = _patiently(functools.partial(slurm.records, note.job))
         records = mine(note, records, owner.pw_name, max(earlier, default=0))
         files = kept_of(f"{kept}/job.{note.job}", owner, known=bool(records))
-        if not over(note, records, files.script):
+        if not over(note, records, files.script, began):
             due.append((note, owner, files))
     if due:
         slurm.close_records()  # before their numbers are known again
@@ -322,6 +323,10 @@ def recall(slurm: Slurm | None = None, notes: str = NOTES, kept: str = KEPT, don
             file.write(json.dumps({"job": note.job, "at": note.at, "said": said}) + "\n")
         what = "submitted again" if new else "and can't be submitted again"
         yield f"job {note.job} was not saved by the controller before it was killed; {what}: {said}"
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
 
 
 def _give(path: bytes, text: bytes, owner: pwd.struct_passwd) -> None:

@@ -27,7 +27,7 @@ def line(job: int, at: int, argv: bytes = b"sbatch\0a.sh\0") -> str:
     return f"{job} {at} {argv.hex()}\n"
 
 
-def record(at: int, *, started: bool = False, ended: bool = False, user: str = ME.pw_name) -> Any:
+def record(at: int, *, started: bool = False, ended: int = 0, user: str = ME.pw_name) -> Any:
     return recall.Record(user, at, started, ended)
 
 
@@ -116,9 +116,12 @@ def test_what_has_ended_does_not_run_again_nor_what_has_begun_and_forbids_it(hom
     (home / "kept/job.2/script").write_text("#!/bin/sh\n#SBATCH --requeue\n")
     (home / "kept/job.3/script").write_text("#!/bin/sh\n#SBATCH -N 2 --no-requeue\n")
     running = [record(BEGAN - 2, started=True)]
-    older = record(BEGAN - 5000, ended=True)  # another job of that number, of long ago
-    others = record(BEGAN - 2, ended=True, user="somebody else")
-    slurm = Slurm({}, {1: [record(BEGAN - 5, ended=True)], 2: [older, *running], 3: running, 4: [others]})
+    older = record(BEGAN - 5000, ended=BEGAN - 1)  # another job of that number, of long ago
+    others = record(BEGAN - 2, ended=BEGAN - 1, user="somebody else")
+    flushed = record(BEGAN - 2, ended=BEGAN)  # by a controller that found no state at all
+    slurm = Slurm(
+        {}, {5: [flushed], 1: [record(BEGAN - 5, ended=BEGAN - 1)], 2: [older, *running], 3: running, 4: [others]}
+    )
     ran(slurm, home)
     assert slurm.submitted == [2, 4, 5]
 
@@ -126,7 +129,7 @@ def test_what_has_ended_does_not_run_again_nor_what_has_begun_and_forbids_it(hom
 def test_what_was_submitted_again_and_forgotten_again_is_not_over_for_its_first_run(home: Path) -> None:
     (home / "done").write_text(f'{{"job": 34, "at": {BEGAN - 4}, "said": ""}}\n')
     noted(home, line(34, BEGAN - 4), line(34, BEGAN - 1))
-    slurm = Slurm({}, {34: [record(BEGAN - 4, ended=True)]})
+    slurm = Slurm({}, {34: [record(BEGAN - 4, ended=BEGAN - 1)]})
     assert len(ran(slurm, home)) == 1
 
 
