@@ -16,8 +16,10 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,16 +32,26 @@ STATE = "/srv/headway-state/slurmctld"
 KEPT = "/var/lib/headway/recall"
 DONE = "/var/lib/headway/recalled.jsonl"
 NOTES = "/home/*/.headway-submitted"
-YOUNG_S = 60.0  # what is older was saved long ago
+UNSAVED_S = 10.0  # what is so much older than the last state that was written is in it
 BEGIN_S = 10  # until then every node has registered, and Slurm has ended what still ran there
 WAIT_S = 120.0  # for the controller and the accounting database to answer
+SAME_S = 5  # between the second that sbatch notes and the one that Slurm does
 _SUBMIT_S = 30.0
 _MOST_BYTES = 256 * 1024
+_MOST_NOTES = 200  # of one person
+_MOST_JOB = 2**26
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL", "REVOKED")
 _UNIX_TIMES = {"SLURM_TIME_FORMAT": "%s"}
 _SUBMITTED = re.compile(r"^(?:Submitted batch job )?(\d+)", re.MULTILINE)  # or --parsable
 _BEGINS = re.compile(rb"^#SBATCH\s+(?:.*\s)?(?:--begin|-b)", re.MULTILINE)
 _STAYS = re.compile(rb"^#SBATCH\s+(?:.*\s)?--no-requeue", re.MULTILINE)
+# sbatch's options whose value is a word of its own, and those of its long ones that take none.
+_SHORT_WITH_VALUE = b"AaBbCcDdeFGiJLMmNnopqStwx"
+_LONG_ALONE = frozenset(
+    b"contiguous exclusive get-user-env hold ignore-pbs immediate nice no-kill no-requeue overcommit oversubscribe parsable "
+    b"propagate quiet reboot requeue resv-ports spread-job stepmgr test-only use-min-nodes verbose wait x11 "
+    b"container-mount-home container-remap-root container-writable container-readonly container-entrypoint".split()
+)
 
 
 @dataclass(frozen=True)
@@ -56,26 +68,41 @@ class Note:
 class Record:
     """What accounting has of a job."""
 
+    user: str
     submitted: int
     started: bool
-    ended: bool
+    ended: int  # unix seconds; 0: not
 
 
-def keep(state: str = STATE, kept: str = KEPT, now: float | None = None) -> None:
-    """Called before the controller deletes what it knows no job of."""
-    now = time.time() if now is None else now
+@dataclass(frozen=True)
+class Kept:
+    """What slurmctld had of a job; b"" where nothing is left, or it is somebody else's."""
+
+    script: bytes = b""
+    environment: bytes = b""
+
+
+def keep(state: str = STATE, kept: str = KEPT) -> None:
+    """Called before the controller starts, which deletes what it knows no job of."""
     os.makedirs(kept, mode=0o700, exist_ok=True)
+    try:
+        saved = os.stat(f"{state}/job_state").st_mtime
+    except OSError:
+        saved = 0.0  # it has never written one
     for old in glob.glob(f"{kept}/job.*"):
-        if now - os.stat(old).st_mtime > YOUNG_S:
+        if os.stat(old).st_mtime < saved - 60:
             shutil.rmtree(old)
     for folder in glob.glob(f"{state}/hash.*/job.*"):
         with contextlib.suppress(OSError):  # one that goes meanwhile
-            if now - os.stat(folder).st_mtime <= YOUNG_S:
+            if os.stat(folder).st_mtime >= saved - UNSAVED_S:
                 shutil.copytree(folder, f"{kept}/{os.path.basename(folder)}", dirs_exist_ok=True)
+    with open(f"{kept}/saved.new", "w") as file:
+        file.write(str(saved))
+    os.replace(f"{kept}/saved.new", f"{kept}/saved")
 
 
-def notes_in(paths: Iterable[str], since: float) -> list[Note]:
-    """All that were submitted since then, in their jobs' order. A file that is not of the one in whose home it lies counts for
+def notes_in(paths: Iterable[str], since: float, now: float) -> list[Note]:
+    """All that were submitted since then, in their order. A file that is not of the one in whose home it lies counts for
     nothing, nor does a line that can't be read."""
     found: list[Note] = []
     for path in paths:
@@ -88,7 +115,8 @@ def notes_in(paths: Iterable[str], since: float) -> list[Note]:
             if not stat.S_ISREG(about.st_mode) or about.st_uid != home.st_uid or about.st_mtime < since:
                 continue
             lines.seek(max(0, about.st_size - _MOST_BYTES))
-            found += [note for note in (_note(line, about.st_uid) for line in lines) if note and note.at >= since]
+            mine = (_note(line, about.st_uid) for line in lines.read(_MOST_BYTES).splitlines())
+            found += [note for note in mine if note and since <= note.at <= now][-_MOST_NOTES:]
     return sorted(found, key=lambda note: (note.at, note.job))
 
 
@@ -96,32 +124,68 @@ def _note(line: bytes, uid: int) -> Note | None:
     words = line.split()
     try:
         argv = bytes.fromhex(words[2].decode()).rstrip(b"\0").split(b"\0")
-        return Note(int(words[0]), int(words[1]), uid, tuple(argv))
+        note = Note(int(words[0]), int(words[1]), uid, tuple(argv))
     except (ValueError, IndexError, UnicodeDecodeError):
         return None
+    return note if 0 < note.job < _MOST_JOB else None
 
 
 def forgotten(notes: Sequence[Note], known: Mapping[int, int], began: int) -> list[Note]:
-    """Those submitted before the controller's start whose job is not there: nobody has its number, or one who submitted since.
-    `known`: each job's submission, in unix seconds."""
-    since = {note.job for note in notes if note.at > began}
-    return [note for note in notes if note.at <= began and (note.job not in known or note.job in since)]
+    """Those submitted before the controller's start whose job is not there: nobody has its number, or somebody else, or the
+    same one since. `known`: whose each job is."""
+    since = {note.job for note in notes if note.at > began and known.get(note.job) == note.uid}
+    return [note for note in notes if note.at <= began and (known.get(note.job) != note.uid or note.job in since)]
 
 
-def over(note: Note, records: Iterable[Record], script: bytes) -> bool:
-    """Whether it must not run again: it has ended, or has begun and forbids a second run."""
-    mine = [record for record in records if 0 <= note.at - record.submitted <= 1]
+def mine(note: Note, records: Iterable[Record], user: str, after: int) -> list[Record]:
+    """The records of this very submission; `after`: when the same number was submitted again by us, 0 for never."""
+    near = (r for r in records if r.user == user and abs(note.at - r.submitted) <= SAME_S and r.submitted > after)
+    return sorted(near, key=lambda record: abs(note.at - record.submitted))
+
+
+def over(note: Note, records: Sequence[Record], script: bytes, began: int) -> bool:
+    """Whether it must not run again: it has ended, or has begun and forbids a second run. An end after the controller's start
+    is none: one that finds no state at all has accounting cancel whatever waits."""
     stays = b"--no-requeue" in note.argv or bool(_STAYS.search(script))
-    return any(record.ended or (record.started and stays) for record in mine)
+    return any(0 < record.ended < began or (record.started and stays) for record in records)
 
 
-def command(note: Note, script: bytes, numbers: Mapping[int, int]) -> list[bytes]:
+def kept_of(folder: str, owner: pwd.struct_passwd, *, known: bool) -> Kept:
+    """`known`: accounting says that the job of this number was theirs. Otherwise the environment has to say so: a number in
+    somebody's notes proves nothing, and what is kept may be a secret."""
+    script, saved = bytes_of(f"{folder}/script").rstrip(b"\0"), bytes_of(f"{folder}/environment")
+    theirs = {b"USER=" + owner.pw_name.encode(), b"HOME=" + owner.pw_dir.encode()} <= set(saved[4:].split(b"\0"))
+    return Kept(script, saved) if known or theirs else Kept()
+
+
+def command(note: Note, script: bytes, numbers: Mapping[int, int], path: bytes) -> list[bytes]:
     """The same sbatch. What its owner says of begin and comment counts. `numbers`: what became of those submitted before, for
-    jobs that depend on them."""
+    jobs that depend on them. `path`: where the script is now."""
     begins = any(word.startswith((b"--begin", b"-b")) for word in note.argv[1:]) or _BEGINS.search(script)
     words = b"headway: submitted again, for the controller was killed before it had saved job %d" % note.job
-    mine = [b"sbatch", b"--comment=" + words] + ([] if begins else [b"--begin=now+%d" % BEGIN_S])
-    return [*mine, *_dependent(note.argv[1:], numbers)]
+    first = [b"/usr/bin/sbatch", b"--comment=" + words] + ([] if begins else [b"--begin=now+%d" % BEGIN_S])
+    rest = list(note.argv[1:])
+    at = script_at(rest)
+    if path and at is not None:
+        rest[at] = path
+    return [*first, *_dependent(rest, numbers)]
+
+
+def script_at(words: Sequence[bytes]) -> int | None:
+    """Which of sbatch's words names the script: the first that is neither an option nor an option's value."""
+    n = 0
+    while n < len(words):
+        word = words[n]
+        if word == b"--":
+            return n + 1 if n + 1 < len(words) else None
+        if not word.startswith(b"-") or word == b"-":
+            return n
+        if word.startswith(b"--"):
+            alone = b"=" in word or word[2:] in _LONG_ALONE or word.startswith(b"--no-")
+        else:
+            alone = not (word[-1:] in _SHORT_WITH_VALUE and all(c not in _SHORT_WITH_VALUE for c in word[1:-1]))
+        n += 1 if alone else 2
+    return None
 
 
 def _dependent(words: Sequence[bytes], numbers: Mapping[int, int]) -> Iterator[bytes]:
@@ -151,44 +215,60 @@ class Slurm:
         return int(found[1]) if found else 0
 
     def known(self) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for line in self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%A %F %V").splitlines():
-            job, array, at = line.split()
-            found[int(job)] = found[int(array)] = int(at) if at.isdigit() else 0
-        return found
+        """Whose each job is, an array by its own number: those of its tasks may have been another's."""
+        rows = self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%F %U").splitlines()
+        return {int(job): int(uid) for job, uid in (row.split() for row in rows)}
 
     def records(self, job: int) -> list[Record]:
-        argv = ("sacct", "-D", "-X", "-a", "-n", "-P", "-o", "State,Submit,Start", "-j", str(job))
+        argv = ("sacct", "-D", "-X", "-a", "-n", "-P", "-o", "User,State,Submit,Start,End", "-j", str(job))
         rows = (line.split("|") for line in self._ask(*argv).splitlines())
         return [
-            Record(int(row[1]), row[2].isdigit(), row[0].startswith(_ENDED))
+            Record(row[0], int(row[2]), row[3].isdigit(), _number(row[4]) if row[1].startswith(_ENDED) else 0)
             for row in rows
-            if len(row) == 3 and row[1].isdigit()
+            if len(row) == 5 and row[2].isdigit()
         ]
 
-    def submit(self, note: Note, folder: str, numbers: Mapping[int, int]) -> str:
-        """sbatch's own words."""
-        owner = pwd.getpwuid(note.uid)
-        script, saved = script_in(folder), bytes_of(f"{folder}/environment")
-        where = re.search(rb"\0SLURM_SUBMIT_DIR=([^\0]*)", saved)
+    def submit(self, note: Note, owner: pwd.struct_passwd, kept: Kept, numbers: Mapping[int, int]) -> str:
+        """sbatch's own words. The script is put where only its owner reads it, under its old name: the job is named after it."""
+        where = re.search(rb"\0SLURM_SUBMIT_DIR=([^\0]*)", kept.environment)
         cwd = where[1] if where else owner.pw_dir.encode()
-        with subprocess.Popen(
-            [b"/bin/sh", b"-c", b'cd -- "$1"; shift; exec "$@"', b"sh", cwd, *command(note, script, numbers)],
-            user=owner.pw_uid,
-            group=owner.pw_gid,
-            extra_groups=os.getgrouplist(owner.pw_name, owner.pw_gid),
-            env=environment(saved, owner),
-            cwd="/",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        ) as run:
+        at = script_at(note.argv[1:])
+        with tempfile.TemporaryDirectory(prefix="headway-recall-") as folder, tempfile.TemporaryFile() as said:
+            path = b""
+            if kept.script and at is not None:
+                path = os.path.join(folder.encode(), os.path.basename(note.argv[1 + at]))
+                _give(path, kept.script, owner)
+                os.chown(folder, owner.pw_uid, owner.pw_gid)
+            words = [
+                b"/bin/sh",
+                b"-c",
+                b'cd -- "$1"; shift; exec "$@"',
+                b"sh",
+                cwd,
+                *command(note, kept.script, numbers, path),
+            ]
+            with tempfile.TemporaryFile() as typed:
+                typed.write(kept.script if at is None else b"")
+                typed.seek(0)
+                run = subprocess.Popen(
+                    words,
+                    user=owner.pw_uid,
+                    group=owner.pw_gid,
+                    extra_groups=os.getgrouplist(owner.pw_name, owner.pw_gid),
+                    env=environment(kept.environment, owner),
+                    cwd="/",
+                    stdin=typed,
+                    stdout=said,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
             try:
-                said, _ = run.communicate(script, _SUBMIT_S)
+                run.wait(_SUBMIT_S)
             except subprocess.TimeoutExpired:  # sbatch --wait: its job is submitted
-                run.kill()
-                said, _ = run.communicate()
-        return said.decode(errors="replace").strip()
+                os.killpg(run.pid, signal.SIGKILL)
+                run.wait()
+            said.seek(0)
+            return said.read(4096).decode(errors="replace").strip()
 
     def close_records(self) -> None:
         """Accounting takes the runs that nobody knows any more for running: Slurm's own command ends them."""
@@ -206,20 +286,36 @@ def recall(slurm: Slurm | None = None, notes: str = NOTES, kept: str = KEPT, don
     """Says what it did, job by job."""
     slurm = slurm or Slurm()
     began = _patiently(slurm.began)
-    found = forgotten(notes_in(glob.glob(notes), began - YOUNG_S), _patiently(slurm.known), began)
-    seen = {(row["job"], row["at"]) for row in map(json.loads, whole_lines(done))}
-    due = [note for note in found if (note.job, note.at) not in seen]
-    folders = {note: f"{kept}/job.{note.job}" for note in due}
-    due = [
-        one
-        for one in due
-        if not over(one, _patiently(functools.partial(slurm.records, one.job)), script_in(folders[one]))
-    ]
+    known = _patiently(slurm.known)  # before the notes: who submits in between has no job that is missing
+    saved = float(bytes_of(f"{kept}/saved") or began)
+    found = forgotten(notes_in(glob.glob(notes), saved - UNSAVED_S, time.time()), known, began)
+    if not found:
+        return
+    before: dict[int, list[int]] = {}
+    for row in map(json.loads, whole_lines(done)):
+        before.setdefault(row["job"], []).append(row["at"])
+    due: list[tuple[Note, pwd.struct_passwd, Kept]] = []
+    for note in found:
+        try:
+            owner = pwd.getpwuid(note.uid)
+        except KeyError:
+            continue
+        earlier = [at for at in before.get(note.job, ()) if at < note.at]
+        if note.at in before.get(note.job, ()):
+            continue
+        records = _patiently(functools.partial(slurm.records, note.job))
+        records = mine(note, records, owner.pw_name, max(earlier, default=0))
+        files = kept_of(f"{kept}/job.{note.job}", owner, known=bool(records))
+        if not over(note, records, files.script, began):
+            due.append((note, owner, files))
     if due:
         slurm.close_records()  # before their numbers are known again
     numbers: dict[int, int] = {}
-    for note in due:
-        said = slurm.submit(note, folders[note], numbers)
+    for note, owner, files in due:
+        try:
+            said = slurm.submit(note, owner, files, numbers)
+        except (OSError, ValueError) as error:
+            said = str(error)
         new = _SUBMITTED.search(said)
         if new:
             numbers[note.job] = int(new[1])
@@ -227,6 +323,17 @@ def recall(slurm: Slurm | None = None, notes: str = NOTES, kept: str = KEPT, don
             file.write(json.dumps({"job": note.job, "at": note.at, "said": said}) + "\n")
         what = "submitted again" if new else "and can't be submitted again"
         yield f"job {note.job} was not saved by the controller before it was killed; {what}: {said}"
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def _give(path: bytes, text: bytes, owner: pwd.struct_passwd) -> None:
+    with open(path, "xb") as file:
+        file.write(text)
+        os.fchmod(file.fileno(), 0o700)
+        os.fchown(file.fileno(), owner.pw_uid, owner.pw_gid)
 
 
 def _patiently(ask: Callable[[], T]) -> T:
@@ -238,11 +345,6 @@ def _patiently(ask: Callable[[], T]) -> T:
             if time.monotonic() > ends:
                 raise
             time.sleep(0.2)
-
-
-def script_in(folder: str) -> bytes:
-    """As it was submitted: slurmctld ends it with a zero."""
-    return bytes_of(f"{folder}/script").rstrip(b"\0")
 
 
 def bytes_of(path: str) -> bytes:

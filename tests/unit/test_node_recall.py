@@ -15,6 +15,8 @@ from tests.unit.node_agent import recall
 
 BEGAN = 1_000_000
 ME = pwd.getpwuid(os.getuid())
+THEIRS = os.getuid() + 1
+ENVIRONMENT = b"\x03\0\0\0" + f"FOO=a=b\nc\0USER={ME.pw_name}\0HOME={ME.pw_dir}\0".encode()
 
 
 def note(job: int, at: int = BEGAN - 3, *argv: bytes) -> Any:
@@ -25,12 +27,17 @@ def line(job: int, at: int, argv: bytes = b"sbatch\0a.sh\0") -> str:
     return f"{job} {at} {argv.hex()}\n"
 
 
+def record(at: int, *, started: bool = False, ended: int = 0, user: str = ME.pw_name) -> Any:
+    return recall.Record(user, at, started, ended)
+
+
 class Slurm:
     """A controller that has begun, what it knows, and what accounting has."""
 
     def __init__(self, known: Mapping[int, int], records: Mapping[int, Sequence[Any]] | None = None) -> None:
         self._known, self._records = known, records or {}
         self.submitted: list[int] = []
+        self.kept: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.closed = 0
 
@@ -47,18 +54,27 @@ class Slurm:
         assert not self.submitted, "Slurm takes a run for known whose number is"
         self.closed += 1
 
-    def submit(self, note: Any, folder: str, numbers: Mapping[int, int]) -> str:
-        assert folder.endswith(f"/job.{note.job}")
+    def submit(self, note: Any, owner: pwd.struct_passwd, kept: Any, numbers: Mapping[int, int]) -> str:
+        assert owner == ME
         self.submitted.append(note.job)
-        self.numbers = dict(numbers)
+        self.numbers, self.kept[note.job] = dict(numbers), kept
         return f"Submitted batch job {note.job + 100}"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of somebody who has submitted; the controller's last state is of ten seconds before it began."""
     made = tmp_path / "home" / "ann"
-    made.mkdir(parents=True)
+    (made / "kept").mkdir(parents=True)
+    (made / "kept/saved").write_text(str(BEGAN - 10.0))
+    monkeypatch.setattr(recall.time, "time", lambda: BEGAN + 5.0)
     return made
+
+
+def noted(home: Path, *lines: str) -> None:
+    file = home / ".headway-submitted"
+    file.write_text("".join(lines))
+    os.utime(file, (BEGAN, BEGAN))
 
 
 def ran(slurm: Slurm, home: Path) -> list[str]:
@@ -67,56 +83,99 @@ def ran(slurm: Slurm, home: Path) -> list[str]:
 
 
 def test_what_is_not_there_any_more_is_submitted_again_once_and_in_its_order(home: Path) -> None:
-    (home / ".headway-submitted").write_text(
-        line(30, BEGAN - 300) + line(34, BEGAN - 2) + line(33, BEGAN - 4) + line(35, BEGAN - 1) + line(36, BEGAN + 1)
-    )
-    slurm = Slurm({35: BEGAN - 1, 36: BEGAN + 1})
+    noted(home, *(line(job, BEGAN + at) for job, at in ((30, -300), (34, -2), (33, -4), (35, -1), (36, 1), (37, 60))))
+    slurm = Slurm({35: ME.pw_uid, 36: ME.pw_uid})
     assert ran(slurm, home) == [
         f"job {job} was not saved by the controller before it was killed; submitted again: Submitted batch job {job + 100}"
         for job in (33, 34)
     ]
-    assert slurm.submitted == [33, 34], "30 is older than any unsaved state, 36 came later"
+    assert slurm.submitted == [33, 34], "30 is older than any unsaved state, 36 came later, 37 is of the future"
     assert (slurm.numbers, slurm.closed) == ({33: 133}, 1)
     assert ran(slurm, home) == [], "the controller died again"
 
 
+def test_however_long_the_head_was_away_what_counts_is_its_last_state(home: Path) -> None:
+    (home / "kept/saved").write_text(str(BEGAN - 7200.0))
+    noted(home, line(34, BEGAN - 7198), line(33, BEGAN - 7300))
+    slurm = Slurm({})
+    ran(slurm, home)
+    assert slurm.submitted == [34]
+
+
 def test_a_number_that_was_given_to_another_since_is_a_job_that_was_forgotten() -> None:
-    mine, theirs = note(34), note(34, BEGAN + 1)
-    assert recall.forgotten([mine, theirs], {34: BEGAN + 1}, BEGAN) == [mine]
-    assert recall.forgotten([mine], {34: BEGAN + 5}, BEGAN) == [], "a job that was requeued has another second, too"
+    first, second = note(34), note(34, BEGAN + 1)
+    assert recall.forgotten([first, second], {34: ME.pw_uid}, BEGAN) == [first]
+    assert recall.forgotten([first], {34: THEIRS}, BEGAN) == [first]
+    assert recall.forgotten([first], {34: ME.pw_uid}, BEGAN) == [], "a job that was requeued has another second, too"
 
 
 def test_what_has_ended_does_not_run_again_nor_what_has_begun_and_forbids_it(home: Path) -> None:
-    (home / ".headway-submitted").write_text("".join(line(job, BEGAN - 2) for job in (1, 2, 3, 4)))
+    noted(home, *(line(job, BEGAN - 2) for job in (1, 2, 3, 4, 5)))
     for job in (2, 3):
         (home / f"kept/job.{job}").mkdir(parents=True)
     (home / "kept/job.2/script").write_text("#!/bin/sh\n#SBATCH --requeue\n")
     (home / "kept/job.3/script").write_text("#!/bin/sh\n#SBATCH -N 2 --no-requeue\n")
-    running = [recall.Record(BEGAN - 2, True, False)]
-    older = recall.Record(BEGAN - 5000, True, True)  # another job of that number, of long ago
-    slurm = Slurm({}, {1: [recall.Record(BEGAN - 3, True, True)], 2: [older, *running], 3: running})
+    running = [record(BEGAN - 2, started=True)]
+    older = record(BEGAN - 5000, ended=BEGAN - 1)  # another job of that number, of long ago
+    others = record(BEGAN - 2, ended=BEGAN - 1, user="somebody else")
+    flushed = record(BEGAN - 2, ended=BEGAN)  # by a controller that found no state at all
+    slurm = Slurm(
+        {}, {5: [flushed], 1: [record(BEGAN - 5, ended=BEGAN - 1)], 2: [older, *running], 3: running, 4: [others]}
+    )
     ran(slurm, home)
-    assert slurm.submitted == [2, 4]
+    assert slurm.submitted == [2, 4, 5]
+
+
+def test_what_was_submitted_again_and_forgotten_again_is_not_over_for_its_first_run(home: Path) -> None:
+    (home / "done").write_text(f'{{"job": 34, "at": {BEGAN - 4}, "said": ""}}\n')
+    noted(home, line(34, BEGAN - 4), line(34, BEGAN - 1))
+    slurm = Slurm({}, {34: [record(BEGAN - 4, ended=BEGAN - 1)]})
+    assert len(ran(slurm, home)) == 1
+
+
+def test_what_is_kept_of_a_job_is_for_its_owner_alone(home: Path) -> None:
+    """A number in somebody's notes proves nothing: a script and its environment may be secret."""
+    noted(home, *(line(job, BEGAN - 2) for job in (1, 2, 3)))
+    for job, saved in ((1, ENVIRONMENT), (2, b"\x02\0\0\0USER=victim\0HOME=/home/victim\0TOKEN=x\0"), (3, b"\0\0\0\0")):
+        (home / f"kept/job.{job}").mkdir()
+        (home / f"kept/job.{job}/script").write_bytes(b"#!/bin/sh\n\0")
+        (home / f"kept/job.{job}/environment").write_bytes(saved)
+    slurm = Slurm({}, {3: [record(BEGAN - 2, started=True)]})
+    ran(slurm, home)
+    assert slurm.kept[1] == recall.Kept(b"#!/bin/sh\n", ENVIRONMENT)
+    assert slurm.kept[2] == recall.Kept()
+    assert slurm.kept[3].script == b"#!/bin/sh\n", "accounting says that it was theirs"
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        ("a.sh x", 0), ("-N 2 --gpus=1 a.sh -N", 3), ("-N2 --time 30 a.sh", 3), ("--hold --no-kill a.sh", 2),
+        ("-vH -o out a.sh", 3), ("-oaNe a.sh", 1), ("--parsable -J name -- a.sh", 4), ("--container-mount-home a.sh", 1),
+        ("--wrap=x", None), ("-n 4", None), ("", None),
+    ],
+)  # fmt: skip
+def test_the_script_is_the_word_that_sbatch_takes_for_it(words: str, at: int | None) -> None:
+    assert recall.script_at(words.encode().split()) == at
 
 
 def test_it_begins_after_what_still_runs_was_ended_unless_its_owner_says_when() -> None:
-    words = recall.command(note(34, BEGAN, b"--gpus=1", b"a.sh", b"x y"), b"#!/bin/sh\n", {})
-    assert words[0] == b"sbatch"
+    words = recall.command(note(34, BEGAN, b"--gpus=1", b"a.sh", b"x y"), b"#!/bin/sh\n", {}, b"/tmp/new/a.sh")
+    assert words[0] == b"/usr/bin/sbatch"
     assert words[1].startswith(b"--comment=headway: ")
-    assert words[2:] == [b"--begin=now+10", b"--gpus=1", b"a.sh", b"x y"]
+    assert words[2:] == [b"--begin=now+10", b"--gpus=1", b"/tmp/new/a.sh", b"x y"]
     for argv, script in (((b"--begin=16:00",), b""), ((), b"#!/bin/sh\n#SBATCH -N1 -b 16:00\n")):
-        assert b"--begin=now+10" not in recall.command(note(34, BEGAN, *argv), script, {})
+        assert b"--begin=now+10" not in recall.command(note(34, BEGAN, *argv), script, {}, b"")
 
 
 def test_who_depends_on_one_that_has_another_number_now_depends_on_that() -> None:
-    words = recall.command(
-        note(40, BEGAN, b"-d", b"afterok:34:35,after:36+1", b"--dependency=afterok:34", b"34"), b"", {34: 37}
-    )
+    asked = note(40, BEGAN, b"-d", b"afterok:34:35,after:36+1", b"--dependency=afterok:34", b"34")
+    words = recall.command(asked, b"", {34: 37}, b"")
     assert words[3:] == [b"-d", b"afterok:37:35,after:36+1", b"--dependency=afterok:37", b"34"]
 
 
 def test_the_environment_is_that_of_the_first_time_without_what_sbatch_adds() -> None:
-    saved = b"\x03\0\0\0" + b"\0".join([b"FOO=a=b\nc", b"SLURM_SUBMIT_DIR=/x", b"PATH=/opt/bin", b"junk", b""])
+    saved = ENVIRONMENT + b"SLURM_SUBMIT_DIR=/x\0PATH=/opt/bin\0junk\0"
     found = recall.environment(saved, ME)
     assert found[b"FOO"] == b"a=b\nc"
     assert found[b"PATH"] == b"/opt/bin"
@@ -129,23 +188,29 @@ def test_notes_that_are_a_link_or_nonsense_count_for_nothing(home: Path, tmp_pat
     theirs = tmp_path / "theirs"
     theirs.write_text(line(7, BEGAN))
     (home / ".headway-submitted").symlink_to(theirs)
-    assert recall.notes_in([f"{home}/.headway-submitted"], 0) == []
+    assert recall.notes_in([f"{home}/.headway-submitted"], 0, BEGAN) == []
     mine = home / "notes"
-    mine.write_bytes(b"\xff\n1\n2 x 00\n3 4 zz\n" + line(8, BEGAN).encode() + b"9 10")
-    assert [note.job for note in recall.notes_in([f"{mine}"], 0)] == [8]
+    bad = b"\xff\n1\n2 x 00\n3 4 zz\n-5 4 00\n99999999999999 4 00\n"
+    mine.write_bytes(bad + line(8, BEGAN).encode() + b"9 10")
+    assert [note.job for note in recall.notes_in([f"{mine}"], 0, BEGAN)] == [8]
 
 
-def test_scripts_of_new_jobs_are_kept_and_go_when_they_are_old(tmp_path: Path) -> None:
+def test_scripts_of_jobs_that_may_be_unsaved_are_kept_and_go_later(tmp_path: Path) -> None:
     state, kept = tmp_path / "state", tmp_path / "kept"
-    for job, age in ((7, 5), (8, 500)):
+    state.mkdir()
+    (state / "job_state").touch()
+    os.utime(state / "job_state", (BEGAN, BEGAN))
+    for job, at in ((7, BEGAN + 3), (8, BEGAN - 500)):
         folder = state / f"hash.{job}" / f"job.{job}"
         folder.mkdir(parents=True)
         (folder / "script").write_text(f"echo {job}")
-        os.utime(folder, (BEGAN - age, BEGAN - age))
-    recall.keep(str(state), str(kept), BEGAN)
+        os.utime(folder, (at, at))
+    recall.keep(str(state), str(kept))
     assert [file.read_text() for file in kept.glob("*/script")] == ["echo 7"]
+    assert float((kept / "saved").read_text()) == BEGAN
     shutil.rmtree(state / "hash.7")
-    recall.keep(str(state), str(kept), BEGAN + 30)
-    assert len(list(kept.iterdir())) == 1, "it died again before the recall"
-    recall.keep(str(state), str(kept), BEGAN + 300)
-    assert list(kept.iterdir()) == []
+    recall.keep(str(state), str(kept))
+    assert len(list(kept.glob("job.*"))) == 1, "it died again before the recall"
+    os.utime(state / "job_state", (BEGAN + 300, BEGAN + 300))
+    recall.keep(str(state), str(kept))
+    assert list(kept.glob("job.*")) == []

@@ -58,9 +58,14 @@ _UNIT = f"""\
 [Unit]
 Description=Headway: jobs that the controller forgot
 After=slurmctld.service
+StartLimitIntervalSec=3600
+StartLimitBurst=20
 [Service]
 Type=oneshot
 ExecStart=/usr/bin/python3 -I -S {PROGRAM} recall
+# The accounting database may take its time after the same crash.
+Restart=on-failure
+RestartSec=10
 """
 
 # In slurmctld's own unit: before it deletes the scripts of jobs it does not know, and once it answers.

@@ -16,14 +16,17 @@ sbatch -J last -d afterok:$(squeue -h -n input -o %A) -o last.txt one.sh
 
 
 def test_what_was_accepted_just_before_the_controller_was_killed_runs(lab: Lab) -> None:
-    lab.head("bash", "-c", SUBMIT, user="ann")
+    own = lab.state / "own.sh"
+    own.write_text('#!/bin/bash\necho "$SLURM_JOB_NAME: $1"\n')
     before = lab.head("pidof", "slurmctld").out
+    lab.cli("submit", "flt", "--as", "ann", "--output=own.txt", str(own), "z")  # its file on the head goes at once
+    lab.head("bash", "-c", SUBMIT, user="ann")
     lab.head("pkill", "-9", "-x", "slurmctld")
     lab.wait(lambda: lab.head("pidof", "slurmctld", check=False).out not in ("", before), "the controller to be back")
-    told = {"script": "script of a b: x y\n", "wrap": "wrapped\n", "input": "input of a b: \n"}
+    told = {"script": "script of a b: x y\n", "wrap": "wrapped\n", "input": "input of a b: \n", "own": "own.sh: z\n"}
     told |= {"array-0": "element\n", "array-1": "element\n", "last": "last of a b: \n"}
     for name, text in told.items():
         lab.wait(lambda name=name: lab.head("cat", f"{name}.txt", user="ann", check=False).out, f"{name}.txt")
         assert lab.output(f"/home/ann/{name}.txt") == text
-    ends = "sacct -a -D -X -n -o end -S now-1hours"
+    ends = "sacct -a -D -X -n -o end -S now-1hours --name script,wrap,input,array,last"
     lab.wait(lambda: "Unknown" not in lab.head("bash", "-c", ends).out, "no run to count as running for ever")
