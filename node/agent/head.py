@@ -12,6 +12,7 @@ from typing import Any
 
 from .config import Config
 from .headfigures import HeadWatcher
+from .leading import Leading
 from .metrics import Giver
 from .munge import Munge
 from .relay import Relay
@@ -47,6 +48,7 @@ class Head:
             if "check" in told:
                 self._checks[told["node"], told["check"]] = _gist(told)
         self.beats: dict[str, float] = {}  # node -> when it was last heard
+        self.leads = True  # False while another head does: then the answers renew no lease
         self._lines: dict[int, int] = {}
         self._numbers: dict[int, str] = {}
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -75,7 +77,7 @@ class Head:
         for result in checks:
             self._check({**result, "node": node})
         self._turn(node, turns, at)
-        return {"got": [row.get("id") for row in (*faults, *checks)], "now": round(at, 3)}
+        return {"got": [row.get("id") for row in (*faults, *checks)], "now": round(at, 3), "leads": self.leads}
 
     def _check(self, result: dict[str, Any]) -> None:
         """Only what is another result than the last: an agent that was started again says all of them."""
@@ -162,7 +164,7 @@ def serve_head(config: Config) -> None:
     ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     ears.bind((address, PORT))
     munge = Munge()
-    head = Head()
+    head, leading = Head(), Leading(config.first)
     watcher = HeadWatcher(head.beats)
     watcher.start()
     Giver(address, lambda: watcher.text).start()
@@ -174,6 +176,8 @@ def serve_head(config: Config) -> None:
             head.forget_old(time.time())
             due = now + 3600
         if now >= beat:
+            leading.look()
+            head.leads = leading.mine() is not False
             head.write_beats(BEATS)
             beat = now + BEAT_S
         if not select.select([ears], [], [], max(0.0, beat - now))[0]:

@@ -5,6 +5,10 @@ and not the node: then other nodes, which are asked, have not heard it either, a
 started again, or a relay that is killed, so costs no job. A machine that stood still notices by the clock, and ends them
 before it asks anybody.
 
+Of two heads the answer of the one that leads counts: the controller there sets the node down. While nobody is known to
+lead, as in a takeover, either's does; that is so 12 seconds after the last heartbeat of the one that is away, so a takeover
+costs no job.
+
 The server, or the relay on the head, tells Slurm that the node is down later than that: LEASE_OVER_S."""
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ _SPARED = frozenset({"slurmstepd"})
 
 
 class Lease(threading.Thread):
-    """`heard` is set whenever a head has answered. `ended`: (job, why), for the main loop to tell the head."""
+    """`heard` is set whenever a head that leads has answered. `ended`: (job, why), for the main loop to tell the head."""
 
     def __init__(self, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None) -> None:
         super().__init__(daemon=True)

@@ -107,7 +107,7 @@ def serve_node(config: Config) -> None:
             answer = answer_of(out, munge)
             faults.got(answer.get("got"))
             results.got(answer.get("got"))
-            if isinstance(answer.get("now"), int | float):
+            if renews(answer):
                 lease.heard = time.monotonic()
                 watcher.skew_s = time.time() - answer["now"]
         if ears in ready:
@@ -157,13 +157,19 @@ def take_reports(ears: socket.socket, reports: Reports) -> None:
 
 
 def answer_of(out: socket.socket, munge: Munge) -> dict[str, Any]:
-    """What the head says: {"got": [what it has], "now": its clock}; {} for anything else."""
+    """What a head says: {"got": [what it has], "now": its clock, "leads": whether it may lead}; {} for anything else."""
     try:
         text, uid = munge.open(out.recv(65535))
         answer = json.loads(text)
         return answer if uid == 0 and isinstance(answer, dict) else {}
     except (OSError, ValueError):
         return {}
+
+
+def renews(answer: dict[str, Any]) -> bool:
+    """Whether it is the answer of a head that leads: the other one would renew the lease of a node that the controller has
+    given up. One of before does not say."""
+    return isinstance(answer.get("now"), int | float) and answer.get("leads", True) is True
 
 
 class Events(threading.Thread):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 import threading
 import time
@@ -19,13 +18,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .config import Config
+from .leading import HEARTBEAT, Leading
 from .lease import LEASE_OVER_S
 from .say import say, whole_lines
 
 DEEDS = "/var/lib/headway/deeds.jsonl"
 WATCHED = "/run/headway/watched"  # touched by `watch` as long as a server reads
-HEARTBEAT = "/srv/headway-state/slurmctld/heartbeat"
-BEAT_OVER_S = 12.0
 AWAY_S = 15.0  # a server that is started again is back by then
 OLD_S = 900.0  # what is older is for the server to judge
 MOST_AT_ONCE = 0.5  # of all nodes: so many silent ones are the network
@@ -63,7 +61,9 @@ class Relay(threading.Thread):
         self._beats = beats  # node -> when it was last heard, unix seconds
         self._faults, self._deeds, self._watched = faults, deeds, watched
         self._run = execute
-        self._heartbeat = heartbeat
+        self._leading = Leading(config.first, heartbeat)
+        self._led: bool | None = None
+        self._led_since = 0.0
         self._began = time.time()
         self._done = {str(json.loads(line)["signal"]) for line in whole_lines(deeds)}
 
@@ -78,26 +78,25 @@ class Relay(threading.Thread):
     def look(self, now: float) -> None:
         """Acts where a server has been away for long enough."""
         read_at = self._read_at()
-        if not self._config.acts or now - max(read_at, self._began) < AWAY_S:
-            return
-        if not (self._config.first or self._leads()):
+        leads = self._leads(now)
+        if not self._config.acts or now - max(read_at, self._began) < AWAY_S or not leads:
             return
         for line in whole_lines(self._faults)[-200:]:
             fault = json.loads(line)
             new = max(read_at, now - OLD_S) < float(fault["at"])
             if new and int(fault.get("code") or 0) in self._config.drains and fault["id"] not in self._done:
                 self._drain(fault, now)
-        self._silent(now)
+        if now - self._led_since >= LEASE_OVER_S:  # until then the other head has renewed leases
+            self._silent(now)
 
-    def _leads(self) -> bool:
-        """Whether another controller than the first one leads, which is this second head's: by the heartbeat in the state
-        folder, seconds and number of who writes it. Where the first one leads, the relay there acts."""
-        try:
-            with open(self._heartbeat, "rb") as file:
-                at, number = struct.unpack(">QQ", file.read(16))
-        except (OSError, struct.error):  # while it is written there is none for a moment
-            return False
-        return bool(number > 0 and abs(time.time() - at) <= BEAT_OVER_S)
+    def _leads(self, now: float) -> bool:
+        """The relay of the head that leads acts; that of the first one also where nobody is known to."""
+        self._leading.look()
+        mine = self._leading.mine()
+        if mine and not self._led:
+            self._led_since = now
+        self._led = mine
+        return self._config.first if mine is None else mine
 
     def _read_at(self) -> float:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,6 +190,61 @@ def test_what_a_dataset_cannot_hold_is_named(library: Library, source: Path) -> 
         Folder(source / "none")
     with pytest.raises(Refused, match="no file in it"):
         library.bring("tiny", Folder(source / "empty"), Progress())
+
+
+def test_a_folder_that_cannot_be_opened_is_named_and_nothing_is_brought_without_it(
+    library: Library, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def closed(path: str, *args: int, **more: int) -> int:
+        if path == "deep":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", closed)  # root may open any folder
+    with pytest.raises(Refused, match=r"from can't be read whole: train/deep: Permission denied") as refused:
+        library.bring("tiny", Folder(source), Progress())
+    assert "can read every folder" in refused.value.hint
+
+
+def test_a_folder_that_vanishes_while_it_is_listed_is_named(source: Path) -> None:
+    class Vanishing(Folder):
+        @staticmethod
+        def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
+            if name == "run.sh":  # of the topmost folder: what is below is opened after this
+                (source / "train").rename(source.parent / "old")
+            return Folder._take(path, name, handle, files, links)
+
+    with pytest.raises(Refused, match="can't be read whole: train: No such file"):
+        Vanishing(source).listing()
+
+
+def test_a_file_that_vanishes_while_it_is_listed_is_refused_by_its_path(library: Library, source: Path) -> None:
+    class Vanishing(Folder):
+        @staticmethod
+        def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
+            if path == "train/a.bin":
+                os.unlink(name, dir_fd=handle)
+            return Folder._take(path, name, handle, files, links)
+
+    with pytest.raises(Refused, match=r"from/train/a\.bin: No such file") as refused:
+        library.bring("tiny", Vanishing(source), Progress())
+    assert "nobody writes there" in refused.value.hint
+
+
+def test_a_source_that_breaks_while_it_is_listed_is_a_refusal(library: Library) -> None:
+    class Broken:
+        def listing(self) -> Listing:
+            raise OSError(errno.EIO, "Input/output error", "/data")
+
+        def read(self, item: Item) -> Iterator[bytes]:
+            raise AssertionError
+
+        def close(self) -> None: ...
+
+    with pytest.raises(Refused, match="/data: Input/output error"):
+        library.bring("tiny", Broken(), Progress())
 
 
 def test_nothing_is_read_through_a_link_put_in_the_way(library: Library, source: Path, tmp_path: Path) -> None:

@@ -251,6 +251,77 @@ def test_the_relay_of_a_second_head_acts_only_while_its_controller_leads(world: 
     assert len(world.told()) == 1
 
 
+def leads(world: World, number: int, age_s: int = 0) -> None:
+    (world.folder / "heartbeat").write_bytes(struct.pack(">QQ", int(time.time()) - age_s, number))
+
+
+def test_the_relay_of_the_first_head_stands_by_while_the_second_leads(world: World) -> None:
+    world.fault()
+    world.beats |= {"lab-1-1": 5027.0, "lab-1-3": 5027.0}
+    leads(world, 1)
+    relay = world.relay()
+    relay.look(5028.0)
+    assert world.head.done == [], "the second one hears the silent node, perhaps"
+    leads(world, 1, age_s=60)
+    relay.look(5029.0)
+    assert world.told() != [], "nobody leads that is known of"
+
+
+def test_a_head_that_leads_since_lately_waits_for_leases_that_the_other_one_renewed(world: World) -> None:
+    relay = world.relay()
+    world.beats |= {"lab-1-1": 5060.0, "lab-1-3": 5060.0}
+    leads(world, 1)
+    relay.look(5030.0)
+    leads(world, 0)
+    relay.look(5031.0)
+    relay.look(5058.0)
+    assert world.head.done == [], "a node that was cut off from this one may have been told by the other until 5031"
+    relay.look(5059.0)
+    assert len(world.head.done) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "number", "age_s", "renews"),
+    [(True, 0, 0, True), (True, 1, 0, False), (False, 0, 0, False), (False, 1, 0, True),
+     (False, 0, 13, True), (True, 1, 13, True), (False, None, 0, True), (True, None, 0, True)],
+)  # fmt: skip
+def test_a_lease_is_renewed_by_the_head_that_leads_or_by_any_while_nobody_knows(
+    world: World, first: bool, number: int | None, age_s: int, renews: bool
+) -> None:
+    from agent.head import Head as Keeper
+    from agent.leading import Leading
+    from agent.node import renews as renewed
+
+    if number is not None:
+        leads(world, number, age_s)
+    leading = Leading(first, str(world.folder / "heartbeat"))
+    leading.look()
+    keeper = Keeper(str(world.folder / "reports"), str(world.faults), str(world.folder / "turns"))
+    keeper.leads = leading.mine() is not False
+    answer = keeper.take(json.dumps({"node": "lab-1-1"}).encode(), 5000.0)
+    assert answer is not None
+    assert renewed(answer) is renews
+
+
+def test_a_heartbeat_that_is_just_being_written_changes_nothing(world: World) -> None:
+    from agent.leading import Leading
+
+    leads(world, 0)
+    leading = Leading(first=False, path=str(world.folder / "heartbeat"))
+    for change in ((world.folder / "heartbeat").unlink, (world.folder / "heartbeat").touch):
+        leading.look()
+        change()
+        leading.look()
+        assert leading.mine() is False
+
+
+def test_a_head_that_does_not_say_whether_it_leads_renews_the_lease() -> None:
+    from agent.node import renews
+
+    assert renews({"now": 1.0, "got": []}), "the agent there is older than this one"
+    assert not renews({})
+
+
 def test_other_nodes_are_no_heads(tmp_path: Path) -> None:
     from agent.config import load
     from agent.lease import other_nodes

@@ -19,6 +19,7 @@ from headway.errors import Refused, Unreachable
 from headway.jobs import lineage
 from headway.jobs.run import Prepared
 from headway.keep import library
+from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.work import SubmitIn, SubmitOut
 from tests import builders
 from tests.unit import server_fakes
@@ -374,6 +375,36 @@ async def test_a_bucket_is_brought_in_and_its_keys_are_forgotten(server: Server,
     assert "hush" not in str([operation, await server.store.secrets("lab"), trail])
     wrong = await client.post(API, json={"name": "tiny", "source": "s3://none/tiny", "s3": s3})
     assert "no such bucket" in str((await done(server, wrong, "failed")).error)
+    assert "hush" not in str(await server.store.secrets("lab"))
+
+
+S3_ASK = {
+    "name": "tiny",
+    "source": "s3://sets/tiny",
+    "s3": {"endpoint_url": "http://127.0.0.1:9", "key_id": "AKIA", "secret": "hush"},
+}
+
+
+async def test_an_addition_that_is_given_up_leaves_no_keys(server: Server, mounts: Mounts) -> None:
+    client = await server.client()
+    answer = await client.post(API, json=S3_ASK)
+    assert "hush" in str(await server.store.secrets("lab"))
+    for _ in range(MAX_ATTEMPTS):
+        assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
+    assert "brought the server down" in str((await done(server, answer, "failed")).error)
+    assert "hush" not in str(await server.store.secrets("lab"))
+
+
+async def test_an_addition_that_could_not_be_queued_leaves_no_keys(
+    server: Server, mounts: Mounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unreachable("the database is away")
+
+    monkeypatch.setattr(server.store, "enqueue_operation", away)
+    client = await server.client()
+    answer = await client.post(API, json=S3_ASK)
+    assert answer.status_code >= 500
     assert "hush" not in str(await server.store.secrets("lab"))
 
 

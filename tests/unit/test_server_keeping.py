@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from headway.domain.cluster import BackupRule
-from headway.errors import Refused
+from headway.errors import Refused, Unreachable
 from headway.keep.archive import Header, key_of
-from headway.keep.backup import KEY_PREFIX
 from headway.server.keeping import AGAIN_S, Backups
+from headway.store.operations import MAX_ATTEMPTS
+from headway.store.records import OWN_SECRETS
 from tests import builders
 from tests.unit import server_fakes
 from tests.unit.server_fakes import Server
@@ -37,7 +38,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def keys(server: Server) -> list[str]:
-    return [name for name in await server.store.secrets("lab") if name.startswith(KEY_PREFIX)]
+    return [name for name in await server.store.secrets("lab") if name.startswith(OWN_SECRETS["backup"])]
 
 
 async def test_a_backup_is_an_operation_that_leaves_no_key(server: Server, tmp_path: Path) -> None:
@@ -64,6 +65,32 @@ async def test_a_backup_that_fails_leaves_the_cluster_as_it_is(server: Server, t
     assert (await server.store.operation(answer.json()["id"])).state == "failed"
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
     assert await keys(server) == []
+
+
+async def test_a_backup_that_is_given_up_leaves_no_key(server: Server, tmp_path: Path) -> None:
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
+    for _ in range(MAX_ATTEMPTS):
+        assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
+    await server.work_off()
+    assert (await server.store.operation(answer.json()["id"])).state == "failed"
+    assert await keys(server) == []
+
+
+async def test_a_scheduled_backup_that_could_not_be_queued_is_queued_later(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headway.api.keeping import queue_backup
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unreachable("the database is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.store, "enqueue_operation", away)
+        with pytest.raises(Unreachable):
+            await queue_backup(server.state, "lab", "headway", tmp_path, PHRASE, ref="scheduled-5")
+    assert await keys(server) == []
+    assert await queue_backup(server.state, "lab", "headway", tmp_path, PHRASE, ref="scheduled-5") is not None
 
 
 @pytest.mark.parametrize("place", ["/etc/headway", "/", "b", "/var/tmp/../../proc/x"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import NotFound, Refused, Unreachable
+from headway.errors import Conflict, NotFound, Refused, Unreachable
 from headway.store import PriceRow, Store, open_store
 from headway.store.engine import database_url, migrate, open_engine, shown_url
 from headway.store.schema import HEAD, metadata
@@ -104,6 +104,34 @@ async def test_free_leases_takes_only_the_dead_owners(store: Store) -> None:
     await store.claim("hostXa:2", 1000, 300)
     assert await store.free_leases("host_a:") == 1
     assert (await store.claim("host_a:3", 1001, 30)).cluster == "lab"  # type: ignore[union-attr]
+
+
+async def test_a_secret_of_an_operation_comes_and_goes_with_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await store.enqueue_operation("lab", "backup", "ann", params={"ref": "a"}, secret="hush")
+    assert await store.secrets("lab") == {"backup_key/a": "hush"} == {first.secret: "hush"}
+    with pytest.raises(Conflict, match="asked for already"):
+        await store.enqueue_operation("lab", "backup", "bob", params={"ref": "a"}, secret="other")
+    monkeypatch.setattr("secrets.token_hex", lambda _: first.id.removeprefix("op-"))  # the second insert fails
+    with pytest.raises(Conflict):
+        await store.enqueue_operation("lab", "dataset", "ann", params={"ref": "b"}, secret="other")
+    assert await store.secrets("lab") == {"backup_key/a": "hush"}
+    assert len(await store.operations("lab")) == 1
+    await store.claim("one", 1000, -1)
+    await store.claim("two", 1001, 30)
+    assert not await store.finish(first.id, "one", "failed")
+    assert await store.secrets("lab") == {"backup_key/a": "hush"}, "another server goes on, with the key"
+    assert await store.finish(first.id, "two", "done")
+    assert await store.secrets("lab") == {}
+
+
+async def test_secrets_that_no_unfinished_operation_names_are_dropped(store: Store) -> None:
+    await store.enqueue_operation("lab", "backup", "ann", params={"ref": "a"}, secret="needed")
+    for name in ("backup_key/b", "s3_access/a", "munge_key", "rotating/a", "s3xaccess/a"):
+        await store.put_secret("lab", name, "x")
+    await store.put_secret("sky", "backup_key/a", "another cluster's")
+    assert await store.drop_lone_secrets() == 3
+    assert set(await store.secrets("lab")) == {"backup_key/a", "munge_key", "rotating/a", "s3xaccess/a"}
+    assert await store.secrets("sky") == {}
 
 
 async def test_database_refuses_two_running_operations(store: Store, tmp_path: Path) -> None:

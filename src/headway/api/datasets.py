@@ -15,7 +15,7 @@ from headway.api.planning import queued
 from headway.api.shapes import operation_out
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
-from headway.domain.dataset import ACCESS_PREFIX, FOLDER, Version, in_the_way
+from headway.domain.dataset import FOLDER, Version, in_the_way
 from headway.errors import Conflict, NotFound, Refused
 from headway.wire.clusters import OperationOut
 from headway.wire.datasets import DatasetIn, DatasetName, DatasetOut, DatasetRemoveIn, S3In
@@ -44,9 +44,8 @@ async def add(name: str, ask: DatasetIn, state: State, who: Admin) -> OperationO
             raise Refused("s3 is for buckets", hint="source: s3://BUCKET/PREFIX")
         return await _queue(state, who, name, "add", {"name": ask.name, "source": str(source_of(state, ask.source))})
     access, ref = ask.s3 or S3In(), random.token_hex(8)
-    await state.store.put_secret(name, ACCESS_PREFIX + ref, access.model_dump_json())
     params = {"name": ask.name, "source": ask.source.rstrip("/"), "endpoint_url": access.endpoint_url, "ref": ref}
-    return await _queue(state, who, name, "add", params)
+    return await _queue(state, who, name, "add", params, access.model_dump_json())
 
 
 @router.post("/{dataset}/{version}/verify", status_code=202)
@@ -118,8 +117,12 @@ async def _version(state: AppState, cluster: str, dataset: str, number: int) -> 
     return one
 
 
-async def _queue(state: AppState, who: Principal, cluster: str, action: str, params: dict[str, Any]) -> OperationOut:
-    operation = await state.store.enqueue_operation(cluster, "dataset", who.person, params={"action": action, **params})
+async def _queue(
+    state: AppState, who: Principal, cluster: str, action: str, params: dict[str, Any], secret: str = ""
+) -> OperationOut:
+    operation = await state.store.enqueue_operation(
+        cluster, "dataset", who.person, params={"action": action, **params}, secret=secret
+    )
     queued(state, operation)
     await audit(state, who, f"dataset.{action}", cluster, operation=operation.id, **params)
     return operation_out(operation)

@@ -19,7 +19,7 @@ from headway.api.places import allowed
 from headway.api.planning import queued
 from headway.api.shapes import operation_out
 from headway.api.state import AppState
-from headway.errors import NeedsConfirmation, Refused
+from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.store import Operation
 from headway.wire.clusters import OperationOut
 from headway.wire.keeping import BackupIn, BackupOut, BenchIn, RestoreIn, RotateIn, VerifyIn, VolumeSpeedOut
@@ -61,9 +61,8 @@ async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> Operat
             f"queue and accounting of {name} are replaced by those of the backup", hint="headway restore with --yes"
         )
     ref = random.token_hex(8)
-    await _keep_key(state, name, ref, key)
     params = {"path": str(path), "ref": ref}
-    operation = await state.store.enqueue_operation(name, "restore", who.person, params=params)
+    operation = await state.store.enqueue_operation(name, "restore", who.person, params=params, secret=_text(key))
     queued(state, operation)
     await audit(state, who, "restore", name, operation=operation.id, path=str(path))
     return operation_out(operation)
@@ -138,19 +137,17 @@ async def queue_backup(
     header = archive.Header(name, state.clock(), __version__, cluster.slurm_version, archive.new_salt())
     key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
     ref = ref or random.token_hex(8)
-    if not await _keep_key(state, name, ref, key):
-        return None
     params: dict[str, Any] = {"to": str(folder), "ref": ref, "header": vars(header), "keep": keep}
-    operation = await state.store.enqueue_operation(name, "backup", person, params=params)
+    try:
+        operation = await state.store.enqueue_operation(name, "backup", person, params=params, secret=_text(key))
+    except Conflict:
+        return None
     queued(state, operation)
     return operation
 
 
-async def _keep_key(state: AppState, cluster: str, ref: str, key: bytes) -> bool:
-    from headway.keep.backup import KEY_PREFIX
-
-    value = base64.b64encode(key).decode()
-    return await state.store.put_secret(cluster, KEY_PREFIX + ref, value) == value
+def _text(key: bytes) -> str:
+    return base64.b64encode(key).decode()
 
 
 def _out(path: Path, header: Header, size: int) -> BackupOut:

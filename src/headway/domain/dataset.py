@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from headway.domain.cluster import Dataset, Storage
 
 FOLDER = "/datasets"  # where they appear on machines: /datasets/NAME/VERSION
-ACCESS_PREFIX = "s3_access/"  # of secrets: keys to buckets that datasets are being brought from
 
 
 @dataclass(frozen=True, slots=True)

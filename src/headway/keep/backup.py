@@ -20,14 +20,14 @@ from headway.cluster.env import Env, Say
 from headway.cluster.goal import CONTROLLER_STATE
 from headway.cluster.observe import machines_of
 from headway.domain.cluster import Cluster
-from headway.domain.dataset import ACCESS_PREFIX
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict
 from headway.keep.archive import SUFFIX, Damaged, Header, Reader, Writer
 from headway.machines.program import program
+from headway.store.records import OWN_SECRETS
 
 DATABASE = "slurm_acct_db"
-KEY_PREFIX = "backup_key/"  # secrets of backups that are being made or read
+_OF_A_MOMENT = tuple(OWN_SECRETS.values())  # secrets that are none of the cluster's
 PARTS = ("state", "database", "about", "secrets", "records")
 _DUMP = f"set -o pipefail; mariadb-dump --single-transaction --quick --hex-blob {DATABASE} | gzip -1"  # no person's word in it
 _DUMP_ENDS = b"-- Dump completed"
@@ -116,7 +116,7 @@ async def _one(data: bytes) -> AsyncIterator[bytes]:
 
 async def _secrets(cluster: Cluster, env: Env) -> dict[str, str]:
     have = await env.store.secrets(cluster.name)
-    return {name: value for name, value in have.items() if not name.startswith((KEY_PREFIX, ACCESS_PREFIX))}
+    return {name: value for name, value in have.items() if not name.startswith(_OF_A_MOMENT)}
 
 
 async def _lines(env: Env, cluster: str) -> AsyncIterator[bytes]:

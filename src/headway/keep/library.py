@@ -69,13 +69,15 @@ class Library:
     def bring(self, name: str, source: Source, progress: Progress, before: int = 0) -> Manifest:
         """Reads all of a source; its content is here afterwards, in no version yet. `before`: a version that is much like it.
         Raises Refused when it can't be read or kept."""
-        listing = source.listing()
+        with self._said():
+            listing = source.listing()
         progress.of_files, progress.of_bytes = len(listing.files), listing.size
         if not listing.files:
             raise Refused("there is no file in it", hint="a dataset holds at least one")
-        self._objects.mkdir(parents=True, exist_ok=True)
-        self._drafts.mkdir(exist_ok=True)
-        self._root.chmod(0o711)
+        with self._said():
+            self._objects.mkdir(parents=True, exist_ok=True)
+            self._drafts.mkdir(exist_ok=True)
+            self._root.chmod(0o711)
         known = self._known(name, before)
         entries = []
         with self._said(), Journal(self._drafts / f"{name}.journal") as journal:

@@ -7,7 +7,7 @@ import json
 import os
 import posixpath
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -134,14 +134,29 @@ class Folder:
         links: list[tuple[str, str]] = []
         folders: list[str] = []
         faults: list[str] = []
-        for base, below, names, handle in os.fwalk(".", dir_fd=self._root, follow_symlinks=False):
+        wanted: set[str] = set()  # folders that were seen and not walked yet
+        closed: dict[str, str] = {}  # name of one that could not be opened -> why
+
+        def note(error: OSError) -> None:
+            closed[str(error.filename)] = error.strerror or str(error)
+
+        for base, below, names, handle in os.fwalk(".", onerror=note, dir_fd=self._root, follow_symlinks=False):
             inside = "" if base == "." else base.removeprefix("./") + "/"
+            wanted.discard(inside[:-1])
             if inside and not below and not names:
                 folders.append(inside[:-1])
-            for name in [*names, *(one for one in below if _is_link(one, handle))]:
-                path = inside + name
-                fault = self._take(path, name, handle, files, links)
-                faults += [fault] if fault else []
+            try:
+                linked = {one for one in below if _is_link(one, handle)}
+                wanted |= {inside + one for one in below if one not in linked}
+                for name in [*names, *sorted(linked)]:
+                    fault = self._take(inside + name, name, handle, files, links)
+                    faults += [fault] if fault else []
+            except OSError as error:
+                raise Refused(
+                    f"{self._path}/{inside}{error.filename}: {error.strerror}", hint="add it when nobody writes there"
+                ) from error
+        if wanted:  # a version without them would not be what was asked for
+            raise self._not_whole(sorted(wanted), closed)
         for path in folders:
             faults += [f"{path!r} is no name in UTF-8"] if _odd(path) else []
         if faults:
@@ -151,6 +166,16 @@ class Folder:
                 hint="a dataset is files, folders and links within it",
             )
         return Listing(tuple(sorted(files, key=lambda one: one.path)), tuple(sorted(links)), tuple(sorted(folders)))
+
+    def _not_whole(self, folders: Sequence[str], why: Mapping[str, str]) -> Refused:
+        rows = [
+            f"{path}: {why.get(posixpath.basename(path), 'it was replaced meanwhile')}" for path in folders[:_NAMED]
+        ]
+        more = f"; and {len(folders) - _NAMED} more" if len(folders) > _NAMED else ""
+        return Refused(
+            f"{self._path} can't be read whole: {'; '.join(rows)}{more}",
+            hint="add it when the server's user can read every folder in it, and nobody writes there",
+        )
 
     @staticmethod
     def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:

@@ -14,7 +14,7 @@ from headway.api.places import source_of
 from headway.api.state import AppState
 from headway.domain.change import Change
 from headway.domain.cluster import Cluster
-from headway.domain.dataset import ACCESS_PREFIX, FOLDER, Version, size
+from headway.domain.dataset import FOLDER, Version, size
 from headway.errors import HeadwayError, Refused
 from headway.keep.library import Progress, told
 from headway.keep.manifest import Folder, Manifest, Source
@@ -39,22 +39,7 @@ class Datasets:
         self._library = state.library(operation.cluster)
 
     async def carry_out(self) -> tuple[str, ...]:
-        """Where a version that was added is mounted. Keys to a bucket are forgotten, unless another server goes on."""
-        try:
-            kept = await self._act()
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
-            await self._forget_keys()
-            raise
-        await self._forget_keys()
-        return kept
-
-    async def _forget_keys(self) -> None:
-        if "ref" in self._operation.params:
-            await self._state.store.drop_secret(self._cluster, ACCESS_PREFIX + self._operation.params["ref"])
-
-    async def _act(self) -> tuple[str, ...]:
+        """Where a version that was added is mounted."""
         action = self._operation.params["action"]
         if action == "add":
             return (await self._add(),)
@@ -107,7 +92,7 @@ class Datasets:
         if not path.startswith(SCHEME):
             source_of(self._state, path)
             return lambda: Folder(Path(path))
-        value = (await self._state.store.secrets(self._cluster)).get(ACCESS_PREFIX + self._operation.params["ref"])
+        value = (await self._state.store.secrets(self._cluster)).get(self._operation.secret)
         if value is None:
             raise Refused("the keys of this operation are no longer there", hint="ask for it again")
         access = Access(**json.loads(value))

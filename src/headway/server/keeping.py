@@ -86,19 +86,11 @@ class Keep:
         await state.forget(name)
 
     async def _key(self) -> bytes:
-        from headway.keep.backup import KEY_PREFIX
-
         have = await self._state.store.secrets(self._operation.cluster)
-        value = have.get(KEY_PREFIX + self._params["ref"])
+        value = have.get(self._operation.secret)
         if value is None:
             raise Refused("the key of this operation is no longer there", hint="ask for it again")
         return base64.b64decode(value)
-
-    async def forget_key(self) -> None:
-        from headway.keep.backup import KEY_PREFIX
-
-        if self._operation.kind in ("backup", "restore"):
-            await self._state.store.drop_secret(self._operation.cluster, KEY_PREFIX + self._params["ref"])
 
 
 def retain(folder: Path, cluster: str, keep: int) -> None:

@@ -110,6 +110,7 @@ class _Server:
             # The folder's lock is ours: whoever held leases under its name is dead.
             owner = f"{_folder_name(self.state_dir)}:"
             freed = await store.free_leases(owner)
+            await store.drop_lone_secrets()
             app = create_app(state)
             mount_page(app, state)
             files.write_client(self.state_dir, url, token)

@@ -233,19 +233,10 @@ class Reconciler:
 
     async def _keep(self, operation: Operation) -> tuple[str, ...]:
         keep = Keep(self._state, operation, partial(self._say, operation))
-        try:
-            kept: tuple[str, ...] = ()
-            if operation.kind == "backup":
-                kept = await keep.backup()
-            else:
-                await (keep.restore() if operation.kind == "restore" else keep.rotate())
-        except asyncio.CancelledError:  # another server goes on, with the key
-            raise
-        except BaseException:
-            await keep.forget_key()
-            raise
-        await keep.forget_key()
-        return kept
+        if operation.kind == "backup":
+            return await keep.backup()
+        await (keep.restore() if operation.kind == "restore" else keep.rotate())
+        return ()
 
     async def _last_accounts(self, cluster: Cluster) -> None:
         """What accounting knows is read once more: it may go with the machines. One that does not answer keeps nobody here."""

@@ -12,13 +12,14 @@ import secrets as random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, and_, exists, func, insert, or_, select, update
+from sqlalchemy import Row, and_, delete, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.errors import NotFound
+from headway.errors import Conflict, NotFound
 from headway.store import schema as t
 from headway.store.base import Base
-from headway.store.records import Event, Operation
+from headway.store.records import OWN_SECRETS, Event, Operation, own_secret
 
 MAX_ATTEMPTS = 5  # an operation that brought its server down this often is not tried again
 UNFINISHED = ("queued", "running")
@@ -33,23 +34,30 @@ class OperationStore(Base):
         *,
         document: Mapping[str, Any] | None = None,
         params: Mapping[str, Any] | None = None,
+        secret: str = "",
     ) -> Operation:
-        """Puts an operation behind those of the same cluster that have not finished."""
+        """Puts an operation behind those of the same cluster that have not finished. `secret`: kept for it alone until it has
+        ended, under its name from own_secret(). Raises Conflict when there is one of that name: it is asked for already."""
         operation_id = f"op-{random.token_hex(6)}"
-        async with self._write() as db:
-            await db.execute(
-                insert(t.operations).values(
-                    id=operation_id,
-                    cluster=cluster,
-                    kind=kind,
-                    person=person,
-                    document=dict(document or {}),
-                    params=dict(params or {}),
-                    state="queued",
-                    created_at=self._now(),
-                    kept=[],
-                )
-            )
+        row = {
+            "id": operation_id,
+            "cluster": cluster,
+            "kind": kind,
+            "person": person,
+            "document": dict(document or {}),
+            "params": dict(params or {}),
+            "state": "queued",
+            "created_at": self._now(),
+            "kept": [],
+        }
+        name = own_secret(kind, params or {})
+        try:
+            async with self._write() as db:
+                if secret:
+                    await db.execute(insert(t.secrets).values(cluster=cluster, name=name, value=secret))
+                await db.execute(insert(t.operations).values(row))
+        except IntegrityError as error:
+            raise Conflict(f"this {kind} of {cluster} is asked for already", hint="headway status") from error
         return await self.operation(operation_id)
 
     async def operation(self, operation_id: str) -> Operation:
@@ -144,7 +152,8 @@ class OperationStore(Base):
         error: Mapping[str, Any] | None = None,
         kept: Sequence[str] = (),
     ) -> bool:
-        """Ends the operation as "done" or "failed". False when the lease was lost: then nothing is written."""
+        """Ends the operation as "done" or "failed", and forgets its own secret. False when the lease was lost: then nothing is
+        written, for another server goes on with it."""
         o = t.operations
         async with self._write() as db:
             ended = await db.execute(
@@ -158,7 +167,22 @@ class OperationStore(Base):
                     lease_until=0.0,
                 )
             )
+            if ended.rowcount:
+                row = (await db.execute(select(o).where(o.c.id == operation_id))).one()
+                await _forget(db, row.cluster, _operation(row).secret)
         return bool(ended.rowcount)
+
+    async def drop_lone_secrets(self) -> int:
+        """Forgets the secrets of operations that have ended, or were never queued; how many."""
+        s = t.secrets
+        theirs = or_(*(s.c.name.startswith(prefix, autoescape=True) for prefix in set(OWN_SECRETS.values())))
+        unfinished = select(t.operations).where(t.operations.c.state.in_(UNFINISHED))
+        async with self._write() as db:  # secrets first: each that is seen came with its operation
+            there = {(row.cluster, row.name) for row in await db.execute(select(s.c.cluster, s.c.name).where(theirs))}
+            needed = {(one.cluster, one.secret) for one in map(_operation, await db.execute(unfinished))}
+            for cluster, name in there - needed:
+                await _forget(db, cluster, name)
+        return len(there - needed)
 
     async def free_leases(self, owner_prefix: str) -> int:
         """Ends the leases of owners that are known to be dead (their state folder's lock is ours); how many."""
@@ -210,6 +234,10 @@ class OperationStore(Base):
             return tuple(
                 Event(r.seq, r.at, r.step, r.text, r.level, r.done, r.seconds) for r in await db.execute(query)
             )
+
+
+async def _forget(db: AsyncConnection, cluster: str, name: str) -> None:
+    await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name))
 
 
 def _operation(row: Row[Any]) -> Operation:

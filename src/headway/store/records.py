@@ -7,6 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ROLES = ("viewer", "member", "lead", "operator", "admin")  # what each may do: api/access.py
+# Operations whose secret is kept for them alone, by the name "PREFIX" + ref, until they have ended: keys of backups that are
+# made or read, and keys to buckets that datasets are brought from.
+OWN_SECRETS = {"backup": "backup_key/", "restore": "backup_key/", "dataset": "s3_access/"}
+
+
+def own_secret(kind: str, params: Mapping[str, Any]) -> str:
+    """The name of an operation's own secret; "" where it has none."""
+    return f"{OWN_SECRETS[kind]}{params['ref']}" if kind in OWN_SECRETS and "ref" in params else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,10 @@ class Operation:
     @property
     def finished(self) -> bool:
         return self.state in {"done", "failed"}
+
+    @property
+    def secret(self) -> str:
+        return own_secret(self.kind, self.params)
 
 
 @dataclass(frozen=True, slots=True)
