@@ -71,6 +71,8 @@ class Fleet:
         elif argv[0] == "sinfo":
             words = {name: "drained" if name in self.reasons else "idle" for name in NODES}
             out = "".join(f"{name}|{words[name]}|{self.reasons.get(name, 'none')}\n" for name in NODES)
+        elif "show" in argv:
+            out = f"JobId={argv[-1]} JobState=RUNNING\n"
         elif argv[:2] == ["scontrol", "update"]:
             self._update(argv)
         elif argv[:2] == ["scontrol", "requeue"]:

@@ -49,9 +49,13 @@ class SendAway:
                     await control.signal(run, head, job, asked.signal, batch_only=asked.batch_only)
 
     async def now(self, jobs: Jobs) -> None:
-        """Requeued, and gone from these nodes or given up on; what forbids that ends."""
+        """Requeued, and gone from these nodes or given up on; what forbids that ends. A job that ends by itself, and holds its
+        nodes for its epilog alone, is waited for: requeued, it would run once more."""
         run, head = self.env.connections, self.head
         for job in sorted({job for numbers in jobs.values() for job in numbers}):
+            word = await control.job_word(run, head, job)
+            if word and not control.holds(word):
+                continue
             try:
                 await control.requeue(run, head, job)
                 await self.say("jobs", f"job {job} is requeued: {self.why}", level="warning")
