@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from headway.cluster.env import Env
 from headway.cluster.sendaway import SendAway
 from headway.domain.machine import Machine
+from headway.errors import CommandFailed
 from headway.machines.run import Ran
 from tests import builders
 
@@ -25,6 +28,7 @@ class Controller:
         self.did: list[str] = []
         self.said: list[str] = []
         self.now = 1000.0
+        self.answers: list[str] = []  # what the next orders get on stderr, "" where they are carried out
         self.ends_at = 1010.0  # until then a job that ends is completing
 
     async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
@@ -34,9 +38,11 @@ class Controller:
         if "show" in argv:
             out = "".join(f"JobId={job} JobState={word} Reason=None\n" for job, word in self.words.items())
             return Ran(tuple(argv), 0, out, "", 0.0)
-        assert argv[:2] == ["scontrol", "requeue"], argv
-        self.did.append(" ".join(argv[1:]))
-        self.words[int(argv[2])] = "PENDING"
+        assert argv[:2] == ["scontrol", "requeue"] or argv[0] == "scancel", argv
+        self.did.append(" ".join(argv).removeprefix("scontrol "))
+        if error := self.answers.pop(0) if self.answers else "":
+            raise CommandFailed(argv, 1, error)
+        self.words[int(argv[-1])] = "PENDING"
         return Ran(tuple(argv), 0, "", "", 0.0)
 
     async def sleep(self, seconds: float) -> None:
@@ -64,3 +70,39 @@ async def test_what_was_requeued_since_the_look_is_let_be() -> None:
     await slurm.away().now({NODE: (7,)})
     assert slurm.did == []
     assert slurm.now == 1000.0
+
+
+@pytest.mark.parametrize(
+    "error", ["Requested operation is presently disabled", "Only batch jobs are accepted or processed"]
+)
+async def test_what_forbids_a_requeue_ends(error: str) -> None:
+    slurm = Controller(job7="RUNNING")
+    slurm.answers = [f"{error} for job 7"]
+    assert await slurm.away().now({NODE: (7,)}) == frozenset()
+    assert slurm.did == ["requeue 7", "scancel 7"]
+    assert "can't be requeued" in slurm.said[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "slurm_load_jobs error: Socket timed out on send/recv operation",
+        "Unable to contact slurm controller (connect failure)",
+        "Job can not be altered now, try again later",
+    ],
+)
+async def test_one_that_could_not_be_told_goes_on_and_is_named(error: str) -> None:
+    slurm = Controller(job7="RUNNING", job8="COMPLETING")
+    slurm.answers, away = [error, error], slurm.away()
+    for _ in range(2):
+        assert await away.now({NODE: (7,), "lab-1-2": (8,)}) == {NODE}
+    assert slurm.did == ["requeue 7"] * 2
+    assert len(slurm.said) == 1
+    assert await away.now({NODE: (7,)}) == frozenset()
+    assert slurm.words[7] == "PENDING"
+
+
+async def test_a_controller_that_does_not_say_how_a_job_is_has_not_said_that_it_runs() -> None:
+    slurm = Controller(job7="RUNNING")
+    assert await slurm.away().now({NODE: (7, 99)}) == {NODE}
+    assert slurm.did == ["requeue 7"]

@@ -15,7 +15,7 @@ from headway.changes.roll import Seen, rebuilds
 from headway.cluster.env import Env
 from headway.domain.change import Disturbs
 from headway.domain.machine import Machine
-from headway.errors import Refused
+from headway.errors import CommandFailed, Refused
 from headway.health import roll as module
 from headway.health.prove import Report, Result
 from headway.health.roll import halt, look, plan, roll
@@ -52,6 +52,7 @@ class Fleet:
         self.turns = 0
         self.each_turn: Callable[[], None] = lambda: None
         self.alone = 0
+        self.silent: dict[str, int] = {}  # word of scontrol -> so many of these get no answer
 
     async def list(self, _: str) -> tuple[Machine, ...]:
         return tuple(self.machines.values())
@@ -66,6 +67,9 @@ class Fleet:
 
     async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
         out = ""
+        if self.silent.get(argv[1], 0):
+            self.silent[argv[1]] -= 1
+            raise CommandFailed(argv, 1, "Unable to contact slurm controller")
         if argv[0] == "squeue":
             out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
         elif argv[0] == "sinfo":
@@ -280,6 +284,22 @@ async def test_a_controller_that_is_away_is_waited_for(fleet: Fleet, store: Stor
     fleet.each_turn = turn
     assert await go(fleet, store)
     assert len([line for line in fleet.order if "waits for the controller" in line]) == 1
+
+
+async def test_so_is_one_that_does_not_answer_between_two_looks(fleet: Fleet, store: Store) -> None:
+    fleet.silent = {"update": 3}
+    assert await go(fleet, store)
+    assert set(fleet.images().values()) == {"id-new"}
+    assert fleet.turns == 3
+    assert len([line for line in fleet.order if "waits for the controller" in line]) == 1
+
+
+async def test_a_job_that_could_not_be_sent_away_is_asked_again_and_not_ended(fleet: Fleet, store: Store) -> None:
+    fleet.jobs = {"lab-1-1": {7}}
+    fleet.silent = {"requeue": 3}
+    assert await go(fleet, store, until=fleet.now)
+    assert fleet.turns == 3
+    assert set(fleet.images().values()) == {"id-new"}
 
 
 async def test_halting_returns_what_was_drained_and_no_more(fleet: Fleet, store: Store) -> None:

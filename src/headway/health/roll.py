@@ -135,7 +135,7 @@ class Roll:
     waits: Waits
     until: float | None = None
     proved: bool = False  # one node has passed its tests on this image
-    silent: bool = False  # the controller did not answer at the last look
+    silent: bool = False  # the controller did not answer when it was last asked
     told: tuple[object, ...] = ()
     away: SendAway | None = None
 
@@ -160,12 +160,14 @@ class Roll:
         try:
             seen = await look(self.tools)
         except HeadwayError as error:
-            if not self.silent:
-                await self.say("roll", f"waits for the controller: {error.message.splitlines()[0]}", level="warning")
-            self.silent = True
+            await self._tell_silent(error)
             return None
-        self.silent = False
         return seen
+
+    async def _tell_silent(self, error: HeadwayError) -> None:
+        if not self.silent:
+            await self.say("roll", f"waits for the controller: {error.message.splitlines()[0]}", level="warning")
+        self.silent = True
 
     async def _step(self, seen: Seen, left: Sequence[str]) -> bool:
         """Whether something was done, so that all is to be looked at anew at once."""
@@ -173,8 +175,19 @@ class Roll:
         going = [name for name in left if name in seen.rolling]
         empty = [name for name in going if name not in seen.busy][:width]
         if empty:
+            self.silent = False
             await self._rebuild(empty, seen)
             return True
+        try:
+            done = await self._empty(seen, left, going, width)
+        except HeadwayError as error:
+            await self._tell_silent(error)
+            return False
+        self.silent = False
+        return done
+
+    async def _empty(self, seen: Seen, left: Sequence[str], going: Sequence[str], width: int) -> bool:
+        """Drains what is next and, when time is over, sends jobs away; whether anything was done."""
         late = self.until is not None and self.tools.clock() >= self.until
         drained = self._to_drain(seen, left, going, width, late=late)
         if drained:
@@ -183,8 +196,7 @@ class Roll:
         jobs = {name: seen.busy[name] for name in left if name in seen.busy}
         away = await self._away()
         if late:
-            await away.now({name: jobs[name] for name in going[:width]})
-            return True
+            return not await away.now({name: jobs[name] for name in going[:width]})
         if self.until is not None:
             await away.warn(jobs, self.until)
         await self._tell_waits({name: jobs[name] for name in going})

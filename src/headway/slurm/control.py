@@ -26,6 +26,10 @@ _TEST_MINUTES = 4  # then Slurm forgets the reservation by itself
 # being resized, is found by the flag's own word alone.
 _HOLDS = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING")
 _ENDS = ("COMPLETING", "STAGE_OUT")
+_NEVER = (
+    "presently disabled",
+    "only batch jobs",
+)  # of a requeue: --no-requeue, and an allocation without a batch script
 _NODES = re.compile(r"\bNodes=(\S+)")
 _NODE_STATE = re.compile(r"\bState=(\S+)")
 _NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]]*\])?\s*$", re.MULTILINE)
@@ -262,6 +266,11 @@ async def start_now(connections: Remote, head: Machine, job_id: int) -> None:
 
 async def requeue(connections: Remote, head: Machine, job_id: int) -> None:
     await _scontrol(connections, head, "requeue", str(job_id))
+
+
+def forbids_requeue(error: CommandFailed) -> bool:
+    """Whether the job itself does, rather than this moment."""
+    return any(words in error.stderr.lower() for words in _NEVER)
 
 
 async def cancel(connections: Remote, head: Machine, job_id: int) -> None:
