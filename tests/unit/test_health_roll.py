@@ -52,6 +52,7 @@ class Fleet:
         self.turns = 0
         self.each_turn: Callable[[], None] = lambda: None
         self.alone = 0
+        self.at_the_lock: Callable[[], None] = lambda: None  # what others do until it is had
         self.silent: dict[str, int] = {}  # word of scontrol -> so many of these get no answer
 
     async def list(self, _: str) -> tuple[Machine, ...]:
@@ -168,6 +169,7 @@ async def go(
 ) -> bool:
     @asynccontextmanager
     async def alone() -> AsyncIterator[None]:
+        fleet.at_the_lock()
         fleet.alone += 1
         yield
         fleet.alone -= 1
@@ -299,6 +301,48 @@ async def test_a_job_that_could_not_be_sent_away_is_asked_again_and_not_ended(fl
     fleet.silent = {"requeue": 3}
     assert await go(fleet, store, until=fleet.now)
     assert fleet.turns == 3
+    assert set(fleet.images().values()) == {"id-new"}
+
+
+async def test_a_node_that_others_returned_or_use_when_the_lock_is_had_is_let_be(fleet: Fleet, store: Store) -> None:
+    """Another operation had the machines to itself until then: `seen` is as old as that."""
+
+    def returned() -> None:
+        del fleet.reasons["lab-1-1"]
+        fleet.jobs = {"lab-1-1": {6}}
+
+    def busy() -> None:
+        fleet.jobs["lab-1-2"] = {7}
+
+    others = [returned, busy]
+
+    def meanwhile() -> None:
+        if others:
+            others.pop(0)()
+
+    def turn() -> None:
+        fleet.jobs = {}
+
+    fleet.at_the_lock, fleet.each_turn = meanwhile, turn
+    assert await go(fleet, store)
+    made = [line for line in fleet.did if line.startswith("make")]
+    assert len(made) == 4
+    assert fleet.did.index("test lab-1-3 hard") < fleet.did.index("make lab-1-1 new")
+    assert set(fleet.images().values()) == {"id-new"}
+
+
+async def test_a_controller_that_is_away_when_the_lock_is_had_is_waited_for(fleet: Fleet, store: Store) -> None:
+    head = fleet.machines[LAB.head]
+
+    def meanwhile() -> None:
+        if not fleet.turns:
+            del fleet.machines[LAB.head]
+
+    def turn() -> None:
+        fleet.machines[LAB.head] = head
+
+    fleet.at_the_lock, fleet.each_turn = meanwhile, turn
+    assert await go(fleet, store)
     assert set(fleet.images().values()) == {"id-new"}
 
 

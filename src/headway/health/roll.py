@@ -176,7 +176,7 @@ class Roll:
         empty = [name for name in going if name not in seen.busy][:width]
         if empty:
             self.silent = False
-            await self._rebuild(empty, seen)
+            await self._rebuild(empty)
             return True
         try:
             done = await self._empty(seen, left, going, width)
@@ -222,9 +222,14 @@ class Roll:
             self.away = SendAway(tools.cluster, tools.env, self.say, head, why, tools.clock, tools.sleep)
         return self.away
 
-    async def _rebuild(self, names: Sequence[str], seen: Seen) -> None:
-        """Raises Refused naming those that failed."""
+    async def _rebuild(self, names: Sequence[str]) -> None:
+        """Those of these that are still the roll's, and idle, once nobody else makes machines: until then others may have
+        returned one to service. Raises Refused naming those that failed."""
         async with self.alone():
+            seen = await self._look()
+            if seen is None:
+                return
+            names = [name for name in names if name in seen.rolling and name not in seen.busy]
             faults = await asyncio.gather(*(self._one(name, seen) for name in names), return_exceptions=True)
         for fault in faults:  # the others have been waited for: nobody works on a machine after the lock is gone
             if isinstance(fault, BaseException):
@@ -237,7 +242,7 @@ class Roll:
                 hint=f"{compress(failed)} stays drained, no other node is touched; headway roll {self.tools.cluster.name} "
                 "tries again, with --back it goes back to the image before",
             )
-        if not self.proved:
+        if names and not self.proved:
             self.proved = True
             store, cluster = self.tools.env.store, self.tools.cluster.name
             kept = await store.node_image(cluster)
