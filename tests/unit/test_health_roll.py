@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from headway.changes.roll import Seen, rebuilds
+from headway.changes.roll import Seen, earlier_note, rebuilds
 from headway.cluster.env import Env
 from headway.domain.change import Disturbs
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Refused
 from headway.health import roll as module
 from headway.health.prove import Report, Result
-from headway.health.roll import halt, look, plan, roll
+from headway.health.roll import halt, look, plan, roll, roll_head
 from headway.health.tools import Tools
 from headway.machines.image import ImageInfo
 from headway.machines.run import Ran
@@ -28,6 +28,8 @@ from tests import builders
 
 LAB = builders.cluster(4, 0)
 NODES = LAB.slot_names
+TWO = replace(LAB, controllers=2)
+FIRST, SECOND = TWO.heads
 OLD, NEW = "localhost/headway-node:debian13-old", "localhost/headway-node:debian13-new"
 
 
@@ -84,7 +86,9 @@ class Fleet:
             self.order.append(f"requeue {argv[2]}")
             self.jobs = {node: jobs - {int(argv[2])} for node, jobs in self.jobs.items()}
         else:
-            assert argv[:2] in (["scontrol", "write"], ["scontrol", "notify"]) or argv[0] == "sacct", argv
+            assert argv[:2] in (["scontrol", "write"], ["scontrol", "notify"]) or argv[0] in ("sacct", "systemctl"), (
+                argv
+            )
         return Ran(tuple(argv), 0, out, "", 0.0)
 
     def _update(self, argv: Sequence[str]) -> None:
@@ -385,3 +389,81 @@ async def test_nothing_to_do_says_so(fleet: Fleet, store: Store) -> None:
     found = rebuilds(LAB, seen, "id-new", NEW, head=True, by=False)
     assert (found.changes, found.notes) == ((), ())
     assert NEW in found.why_empty
+
+
+def test_both_heads_are_planned_the_second_one_first() -> None:
+    machines = {name: replace(builders.machine(name), image="id-old") for name in TWO.heads}
+    found = rebuilds(TWO, Seen(machines), "id-new", NEW, head=True, by=False)
+    assert [one.where for one in found.changes] == [SECOND, FIRST]
+    assert "slurmctld is away meanwhile" not in found.changes[0].why
+    assert f"{SECOND} leads meanwhile" in found.changes[1].why
+    note = rebuilds(TWO, Seen(machines), "id-new", NEW, head=False, by=False).notes[-1]
+    assert note.startswith("lab-head,lab-head2 run another node image and stay as they are; --head")
+    machines[FIRST] = replace(machines[FIRST], image="id-new")
+    assert [one.where for one in rebuilds(TWO, Seen(machines), "id-new", NEW, head=True, by=False).changes] == [SECOND]
+
+
+def test_a_plan_names_the_flag_whichever_head_is_of_the_image_before() -> None:
+    for head in TWO.heads:
+        assert earlier_note(TWO, (head, "lab-1-1")).endswith("headway roll lab --head")
+    assert earlier_note(TWO, ("lab-1-1",)).endswith("headway roll lab")
+
+
+class Heads(Fleet):
+    """The heads alone, and what an apply makes of those that are missing."""
+
+    def __init__(self, *there: str) -> None:
+        super().__init__()
+        self.machines = {name: replace(builders.machine(name), image="id-old") for name in there}
+        self.fails = False
+
+    async def stop(self, machine: Machine) -> None:
+        self.order.append(f"stop {machine.name}")
+
+    async def delete(self, machine: Machine) -> None:
+        self.order.append(f"delete {machine.name}")
+        del self.machines[machine.name]
+
+    async def apply(self, *_: Any) -> None:
+        self.order.append("apply")
+        if self.fails:
+            raise Refused("it did not get there")
+        for name in TWO.heads:
+            self.machines.setdefault(name, replace(builders.machine(name), image="id-new"))
+
+    async def wait(self, _: Any, __: Any, ___: Any, names: frozenset[str]) -> None:
+        self.order.append(f"wait for {len(names)}")
+
+    async def roll(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "apply", self.apply)
+        monkeypatch.setattr(module, "wait_for_nodes", self.wait)
+        await roll_head(replace(tools(self, store), cluster=TWO), self.say, back=False)
+
+
+ANEW = {name: [f"stop {name}", f"delete {name}", "apply", "wait for 0"] for name in TWO.heads}
+
+
+async def test_both_heads_are_made_anew_the_second_one_first(
+    fleet: Fleet, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = Heads(FIRST, SECOND)
+    await heads.roll(store, monkeypatch)
+    assert heads.did == ANEW[SECOND] + ANEW[FIRST]
+    heads.order.clear()
+    await heads.roll(store, monkeypatch)
+    assert heads.did == ["apply", "wait for 0"]
+
+
+async def test_no_head_goes_while_the_other_one_is_missing(
+    fleet: Fleet, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a killed roll may leave it."""
+    heads = Heads(FIRST)
+    await heads.roll(store, monkeypatch)
+    assert heads.did == ["apply", "wait for 0", *ANEW[FIRST]]
+    heads = Heads(FIRST, SECOND)
+    heads.fails = True
+    with pytest.raises(Refused):
+        await heads.roll(store, monkeypatch)
+    assert heads.did == ANEW[SECOND][:3]
+    assert FIRST in heads.machines

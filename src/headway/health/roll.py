@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from headway.changes.roll import Seen, left_out, rebuilds, to_roll
+from headway.changes.roll import Seen, heads_to_roll, leads_meanwhile, left_out, rebuilds, to_roll
 from headway.cluster.apply import MAKE_AT_ONCE, apply
 from headway.cluster.bring import bring
 from headway.cluster.env import Say
@@ -74,22 +74,36 @@ async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool
 
 
 async def roll_head(tools: Tools, say: Say, *, back: bool) -> None:
-    """The head too, once its nodes are done: its machine is made anew, and an apply sets it up. Jobs on nodes go on."""
+    """The heads too, once their nodes are done: a machine is made anew, and an apply sets it up. Jobs on nodes go on. A second
+    head goes first, and none goes while another is missing."""
     cluster, env = tools.cluster, tools.env
     info = await (_before(tools) if back else image_build.ensure(cluster.image, say, state_dir=env.state_dir))
-    machine = (await tools.machines()).get(cluster.head)
-    served: frozenset[str] = frozenset()
-    if machine is not None and machine.image != info.id:
-        with contextlib.suppress(HeadwayError):  # a head that does not answer is made anew all the same
-            seen = await look(tools)
-            served = frozenset(seen.machines) & frozenset(cluster.slot_names) - seen.out.keys() - seen.rolling
-        await say(cluster.head, f"its machine is made anew of {info.tag}; slurmctld is away meanwhile")
+    machines = await tools.machines()
+    due = heads_to_roll(cluster, Seen(machines), info.id)
+    served = await _served(tools) if due else frozenset()
+
+    async def set_up() -> None:
+        await apply(cluster, env, say)
+        await wait_for_nodes(cluster, env, await tools.head(), served)
+
+    if not due or not set(cluster.heads) <= machines.keys():
+        await set_up()
+    for name in due:
+        machine = machines[name]
+        await say(name, f"its machine is made anew of {info.tag}; {leads_meanwhile(cluster, name)}")
         if machine.state is MachineState.RUNNING:
             await env.provider.stop(machine)
         await env.provider.delete(machine)
-        await env.connections.drop(machine.name)
-    await apply(cluster, env, say)
-    await wait_for_nodes(cluster, env, await tools.head(), served)
+        await env.connections.drop(name)
+        await set_up()
+
+
+async def _served(tools: Tools) -> frozenset[str]:
+    """Nodes in service, none where the head does not answer: that one is made anew all the same."""
+    with contextlib.suppress(HeadwayError):
+        seen = await look(tools)
+        return frozenset(seen.machines) & frozenset(tools.cluster.slot_names) - seen.out.keys() - seen.rolling
+    return frozenset()
 
 
 async def halt(tools: Tools, say: Say) -> None:
