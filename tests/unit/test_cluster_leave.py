@@ -18,7 +18,7 @@ from headway.cluster.leave import Leaving
 from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed
-from headway.errors import Refused
+from headway.errors import CommandFailed, Refused
 from headway.machines.run import Ran
 from tests import builders
 
@@ -32,6 +32,7 @@ class World:
     def __init__(self, **jobs: tuple[int, ...]) -> None:
         self.jobs = {name.replace("_", "-"): set(numbers) for name, numbers in jobs.items()}
         self.stubborn: set[int] = set()
+        self.silent = 0  # requeues that get no answer
         self.did: list[str] = []
         self.now = 1000.0
 
@@ -41,8 +42,13 @@ class World:
             out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
         elif argv[0] == "sinfo":
             out = "".join(f"{name}|idle|none\n" for name in LAB.slot_names)
-        elif "show" not in argv and "write" not in argv and argv[0] != "sacct":
+        elif "show" in argv:
+            out = f"JobId={argv[-1]} JobState=RUNNING\n"
+        elif "write" not in argv and argv[0] != "sacct":
             self.did.append(words)
+        if argv[:2] == ["scontrol", "requeue"] and self.silent:
+            self.silent -= 1
+            raise CommandFailed(argv, 1, "Socket timed out on send/recv operation")
         if argv[:2] == ["scontrol", "requeue"]:
             self.end(int(argv[2]))
         return Ran(tuple(argv), 0, out, "", 0.0)
@@ -117,6 +123,14 @@ async def test_a_job_that_will_not_go_ends_with_its_machine() -> None:
     world.stubborn = {7}
     await world.leaving(deadline=world.now).leave(["lab-1-2"])
     assert "delete lab-1-2" in world.did
+
+
+async def test_a_machine_stays_until_its_job_could_be_told_to_go() -> None:
+    world = World(lab_1_2=(7,))
+    world.silent = 3
+    await world.leaving(deadline=world.now).leave(["lab-1-2", "lab-1-3"])
+    order = [words for words in world.did if words.startswith(("scontrol requeue", "scancel", "delete"))]
+    assert order == ["delete lab-1-3", *["scontrol requeue 7"] * 4, "delete lab-1-2"]
 
 
 async def test_while_jobs_are_waited_for_other_work_has_its_turns() -> None:

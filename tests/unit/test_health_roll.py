@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from headway.changes.roll import Seen, rebuilds
+from headway.changes.roll import Seen, earlier_note, rebuilds
 from headway.cluster.env import Env
 from headway.domain.change import Disturbs
 from headway.domain.machine import Machine
-from headway.errors import Refused
+from headway.errors import CommandFailed, Refused
 from headway.health import roll as module
 from headway.health.prove import Report, Result
-from headway.health.roll import halt, look, plan, roll
+from headway.health.roll import halt, look, plan, roll, roll_head
 from headway.health.tools import Tools
 from headway.machines.image import ImageInfo
 from headway.machines.run import Ran
@@ -28,6 +28,8 @@ from tests import builders
 
 LAB = builders.cluster(4, 0)
 NODES = LAB.slot_names
+TWO = replace(LAB, controllers=2)
+FIRST, SECOND = TWO.heads
 OLD, NEW = "localhost/headway-node:debian13-old", "localhost/headway-node:debian13-new"
 
 
@@ -52,6 +54,8 @@ class Fleet:
         self.turns = 0
         self.each_turn: Callable[[], None] = lambda: None
         self.alone = 0
+        self.at_the_lock: Callable[[], None] = lambda: None  # what others do until it is had
+        self.silent: dict[str, int] = {}  # word of scontrol -> so many of these get no answer
 
     async def list(self, _: str) -> tuple[Machine, ...]:
         return tuple(self.machines.values())
@@ -66,18 +70,25 @@ class Fleet:
 
     async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
         out = ""
+        if self.silent.get(argv[1], 0):
+            self.silent[argv[1]] -= 1
+            raise CommandFailed(argv, 1, "Unable to contact slurm controller")
         if argv[0] == "squeue":
             out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
         elif argv[0] == "sinfo":
             words = {name: "drained" if name in self.reasons else "idle" for name in NODES}
             out = "".join(f"{name}|{words[name]}|{self.reasons.get(name, 'none')}\n" for name in NODES)
+        elif "show" in argv:
+            out = f"JobId={argv[-1]} JobState=RUNNING\n"
         elif argv[:2] == ["scontrol", "update"]:
             self._update(argv)
         elif argv[:2] == ["scontrol", "requeue"]:
             self.order.append(f"requeue {argv[2]}")
             self.jobs = {node: jobs - {int(argv[2])} for node, jobs in self.jobs.items()}
         else:
-            assert argv[:2] in (["scontrol", "write"], ["scontrol", "notify"]) or argv[0] == "sacct", argv
+            assert argv[:2] in (["scontrol", "write"], ["scontrol", "notify"]) or argv[0] in ("sacct", "systemctl"), (
+                argv
+            )
         return Ran(tuple(argv), 0, out, "", 0.0)
 
     def _update(self, argv: Sequence[str]) -> None:
@@ -162,6 +173,7 @@ async def go(
 ) -> bool:
     @asynccontextmanager
     async def alone() -> AsyncIterator[None]:
+        fleet.at_the_lock()
         fleet.alone += 1
         yield
         fleet.alone -= 1
@@ -280,6 +292,64 @@ async def test_a_controller_that_is_away_is_waited_for(fleet: Fleet, store: Stor
     assert len([line for line in fleet.order if "waits for the controller" in line]) == 1
 
 
+async def test_so_is_one_that_does_not_answer_between_two_looks(fleet: Fleet, store: Store) -> None:
+    fleet.silent = {"update": 3}
+    assert await go(fleet, store)
+    assert set(fleet.images().values()) == {"id-new"}
+    assert fleet.turns == 3
+    assert len([line for line in fleet.order if "waits for the controller" in line]) == 1
+
+
+async def test_a_job_that_could_not_be_sent_away_is_asked_again_and_not_ended(fleet: Fleet, store: Store) -> None:
+    fleet.jobs = {"lab-1-1": {7}}
+    fleet.silent = {"requeue": 3}
+    assert await go(fleet, store, until=fleet.now)
+    assert fleet.turns == 3
+    assert set(fleet.images().values()) == {"id-new"}
+
+
+async def test_a_node_that_others_returned_or_use_when_the_lock_is_had_is_let_be(fleet: Fleet, store: Store) -> None:
+    """Another operation had the machines to itself until then: `seen` is as old as that."""
+
+    def returned() -> None:
+        del fleet.reasons["lab-1-1"]
+        fleet.jobs = {"lab-1-1": {6}}
+
+    def busy() -> None:
+        fleet.jobs["lab-1-2"] = {7}
+
+    others = [returned, busy]
+
+    def meanwhile() -> None:
+        if others:
+            others.pop(0)()
+
+    def turn() -> None:
+        fleet.jobs = {}
+
+    fleet.at_the_lock, fleet.each_turn = meanwhile, turn
+    assert await go(fleet, store)
+    made = [line for line in fleet.did if line.startswith("make")]
+    assert len(made) == 4
+    assert fleet.did.index("test lab-1-3 hard") < fleet.did.index("make lab-1-1 new")
+    assert set(fleet.images().values()) == {"id-new"}
+
+
+async def test_a_controller_that_is_away_when_the_lock_is_had_is_waited_for(fleet: Fleet, store: Store) -> None:
+    head = fleet.machines[LAB.head]
+
+    def meanwhile() -> None:
+        if not fleet.turns:
+            del fleet.machines[LAB.head]
+
+    def turn() -> None:
+        fleet.machines[LAB.head] = head
+
+    fleet.at_the_lock, fleet.each_turn = meanwhile, turn
+    assert await go(fleet, store)
+    assert set(fleet.images().values()) == {"id-new"}
+
+
 async def test_halting_returns_what_was_drained_and_no_more(fleet: Fleet, store: Store) -> None:
     fleet.machines["lab-1-3"] = replace(fleet.machines["lab-1-3"], image="id-new")
     fleet.reasons = {"lab-1-1": "headway: rolls", "lab-1-2": "ann: x", "lab-1-3": "headway: rolls"}
@@ -319,3 +389,81 @@ async def test_nothing_to_do_says_so(fleet: Fleet, store: Store) -> None:
     found = rebuilds(LAB, seen, "id-new", NEW, head=True, by=False)
     assert (found.changes, found.notes) == ((), ())
     assert NEW in found.why_empty
+
+
+def test_both_heads_are_planned_the_second_one_first() -> None:
+    machines = {name: replace(builders.machine(name), image="id-old") for name in TWO.heads}
+    found = rebuilds(TWO, Seen(machines), "id-new", NEW, head=True, by=False)
+    assert [one.where for one in found.changes] == [SECOND, FIRST]
+    assert "slurmctld is away meanwhile" not in found.changes[0].why
+    assert f"{SECOND} leads meanwhile" in found.changes[1].why
+    note = rebuilds(TWO, Seen(machines), "id-new", NEW, head=False, by=False).notes[-1]
+    assert note.startswith("lab-head,lab-head2 run another node image and stay as they are; --head")
+    machines[FIRST] = replace(machines[FIRST], image="id-new")
+    assert [one.where for one in rebuilds(TWO, Seen(machines), "id-new", NEW, head=True, by=False).changes] == [SECOND]
+
+
+def test_a_plan_names_the_flag_whichever_head_is_of_the_image_before() -> None:
+    for head in TWO.heads:
+        assert earlier_note(TWO, (head, "lab-1-1")).endswith("headway roll lab --head")
+    assert earlier_note(TWO, ("lab-1-1",)).endswith("headway roll lab")
+
+
+class Heads(Fleet):
+    """The heads alone, and what an apply makes of those that are missing."""
+
+    def __init__(self, *there: str) -> None:
+        super().__init__()
+        self.machines = {name: replace(builders.machine(name), image="id-old") for name in there}
+        self.fails = False
+
+    async def stop(self, machine: Machine) -> None:
+        self.order.append(f"stop {machine.name}")
+
+    async def delete(self, machine: Machine) -> None:
+        self.order.append(f"delete {machine.name}")
+        del self.machines[machine.name]
+
+    async def apply(self, *_: Any) -> None:
+        self.order.append("apply")
+        if self.fails:
+            raise Refused("it did not get there")
+        for name in TWO.heads:
+            self.machines.setdefault(name, replace(builders.machine(name), image="id-new"))
+
+    async def wait(self, _: Any, __: Any, ___: Any, names: frozenset[str]) -> None:
+        self.order.append(f"wait for {len(names)}")
+
+    async def roll(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "apply", self.apply)
+        monkeypatch.setattr(module, "wait_for_nodes", self.wait)
+        await roll_head(replace(tools(self, store), cluster=TWO), self.say, back=False)
+
+
+ANEW = {name: [f"stop {name}", f"delete {name}", "apply", "wait for 0"] for name in TWO.heads}
+
+
+async def test_both_heads_are_made_anew_the_second_one_first(
+    fleet: Fleet, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = Heads(FIRST, SECOND)
+    await heads.roll(store, monkeypatch)
+    assert heads.did == ANEW[SECOND] + ANEW[FIRST]
+    heads.order.clear()
+    await heads.roll(store, monkeypatch)
+    assert heads.did == ["apply", "wait for 0"]
+
+
+async def test_no_head_goes_while_the_other_one_is_missing(
+    fleet: Fleet, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a killed roll may leave it."""
+    heads = Heads(FIRST)
+    await heads.roll(store, monkeypatch)
+    assert heads.did == ["apply", "wait for 0", *ANEW[FIRST]]
+    heads = Heads(FIRST, SECOND)
+    heads.fails = True
+    with pytest.raises(Refused):
+        await heads.roll(store, monkeypatch)
+    assert heads.did == ANEW[SECOND][:3]
+    assert FIRST in heads.machines

@@ -148,3 +148,13 @@ async def test_ping_reads_what_scontrol_says() -> None:
     argv = ("scontrol", "ping")
     assert await control.ping(Scontrol({argv: (0, "Slurmctld(primary) at lab-head is UP\n", "")}), HEAD)
     assert not await control.ping(Scontrol({argv: (1, "Slurmctld(primary) at lab-head is DOWN\n", "")}), HEAD)
+
+
+async def test_a_task_that_has_its_arrays_number_is_told_from_the_others() -> None:
+    show = ("scontrol", "--oneliner", "show", "job", "70")
+    shown = "".join(
+        f"JobId={job} ArrayJobId=70 ArrayTaskId={task} JobName=x Priority=1 JobState={word} Reason=None\n"
+        for job, task, word in ((71, 0, "COMPLETED"), (70, 1, "RUNNING"))
+    )
+    assert await control.job_word(Scontrol({show: (0, shown, "")}), HEAD, 70) == "RUNNING"
+    assert await control.job_word(Scontrol({show: (1, "", "Invalid job id specified")}), HEAD, 70) == ""

@@ -44,16 +44,17 @@ def left_out(cluster: Cluster, seen: Seen, image: str) -> dict[str, str]:
     }
 
 
-def head_rolls(cluster: Cluster, seen: Seen, image: str) -> bool:
-    return _earlier(seen.machines.get(cluster.head), image)
+def heads_to_roll(cluster: Cluster, seen: Seen, image: str) -> tuple[str, ...]:
+    """The one that leads last: with a second one it goes only when that is sound."""
+    return tuple(name for name in reversed(cluster.heads) if _earlier(seen.machines.get(name), image))
 
 
 def rebuilds(cluster: Cluster, seen: Seen, image: str, tag: str, *, head: bool, by: bool) -> ChangeSet:
-    """What a roll does, in its order. `head`: the head too, at the end; `by`: jobs are sent away when a deadline is over."""
+    """What a roll does, in its order. `head`: the heads too, at the end; `by`: jobs are sent away when a deadline is over."""
     changes = list(_nodes(cluster, seen, image, tag, by=by))
-    if head and head_rolls(cluster, seen, image):
-        why = f"is to be of {tag}; slurmctld is away meanwhile, jobs go on, sessions on it end"
-        changes.append(Change(REBUILD, cluster.head, cluster.head, why, Disturbs.REBUILD))
+    for name in heads_to_roll(cluster, seen, image) if head else ():
+        why = f"is to be of {tag}; {leads_meanwhile(cluster, name)}, jobs go on, sessions on it end"
+        changes.append(Change(REBUILD, name, name, why, Disturbs.REBUILD))
     notes = list(_notes(cluster, seen, image, head=head))
     why_empty = "" if changes else f"every node in service is of {tag}"
     return ChangeSet(cluster.name, tuple(changes), why_empty, tuple(notes))
@@ -76,14 +77,23 @@ def _nodes(cluster: Cluster, seen: Seen, image: str, tag: str, *, by: bool) -> I
 def _notes(cluster: Cluster, seen: Seen, image: str, *, head: bool) -> Iterator[str]:
     for name, reason in left_out(cluster, seen, image).items():
         yield f"{name} is out of service and stays as it is: {reason}"
-    if not head and head_rolls(cluster, seen, image):
-        yield f"{cluster.head} runs another node image and stays as it is; --head takes it too, after the nodes"
+    heads = heads_to_roll(cluster, seen, image)
+    if heads and not head:
+        one = len(heads) == 1
+        words = "runs another node image and stays as it is" if one else "run another node image and stay as they are"
+        yield f"{compress(heads)} {words}; --head takes {'it' if one else 'them'} too, after the nodes"
+
+
+def leads_meanwhile(cluster: Cluster, head: str) -> str:
+    """What is of the controller while this head is made anew."""
+    others = [name for name in cluster.heads if name != head]
+    return f"{others[0]} leads meanwhile" if others else "slurmctld is away meanwhile"
 
 
 def earlier_note(cluster: Cluster, names: tuple[str, ...]) -> str:
     """For a plan: what an apply leaves as it is."""
     run = f"{compress(names)} run{'s' * (len(names) == 1)}"
-    head = " --head" if cluster.head in names else ""
+    head = " --head" if set(cluster.heads) & set(names) else ""
     return (
         f"{run} another node image than {cluster.image} is now, and may go on so; effect of taking it up: "
         f"{Disturbs.REBUILD}, node by node, jobs go on: headway roll {cluster.name}{head}"

@@ -117,8 +117,9 @@ class Leaving:
     async def _send_away(self, jobs: Mapping[str, tuple[int, ...]]) -> None:
         """The deadline is over."""
         assert self.away is not None
-        await self.away.now(jobs)
-        await self._give_back(list(jobs), list(jobs))
+        left = await self.away.now(jobs)
+        rid = [name for name in jobs if name not in left]
+        await self._give_back(rid, rid)
 
     async def _give_back(self, names: Sequence[str], known: Sequence[str] = ()) -> None:
         """Nothing runs there: the machine goes, then Slurm hears that there is none."""

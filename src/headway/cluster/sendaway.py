@@ -33,6 +33,7 @@ class SendAway:
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     warned: set[int] = field(default_factory=set)
+    untold: set[int] = field(default_factory=set)  # jobs of which it was said that they could not be sent away yet
 
     async def warn(self, jobs: Jobs, ends: float) -> None:
         """Those that asked for a signal before their end get it so long before the deadline."""
@@ -48,19 +49,48 @@ class SendAway:
                 if asked is not None:
                     await control.signal(run, head, job, asked.signal, batch_only=asked.batch_only)
 
-    async def now(self, jobs: Jobs) -> None:
-        """Requeued, and gone from these nodes or given up on; what forbids that ends."""
-        run, head = self.env.connections, self.head
+    async def now(self, jobs: Jobs) -> frozenset[str]:
+        """Requeued, and gone from their nodes or given up on; what forbids that ends. A job that ends by itself, and holds its
+        nodes for its epilog alone, is waited for: requeued, it would run once more. Returns the nodes of jobs that the
+        controller could not be told to send away: they go on there until it can."""
+        untold = set()
         for job in sorted({job for numbers in jobs.values() for job in numbers}):
-            try:
-                await control.requeue(run, head, job)
-                await self.say("jobs", f"job {job} is requeued: {self.why}", level="warning")
-            except CommandFailed:
-                await self.say("jobs", f"job {job} can't be requeued: it ends, for {self.why}", level="warning")
-                await control.cancel(run, head, job)
-        ends = self.clock() + ENDING_S
-        while self.clock() < ends and jobs.keys() & (await control.busy_nodes(run, head)).keys():
+            if not await self._sent(job):
+                untold.add(job)
+        left = frozenset(name for name, numbers in jobs.items() if untold.intersection(numbers))
+        run, going, ends = self.env.connections, jobs.keys() - left, self.clock() + ENDING_S
+        while self.clock() < ends and going & (await control.busy_nodes(run, self.head)).keys():
             await self.sleep(LOOK_S)
+        return left
+
+    async def _sent(self, job: int) -> bool:
+        """Whether nothing is left to be told: it goes, or ends."""
+        try:
+            word = await control.job_word(self.env.connections, self.head, job)
+            if control.holds(word):
+                await self._send(job)
+        except HeadwayError as error:
+            await self._say_untold(job, error)
+            return False
+        return bool(word)  # none: it is gone, which the next look shows, or the controller did not answer
+
+    async def _send(self, job: int) -> None:
+        run, head = self.env.connections, self.head
+        try:
+            await control.requeue(run, head, job)
+        except CommandFailed as error:
+            if not control.forbids_requeue(error):
+                raise
+            await self.say("jobs", f"job {job} can't be requeued: it ends, for {self.why}", level="warning")
+            await control.cancel(run, head, job)
+        else:
+            await self.say("jobs", f"job {job} is requeued: {self.why}", level="warning")
+
+    async def _say_untold(self, job: int, error: HeadwayError) -> None:
+        if job not in self.untold:
+            self.untold.add(job)
+            words = f"job {job} goes on until it can be requeued: {error.message.splitlines()[0]}"
+            await self.say("jobs", words, level="warning")
 
 
 def listed(jobs: Sequence[int]) -> str:

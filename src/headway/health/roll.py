@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from headway.changes.roll import Seen, left_out, rebuilds, to_roll
+from headway.changes.roll import Seen, heads_to_roll, leads_meanwhile, left_out, rebuilds, to_roll
 from headway.cluster.apply import MAKE_AT_ONCE, apply
 from headway.cluster.bring import bring
 from headway.cluster.env import Say
@@ -74,22 +74,36 @@ async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool
 
 
 async def roll_head(tools: Tools, say: Say, *, back: bool) -> None:
-    """The head too, once its nodes are done: its machine is made anew, and an apply sets it up. Jobs on nodes go on."""
+    """The heads too, once their nodes are done: a machine is made anew, and an apply sets it up. Jobs on nodes go on. A second
+    head goes first, and none goes while another is missing."""
     cluster, env = tools.cluster, tools.env
     info = await (_before(tools) if back else image_build.ensure(cluster.image, say, state_dir=env.state_dir))
-    machine = (await tools.machines()).get(cluster.head)
-    served: frozenset[str] = frozenset()
-    if machine is not None and machine.image != info.id:
-        with contextlib.suppress(HeadwayError):  # a head that does not answer is made anew all the same
-            seen = await look(tools)
-            served = frozenset(seen.machines) & frozenset(cluster.slot_names) - seen.out.keys() - seen.rolling
-        await say(cluster.head, f"its machine is made anew of {info.tag}; slurmctld is away meanwhile")
+    machines = await tools.machines()
+    due = heads_to_roll(cluster, Seen(machines), info.id)
+    served = await _served(tools) if due else frozenset()
+
+    async def set_up() -> None:
+        await apply(cluster, env, say)
+        await wait_for_nodes(cluster, env, await tools.head(), served)
+
+    if not due or not set(cluster.heads) <= machines.keys():
+        await set_up()
+    for name in due:
+        machine = machines[name]
+        await say(name, f"its machine is made anew of {info.tag}; {leads_meanwhile(cluster, name)}")
         if machine.state is MachineState.RUNNING:
             await env.provider.stop(machine)
         await env.provider.delete(machine)
-        await env.connections.drop(machine.name)
-    await apply(cluster, env, say)
-    await wait_for_nodes(cluster, env, await tools.head(), served)
+        await env.connections.drop(name)
+        await set_up()
+
+
+async def _served(tools: Tools) -> frozenset[str]:
+    """Nodes in service, none where the head does not answer: that one is made anew all the same."""
+    with contextlib.suppress(HeadwayError):
+        seen = await look(tools)
+        return frozenset(seen.machines) & frozenset(tools.cluster.slot_names) - seen.out.keys() - seen.rolling
+    return frozenset()
 
 
 async def halt(tools: Tools, say: Say) -> None:
@@ -135,7 +149,7 @@ class Roll:
     waits: Waits
     until: float | None = None
     proved: bool = False  # one node has passed its tests on this image
-    silent: bool = False  # the controller did not answer at the last look
+    silent: bool = False  # the controller did not answer when it was last asked
     told: tuple[object, ...] = ()
     away: SendAway | None = None
 
@@ -160,12 +174,14 @@ class Roll:
         try:
             seen = await look(self.tools)
         except HeadwayError as error:
-            if not self.silent:
-                await self.say("roll", f"waits for the controller: {error.message.splitlines()[0]}", level="warning")
-            self.silent = True
+            await self._tell_silent(error)
             return None
-        self.silent = False
         return seen
+
+    async def _tell_silent(self, error: HeadwayError) -> None:
+        if not self.silent:
+            await self.say("roll", f"waits for the controller: {error.message.splitlines()[0]}", level="warning")
+        self.silent = True
 
     async def _step(self, seen: Seen, left: Sequence[str]) -> bool:
         """Whether something was done, so that all is to be looked at anew at once."""
@@ -173,8 +189,19 @@ class Roll:
         going = [name for name in left if name in seen.rolling]
         empty = [name for name in going if name not in seen.busy][:width]
         if empty:
-            await self._rebuild(empty, seen)
+            self.silent = False
+            await self._rebuild(empty)
             return True
+        try:
+            done = await self._empty(seen, left, going, width)
+        except HeadwayError as error:
+            await self._tell_silent(error)
+            return False
+        self.silent = False
+        return done
+
+    async def _empty(self, seen: Seen, left: Sequence[str], going: Sequence[str], width: int) -> bool:
+        """Drains what is next and, when time is over, sends jobs away; whether anything was done."""
         late = self.until is not None and self.tools.clock() >= self.until
         drained = self._to_drain(seen, left, going, width, late=late)
         if drained:
@@ -183,8 +210,7 @@ class Roll:
         jobs = {name: seen.busy[name] for name in left if name in seen.busy}
         away = await self._away()
         if late:
-            await away.now({name: jobs[name] for name in going[:width]})
-            return True
+            return not await away.now({name: jobs[name] for name in going[:width]})
         if self.until is not None:
             await away.warn(jobs, self.until)
         await self._tell_waits({name: jobs[name] for name in going})
@@ -210,9 +236,14 @@ class Roll:
             self.away = SendAway(tools.cluster, tools.env, self.say, head, why, tools.clock, tools.sleep)
         return self.away
 
-    async def _rebuild(self, names: Sequence[str], seen: Seen) -> None:
-        """Raises Refused naming those that failed."""
+    async def _rebuild(self, names: Sequence[str]) -> None:
+        """Those of these that are still the roll's, and idle, once nobody else makes machines: until then others may have
+        returned one to service. Raises Refused naming those that failed."""
         async with self.alone():
+            seen = await self._look()
+            if seen is None:
+                return
+            names = [name for name in names if name in seen.rolling and name not in seen.busy]
             faults = await asyncio.gather(*(self._one(name, seen) for name in names), return_exceptions=True)
         for fault in faults:  # the others have been waited for: nobody works on a machine after the lock is gone
             if isinstance(fault, BaseException):
@@ -225,7 +256,7 @@ class Roll:
                 hint=f"{compress(failed)} stays drained, no other node is touched; headway roll {self.tools.cluster.name} "
                 "tries again, with --back it goes back to the image before",
             )
-        if not self.proved:
+        if names and not self.proved:
             self.proved = True
             store, cluster = self.tools.env.store, self.tools.cluster.name
             kept = await store.node_image(cluster)

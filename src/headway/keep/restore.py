@@ -27,6 +27,7 @@ from headway.keep.backup import DATABASE, Proof, program_argv, prove, rows
 
 STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
 _DAEMONS = ("slurmctld.service", "slurmrestd.service", "slurmdbd.service")
+_NO_UNIT = 5  # systemctl: there is none of this name
 _PART_S = 6 * 3600.0
 
 
@@ -79,17 +80,18 @@ async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, 
     """Slurm's part. `ref` names this restore: one that was killed goes on, and takes nothing back that has happened since.
     Raises HeadwayError naming what did not get there."""
     head = (await machines_of(env, cluster.name)).get(cluster.head)
-    done = False
+    answers = done = False
     if head is not None and head.state is MachineState.RUNNING:
         with contextlib.suppress(HeadwayError):  # one that does not answer is made again by the apply
             done = (await _stamp(env, head)) == ref
-            if not done:
-                await say("head", "Slurm's daemons rest")
-                await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
-                await say("head", "Slurm's daemons rest", done=True)
-
+            answers = True
     if not done:
-        await _stand_aside(cluster, env)
+        await _stand_aside(cluster, env, say)
+    if head is not None and answers and not done:
+        await say("head", "Slurm's daemons rest")
+        with contextlib.suppress(HeadwayError):
+            await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
+            await say("head", "Slurm's daemons rest", done=True)
 
     async def put_back(machine: Machine) -> None:
         nonlocal done
@@ -108,13 +110,31 @@ async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, 
     await _close_runaways(cluster, env, say)
 
 
-async def _stand_aside(cluster: Cluster, env: Env) -> None:
-    """A second controller would take over while the first one rests; the apply starts it again."""
+async def _stand_aside(cluster: Cluster, env: Env, say: Say) -> None:
+    """Before the first controller rests, for a second one would take over; the apply starts it again. One that can't be told
+    goes with its machine, also one that is off, for it would take over as it boots: of a machine made anew it waits for the
+    first."""
     machines = await machines_of(env, cluster.name)
     for name in cluster.heads[1:]:
-        if name in machines and machines[name].state is MachineState.RUNNING:
-            argv = ["systemctl", "stop", "slurmctld.service"]
-            await env.connections.remote(machines[name], argv, timeout_s=90, check=False)
+        machine = machines.get(name)
+        if machine is None or await _ended(env, machine):
+            continue
+        await say(name, "can't be told to stand aside: its machine is made anew", level="warning")
+        await env.provider.fence(machine)  # one that stood still must not go on in between
+        await env.provider.delete(machine)
+        await env.connections.drop(name)
+
+
+async def _ended(env: Env, machine: Machine) -> bool:
+    """Whether the controller there has ended."""
+    if machine.state is not MachineState.RUNNING:
+        return False
+    argv = ["systemctl", "stop", "slurmctld.service"]
+    try:
+        ran = await env.connections.remote(machine, argv, timeout_s=90, check=False)
+    except HeadwayError:
+        return False
+    return ran.code in (0, _NO_UNIT)
 
 
 async def _stamp(env: Env, head: Machine) -> str:

@@ -26,13 +26,16 @@ _TEST_MINUTES = 4  # then Slurm forgets the reservation by itself
 # being resized, is found by the flag's own word alone.
 _HOLDS = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING")
 _ENDS = ("COMPLETING", "STAGE_OUT")
+_NEVER = (
+    "presently disabled",
+    "only batch jobs",
+)  # of a requeue: --no-requeue, and an allocation without a batch script
 _NODES = re.compile(r"\bNodes=(\S+)")
 _NODE_STATE = re.compile(r"\bState=(\S+)")
 _NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]]*\])?\s*$", re.MULTILINE)
 _EXIT_CODE = re.compile(r"\bExitCode=(\d+):(\d+)")  # exit code:signal
 _BOOT_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\d+)", re.MULTILINE)
 _UNIX_TIMES = ("env", "SLURM_TIME_FORMAT=%s")
-_JOB_STATE = re.compile(r"\bJobState=(\S+)")
 
 
 async def node_down(connections: Remote, head: Machine, node: str, reason: str) -> None:
@@ -162,10 +165,16 @@ async def _update_nodes(connections: Remote, head: Machine, names: Sequence[str]
 
 
 async def job_word(connections: Remote, head: Machine, job_id: int) -> str:
-    """The job's state in Slurm's word; "" when the controller has forgotten it."""
+    """The job's state in Slurm's word; "" when the controller has forgotten it. Of an array whose number one of its tasks
+    has, that task's: all of them are shown."""
     ran = await _scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
-    found = _JOB_STATE.search(ran.stdout)
+    found = re.search(rf"^JobId={job_id}\b.*?\bJobState=(\S+)", ran.stdout, re.MULTILINE)
     return found[1] if ran.code == 0 and found else ""
+
+
+def holds(word: str) -> bool:
+    """Whether a job in this state, Slurm's word, has nodes and has not begun to end."""
+    return word in _HOLDS
 
 
 async def ends_badly(connections: Remote, head: Machine, job_id: int) -> bool:
@@ -257,6 +266,11 @@ async def start_now(connections: Remote, head: Machine, job_id: int) -> None:
 
 async def requeue(connections: Remote, head: Machine, job_id: int) -> None:
     await _scontrol(connections, head, "requeue", str(job_id))
+
+
+def forbids_requeue(error: CommandFailed) -> bool:
+    """Whether the job itself does, rather than this moment."""
+    return any(words in error.stderr.lower() for words in _NEVER)
 
 
 async def cancel(connections: Remote, head: Machine, job_id: int) -> None:

@@ -1,0 +1,96 @@
+"""What rests, and in which order, before a backup takes the place of what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cluster.env import Env
+from headway.domain.machine import Machine, MachineState
+from headway.errors import CommandFailed, Refused, Unreachable
+from headway.keep import restore as module
+from headway.keep.restore import STAMP, restore
+from headway.machines.run import Ran
+from tests import builders
+
+TWO = replace(builders.cluster(), controllers=2)
+FIRST, SECOND = TWO.heads
+GONE = (f"fence {SECOND}", f"delete {SECOND}")
+REST = f"{FIRST}: stop slurmctld slurmrestd slurmdbd"
+
+
+class Heads:
+    """As a provider and as Connections; an apply that finds slurmdbd running ends the restore."""
+
+    def __init__(self) -> None:
+        self.machines = {name: builders.machine(name) for name in TWO.heads}
+        self.silent: set[str] = set()
+        self.slow: set[str] = set()  # their daemons do not end in time
+        self.stamp = ""
+        self.did: list[str] = []
+
+    async def list(self, _: str) -> tuple[Machine, ...]:
+        return tuple(self.machines.values())
+
+    async def remote(self, machine: Machine, argv: Sequence[str], *, timeout_s: float, check: bool) -> Ran:
+        if machine.name in self.silent:
+            raise Unreachable(f"{machine.name} does not answer")
+        if list(argv) == ["cat", STAMP]:
+            return Ran(tuple(argv), 0, self.stamp, "", 0.0)
+        assert argv[:2] == ["systemctl", "stop"], argv
+        self.did.append(f"{machine.name}: stop {' '.join(unit.removesuffix('.service') for unit in argv[2:])}")
+        if machine.name in self.slow:
+            raise CommandFailed(argv, None, "")
+        return Ran(tuple(argv), 0, "", "", 0.0)
+
+    async def fence(self, machine: Machine) -> None:
+        self.did.append(f"fence {machine.name}")
+
+    async def delete(self, machine: Machine) -> None:
+        self.did.append(f"delete {machine.name}")
+        del self.machines[machine.name]
+
+    async def drop(self, name: str) -> None:
+        assert name not in self.machines
+
+    async def apply(self, *_: Any, **__: Any) -> None:
+        self.did.append("apply")
+
+    async def say(self, *_: Any, **__: Any) -> None: ...
+
+    async def restore(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        both: Any = self
+        monkeypatch.setattr(module, "apply", self.apply)
+        with pytest.raises(Refused, match="slurmdbd did not rest"):
+            await restore(TWO, Env(both, both, both, Path()), self.say, Path("/nowhere"), b"", "ref")
+        return self.did
+
+
+async def test_the_second_controller_stands_aside_before_the_first_one_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take over within seconds, and schedule from a state that is being replaced."""
+    assert await Heads().restore(monkeypatch) == [f"{SECOND}: stop slurmctld", REST, "apply"]
+
+
+async def test_one_that_can_not_be_told_is_taken_away_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = Heads()
+    heads.silent = {SECOND}
+    assert await heads.restore(monkeypatch) == [*GONE, REST, "apply"]
+    heads = Heads()
+    heads.slow = {SECOND}
+    assert await heads.restore(monkeypatch) == [f"{SECOND}: stop slurmctld", *GONE, REST, "apply"]
+
+
+async def test_one_that_is_off_would_take_over_as_it_boots(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = Heads()
+    heads.machines[SECOND] = replace(heads.machines[SECOND], state=MachineState.STOPPED)
+    assert await heads.restore(monkeypatch) == [*GONE, REST, "apply"]
+
+
+async def test_a_second_head_stands_aside_where_the_first_one_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = Heads()
+    heads.silent = {FIRST}
+    assert await heads.restore(monkeypatch) == [f"{SECOND}: stop slurmctld", "apply"]
