@@ -20,6 +20,9 @@ import tarfile
 import time
 
 SAVED_S = 8.0  # slurmctld writes what has changed within five seconds
+# agent/recall.py submits again what came after the last state that was written: not so what came after a backup, for the
+# accounting that is put back with it does not know which of that has ended.
+AHEAD_S = 20.0
 _IN_PLACE = ("dbd.messages",)  # written over when slurmctld ends
 
 
@@ -109,6 +112,9 @@ def take_state(folder: str) -> int:
                 print(f"{member.name} is nothing that slurmctld writes", file=sys.stderr)
                 return 1
             tar.extract(member, beside)  # owners by name: this machine may number them otherwise
+    ahead = time.time() + AHEAD_S
+    if os.path.exists(f"{beside}/job_state"):
+        os.utime(f"{beside}/job_state", (ahead, ahead))
     if os.path.isdir(folder):
         shutil.rmtree(before, ignore_errors=True)
         os.rename(folder, before)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from headway.keep.backup import file_of, prove, rows
 from headway.keep.restore import read
 from headway.machines.program import program
 from headway.server.keeping import retain
+from tests.unit.node_agent import recall
 
 HEADER = Header("lab", 1_790_000_000.0, "1.0", "24.11", new_salt())
 KEY = key_of("correct horse", HEADER.salt)
@@ -101,6 +103,8 @@ def test_slurms_state_comes_back_as_it_was(tmp_path: Path) -> None:
     (folder / "job_state").write_text("of later")
     subprocess.run([sys.executable, "-c", program("keep"), "take", str(folder)], input=data, check=True)
     assert (folder / "job_state").read_text() == "job_state"
+    since = (folder / "job_state").stat().st_mtime - recall.UNSAVED_S
+    assert since > time.time(), "what came after the backup is not submitted again"
     assert (folder / "hash.3" / "job.13" / "script").read_text() == "#!/bin/sh\n"
     assert not (folder / "job_state.old").exists()
     assert (tmp_path / "slurmctld.before-restore" / "job_state").read_text() == "of later"
