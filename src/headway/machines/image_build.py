@@ -40,6 +40,7 @@ from headway.machines.run import run
 
 Say = Callable[..., Awaitable[None]]
 
+_DRAFT = "headway-draft-"  # the container whose folder a layer is made in
 _NEED_MIB = 6000  # packages, root folder, archive and podman's copy, at the worst moment
 
 
@@ -123,8 +124,13 @@ async def _base(made_from: Recipe, folder: Path, say: Say, started: float) -> st
 
 async def _top(made_from: Recipe, folder: Path, base: str, manifest: dict[str, Any], wanted: str) -> None:
     """The second layer: made in the folder of a container that never runs, then committed."""
-    made = await run(["podman", "create", "--label", "headway=1", "--network", "none", base, "true"], timeout_s=60)
-    container = made.stdout.strip()
+    named = f"{_DRAFT}{made_from.name}-"
+    left = await run(["podman", "ps", "--all", "--quiet", "--filter", f"name=^{named}"], timeout_s=60)
+    if left.stdout.split():  # of a build that was killed: there is one of an image at a time
+        await run(["podman", "rm", "--force", "--time", "0", *left.stdout.split()], timeout_s=60, check=False)
+    container = f"{named}{os.getpid()}"
+    argv = ["podman", "create", "--name", container, "--label", "headway=1", "--network", "none", base, "true"]
+    await run(argv, timeout_s=60)
     try:
         root = (await run(["podman", "mount", container], timeout_s=60)).stdout.strip()
         extra = {"usr/lib/headway/manifest.json": json.dumps(manifest, indent=1).encode() + b"\n"}
