@@ -56,7 +56,8 @@ class Ground:
     async def request(self, name: str) -> MachineRequest:
         address = (await self.provider.place(self.cluster)).addresses[name]
         private, public = self.host_keys.setdefault(name, key_pair())
-        return MachineRequest(self.cluster.name, name, address, "debian13", private, public, self.bootstrap)
+        head = name == self.cluster.head
+        return MachineRequest(self.cluster.name, name, address, "debian13", private, public, self.bootstrap, head=head)
 
     async def make(self, name: str) -> Machine:
         machine = await self.provider.create(await self.request(name))
