@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from headway.domain.ledger import Life, News, NodeSpan, Saves, SpanKind
 from headway.errors import Conflict
-from headway.store import schema as t
+from headway.store import ledger_schema as t
 from headway.store.records import InvoiceRow
 from headway.store.runs import insert_into, upsert
 from headway.store.usage import UsageStore

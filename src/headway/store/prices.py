@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import insert, select
 
-from headway.store import schema as t
+from headway.store import ledger_schema as t
 from headway.store.base import Base
 from headway.store.records import PriceRow
 

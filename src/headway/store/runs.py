@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.hostlist import compress
 from headway.domain.ledger import Held, Run
-from headway.store import schema as t
+from headway.store import ledger_schema as t
 from headway.store.base import Base
 
 Kind = tuple[str, str, str, str, str, int]  # the values of KIND

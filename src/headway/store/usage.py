@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.ledger import Use
-from headway.store import schema as t
+from headway.store import ledger_schema as t
 from headway.store.runs import KIND, OPEN, RunStore
 
 BY = ("team", "user", "partition", "gpu_type", "group")

@@ -1,0 +1,179 @@
+"""The tables of the ledger: what runs used, what machines cost, and what was told of it. Times are unix seconds."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, text
+
+from headway.store.schema import metadata
+
+# Prices of a node in each group, over time: a row when one changes.
+prices = Table(
+    "prices",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("group", String(64), primary_key=True),
+    Column("since", Float, primary_key=True),
+    Column("usd_per_hour", String(32), nullable=False),
+    Column("spot", Boolean, nullable=False),
+    Column("reserved", Integer, nullable=False, server_default="0"),
+)
+
+# Whose runs they are and of what. A report asks for the runs of one kind after the other: so each sum is read from an index in
+# its order, and nothing is sorted.
+run_kinds = Table(
+    "run_kinds",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("cluster", String(64), nullable=False),
+    Column("team", String(64), nullable=False),
+    Column("user", String(64), nullable=False),
+    Column("partition", String(64), nullable=False),
+    Column("gpu_type", String(64), nullable=False),
+    Column("group", String(64), nullable=False),
+    Column("per_node", Integer, nullable=False),  # units a node of the group has: GPUs, or CPUs in a group without
+    Index(
+        "uq_run_kinds", "cluster", "team", "user", "partition", "gpu_type", "group", "per_node", unique=True
+    ),
+)  # fmt: skip
+
+# Every run of every job as accounting has it, a row for each group it held nodes of. What follows `lost_s` is measured by
+# Headway, and accounting never overwrites it. The first index holds all that reports need: they never touch the table.
+runs = Table(
+    "runs",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("group", String(64), primary_key=True),
+    Column("kind", Integer, ForeignKey("run_kinds.id"), nullable=False),
+    Column("first", Integer, nullable=False),  # 1 in one row of each run: what is counted once
+    Column("end", BigInteger, nullable=False),  # 0: it runs
+    Column("submit", BigInteger, nullable=False),
+    Column("eligible", BigInteger, nullable=False),
+    Column("qos", String(64), nullable=False),
+    Column("state", String(32), nullable=False),
+    Column("nodes", Text, nullable=False),
+    Column("node_count", Integer, nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("cpus", Integer, nullable=False),
+    Column("units", Integer, nullable=False),
+    Column("memory_mib", BigInteger, nullable=False),
+    Column("time_limit_s", BigInteger),
+    Column("used_cpu_s", BigInteger, nullable=False),
+    Column("used_memory_mib", BigInteger, nullable=False),
+    Column("array_job", BigInteger, nullable=False),
+    Column("lost_s", BigInteger, nullable=False),  # at its end: done again by a later run
+    Column("measured_s", BigInteger, nullable=False, server_default="0"),
+    Column("idle_s", BigInteger, nullable=False, server_default="0"),
+    Column("energy_j", BigInteger, nullable=False, server_default="0"),
+    Column("saved_at", Float),  # when the state was written that the next run went on from
+    Index(
+        "ix_runs_report", "kind", "start", "end", "units", "gpus", "cpus", "first", "eligible", "lost_s", "idle_s",
+        "measured_s", "energy_j",
+    ),
+    Index("ix_runs_ended", "kind", "end", "start", "gpus"),
+    Index("ix_runs_started", "cluster", "start"),
+    Index("ix_runs_open", "cluster", "start", sqlite_where=text('"end" = 0'), postgresql_where=text('"end" = 0')),
+)  # fmt: skip
+
+# Which runs were on a node, for what a broken one still held.
+run_nodes = Table(
+    "run_nodes",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("node", String(64), primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("end", BigInteger, nullable=False),
+    Column("units", Integer, nullable=False),
+    Column("per_node", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# From when to when a machine was there (end 0: it is), and when it was last seen.
+lives = Table(
+    "lives",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("machine", String(64), primary_key=True),
+    Column("began", BigInteger, primary_key=True, autoincrement=False),
+    Column("group", String(64), nullable=False),
+    Column("ended", BigInteger, nullable=False),
+    Column("seen", BigInteger, nullable=False),
+)
+
+# When a node was down, drained or a spare.
+node_spans = Table(
+    "node_spans",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("node", String(64), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("began", BigInteger, primary_key=True, autoincrement=False),
+    Column("ended", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+# How far the ledger of a cluster has come.
+ledger_marks = Table(
+    "ledger_marks",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("collected_to", BigInteger, nullable=False),
+    Column("measured_to", BigInteger, nullable=False),
+    Column("swept_at", BigInteger, nullable=False),  # late records were last looked for
+    Column(
+        "longest_s", BigInteger, nullable=False
+    ),  # the longest run: who looks for runs of a time starts so much earlier
+    Column("error", Text, nullable=False),  # why accounting was not read last time
+)
+
+# Closed invoices, with who paid what; never changed.
+invoices = Table(
+    "invoices",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("cluster", String(64), nullable=False),
+    Column("period", String(16), nullable=False),
+    Column("closed_at", Float, nullable=False),
+    Column("closed_by", String(64), nullable=False),
+    Column("document", JSON, nullable=False),
+    Index("uq_invoices_period", "cluster", "period", unique=True),
+)
+
+# What teams were told of their budgets, and whose jobs wait for the next period.
+budget_notes = Table(
+    "budget_notes",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("team", String(64), primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),  # of the period
+    Column("level", String(16), nullable=False),
+    Column("capped", Boolean, nullable=False),
+)
+
+# What trainings said of their checkpoints: of each job, in all.
+job_saves = Table(
+    "job_saves",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("saves", Integer, nullable=False),
+    Column("stalled_s", Float, nullable=False),
+    Column("up_s", Float, nullable=False),
+    Column("at", BigInteger, nullable=False),  # when it was heard last
+)
+
+# What people are told once, by the alert channels of a cluster: first written here, then told.
+news = Table(
+    "news",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("key", String(200), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("severity", String(16), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("told_at", BigInteger, nullable=False),  # 0: not yet
+)
