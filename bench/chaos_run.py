@@ -1,0 +1,328 @@
+"""The cluster of bench/chaos.py: its users' jobs, the faults that are made in it, and the technician."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import random
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from headway.errors import HeadwayError
+from headway.sdk.client import Client
+from headway.wire.work import ExecIn
+from place import Place
+
+T = TypeVar("T")
+
+SPEC = """\
+name: bench
+plan: h100-8
+nodes: 4
+spares: 1
+teams:
+  lab: {users: [bench]}
+"""
+QUIET_S = 45.0  # a fault that Headway has not acted on by then is mended all the same
+MOMENT_S = 5.0  # and so long stays one that it need not act on
+OWN_S = 4.0  # from an error of a job's own to the end of the run that it hit
+LATE_S = 10.0  # what follows from a fault that was just mended is still its
+STEP = """\
+import json, os, sys, time
+folder, steps, rank = sys.argv[1], int(sys.argv[2]), os.environ["SLURM_PROCID"]
+os.makedirs(folder, exist_ok=True)
+kept, restart = f"{folder}/at-{rank}", os.environ.get("SLURM_RESTART_COUNT", "0")
+done = int(open(kept).read() or 0) if os.path.exists(kept) else 0
+while done < steps:
+    time.sleep(1)
+    done += 1
+    with open(f"{folder}/said-{rank}", "a") as file:
+        file.write(f"{restart} {done} {time.time()}\\n")
+    with open(kept + ".new", "w") as file:
+        file.write(str(done))
+    os.replace(kept + ".new", kept)
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of job: how it is asked for, and for how many seconds it works."""
+
+    name: str
+    flags: tuple[str, ...]
+    steps: int
+    requeue: bool = True
+    tasks: int = 1  # of the array
+
+
+KINDS = (
+    Kind("one GPU", ("--gpus=1",), 15),
+    Kind("two nodes", ("--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=4"), 30),
+    Kind("four nodes", ("--nodes=4", "--ntasks-per-node=1", "--gpus-per-node=2"), 20),
+    Kind("array of 4", ("--array=1-4", "--gpus=1"), 10, tasks=4),
+    Kind("no requeue", ("--gpus=1", "--no-requeue"), 15, requeue=False),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run, as accounting has it."""
+
+    job: str
+    state: str
+    raw: str
+    submit: int  # unix seconds
+    end: int  # 0: it has not ended
+    nodes: str
+
+
+@dataclass(frozen=True)
+class Break:
+    """One fault: the words after `headway fault`, {node} and {gpu} filled in. `drains`: whether its node may be drained for
+    it. `app`: the job that is hit has failed by its own fault."""
+
+    words: tuple[str, ...]
+    weight: int
+    drains: bool = True
+    app: bool = False
+    on_node: bool = True
+
+    @property
+    def name(self) -> str:
+        return " ".join(word for word in self.words if "{" not in word and not word.startswith("--"))
+
+
+BREAKS = (
+    Break(("xid", "79", "{node}", "--gpu", "{gpu}"), 6),
+    Break(("xid", "48", "{node}", "--gpu", "{gpu}"), 4),
+    Break(("xid", "119", "{node}", "--gpu", "{gpu}"), 4),
+    Break(("xid", "94", "{node}", "--gpu", "{gpu}"), 3, drains=False),
+    Break(("xid", "63", "{node}", "--gpu", "{gpu}"), 2, drains=False, app=True),  # injecting it ends what works there
+    Break(("xid", "31", "{node}", "--gpu", "{gpu}"), 4, app=True),  # the third in a day drains
+    Break(("ecc", "{node}", "--gpu", "{gpu}"), 2),
+    Break(("kill-node", "{node}"), 6),
+    Break(("freeze-node", "{node}"), 4),
+    Break(("cut-network", "{node}"), 4),
+    Break(("mount-lost", "{node}"), 2),
+    Break(("kill", "slurmd", "{node}"), 3),
+    Break(("kill", "agent", "{node}"), 3, drains=False),
+    Break(("kill", "slurmctld"), 2, drains=False, on_node=False),
+    Break(("kill", "slurmdbd"), 2, drains=False, on_node=False),
+    Break(("kill", "mariadb"), 2, drains=False, on_node=False),
+    Break(("kill", "relay"), 2, drains=False, on_node=False),
+    Break(("kill", "server"), 2, drains=False, on_node=False),
+)
+
+
+@dataclass
+class Made:
+    """A fault, and from when to when it was there, in unix seconds."""
+
+    what: Break
+    node: str
+    gpu: int
+    at: float
+    mended: float | None = None
+
+
+def command(*argv: str, user: str = "bench") -> Callable[[Client], tuple[int, str]]:
+    """One of a user on the head: (exit code, what it printed)."""
+
+    def run(api: Client) -> tuple[int, str]:
+        told = api.exec("bench", ExecIn(argv=list(argv), user=user), timeout_s=120)
+        return told.code, base64.b64decode(told.stdout_b64).decode(errors="replace")
+
+    return run
+
+
+@dataclass
+class Run:
+    """What the bench did and saw."""
+
+    at: Place
+    chance: random.Random
+    jobs: dict[str, Kind] = field(
+        default_factory=dict
+    )  # by name: a number may change when the controller forgets a job
+    made: list[Made] = field(default_factory=list)
+    own_fault: set[int] = field(default_factory=set)  # jobs that an app error hit, by their raw number
+
+    def ask(self, what: Callable[[Client], T]) -> T:
+        """Until the server answers, which dies here like everything else; by its own client, for a command a question would
+        take a processor."""
+        for _ in range(180):
+            try:
+                return self.once(what)
+            except (HeadwayError, OSError) as error:
+                said = str(error)
+                time.sleep(1)
+        sys.exit(f"bench: no answer: {said}")
+
+    def once(self, what: Callable[[Client], T]) -> T:
+        known = json.loads((self.at.state / "client.json").read_text())  # another server, another address
+        with Client(known["url"], known["token"]) as api:
+            return what(api)
+
+    def slurm(self, *argv: str) -> str:
+        """Until it ends well: Slurm's daemons die too."""
+        ends = time.monotonic() + 180
+        while True:
+            code, said = self.ask(command(*argv))
+            if code == 0:
+                return said
+            if time.monotonic() > ends:
+                sys.exit(f"bench: {' '.join(argv)} ends with {code}\n{said}")
+            time.sleep(1)
+
+    def submit(self, kind: Kind) -> None:
+        name = f"j{self.chance.randrange(10**9)}"
+        task = "srun python3 -S ~/step.py /scratch/bench/$SLURM_JOB_NAME-${SLURM_ARRAY_TASK_ID:-0} " + str(kind.steps)
+        # The same name again when the answer got lost: the queue knows whether it was taken.
+        for tries in range(30):
+            number = self.slurm("squeue", "-h", "-n", name, "-o", "%F") if tries else ""
+            if not number:
+                argv = (
+                    "sbatch", "--parsable", f"--job-name={name}", "--mem=64", "--output=/scratch/bench/%x-%a.out",
+                    "--open-mode=append", "--time=60", *kind.flags, f"--wrap={task}",
+                )  # fmt: skip
+                with contextlib.suppress(HeadwayError, OSError):
+                    code, said = self.once(command(*argv))
+                    number = said.strip() if code == 0 else ""
+            if number:
+                self.jobs[name] = kind
+                return
+            time.sleep(1)
+        sys.exit("bench: no job can be submitted")
+
+    def fill(self, most: int) -> None:
+        """Keeps so many jobs in the queue."""
+        there = set(self.slurm("squeue", "-h", "-o", "%F").split())
+        for _ in range(most - len(there)):
+            self.submit(self.chance.choice(KINDS))
+
+    def nodes(self) -> list[str]:
+        """That take jobs, those that run some first."""
+        rows = [line.split(maxsplit=1) for line in self.slurm("sinfo", "-h", "-N", "-o", "%N %t").splitlines()]
+        states = dict(rows)
+        return sorted(
+            (n for n, s in states.items() if s in ("alloc", "mix", "idle")), key=lambda n: states[n] == "idle"
+        )
+
+    @property
+    def broken(self) -> dict[str, Made]:
+        """Nodes with a fault that is not mended."""
+        return {one.node: one for one in self.made if one.node and one.mended is None}
+
+    def holder(self, node: str, gpu: int) -> int | None:
+        """The job that has this GPU."""
+        for line in self.slurm("squeue", "-h", "-w", node, "-t", "R", "-o", "%A").split():
+            shown = self.slurm("scontrol", "--oneliner", "--details", "show", "job", line)
+            for part in re.findall(r"Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=\S*\(IDX:([\d,-]+)\)", shown):
+                if node in expand(part[0]) and gpu in numbers(part[1]):
+                    return int(line)
+        return None
+
+    def incidents(self) -> list[dict[str, Any]]:
+        return [one.model_dump(mode="json") for one in self.ask(lambda api: api.incidents("bench"))]
+
+    def whole(self) -> list[str]:
+        """Nodes that take jobs and have nothing, those with jobs first."""
+        return [node for node in self.nodes() if node not in self.broken]
+
+    def break_one(self) -> None:
+        while len(free := self.whole()) < 2:
+            self.tend()
+        one = self.chance.choices(BREAKS, [each.weight for each in BREAKS])[0]
+        node = self.chance.choice(free[:-1]) if one.on_node else ""
+        gpu = self.chance.randrange(8)
+        held = self.holder(node, gpu) if one.app else None
+        if held is not None:
+            self.own_fault.add(held)
+        words = [word.format(node=node, gpu=gpu) for word in one.words]
+        self.made.append(Made(one, node, gpu, time.time()))
+        ran = self.at.tried("fault", "bench", *words, timeout_s=120)
+        if ran.returncode:
+            sys.exit(f"bench: headway fault {' '.join(words)}: {ran.stdout}{ran.stderr}")
+        print(f"{len(self.made):4d}  {ran.stdout.strip()}", flush=True)
+        if words[-1] == "server":
+            time.sleep(1)
+            self.at.headway("server", "start")
+
+    def tend(self) -> int:
+        """The technician's round: mends machines that are out of service and returns them, and what Headway has dealt with
+        or has nothing to do about. How many incidents are not over."""
+        found = self.incidents()
+        open_ = [one for one in found if one["state"] not in ("returned", "false alarm")]
+        for one in open_:
+            if one["state"] != "out of service":
+                continue
+            node, number = one["node"], str(one["number"])
+            self.mend(node)
+            said = self.at.tried("incident", "return", number, "--cluster", "bench", timeout_s=300)
+            if said.returncode == 0:
+                print(f"      returned {node}: incident {number}", flush=True)
+        busy = {one["node"] for one in open_}
+        for node, made in self.broken.items():
+            dealt = any(one["node"] == node and one["opened_at"] >= made.at for one in found)
+            acts = made.what.drains and not made.what.app
+            if node not in busy and (dealt or time.time() - made.at > (QUIET_S if acts else MOMENT_S)):
+                self.mend(node)
+        return len(open_)
+
+    def mend(self, node: str) -> None:
+        made = self.broken.get(node)
+        if made is not None:
+            words = [word.format(node=node, gpu=made.gpu) for word in made.what.words]
+            self.at.tried("fault", "bench", *words, "--heal", timeout_s=120)
+            made.mended = time.time()
+
+    def wrong_drains(self) -> list[str]:
+        """Of nodes on which nothing was that a node is drained for."""
+        return [
+            f"{one['node']}: {one['what']} (incident {one['number']})"
+            for one in self.incidents()
+            if one["drained"]
+            and not one["what"].startswith("Slurm had drained it")  # before Headway looked at it
+            and not any(self._explains(made, one) for made in self.made)
+        ]
+
+    @staticmethod
+    def _explains(made: Made, incident: dict[str, Any]) -> bool:
+        there = made.at - 1 <= incident["opened_at"] <= (made.mended or time.time()) + LATE_S
+        return made.node == incident["node"] and made.what.drains and there
+
+    def ended(self) -> dict[str, list[Row]]:
+        """Name and array task -> its runs by accounting, one a restart, the last last."""
+        fields = "JobName,JobID,State,JobIDRaw,Submit,End,NodeList"
+        argv = ("sacct", "-X", "-D", "-n", "-P", "-u", "bench", "-S", "now-1days", "-o", fields)
+        rows: dict[str, list[Row]] = {}
+        for line in self.slurm("env", "SLURM_TIME_FORMAT=%s", *argv).splitlines():
+            name, job, state, raw, submit, end, nodes = line.split("|")
+            task = job.partition("_")[2] or "0"
+            row = Row(job, state, raw, int(submit), int(end) if end.isdigit() else 0, nodes)
+            rows.setdefault(f"{name}-{task}", []).append(row)
+        return {key: sorted(found, key=lambda row: row.submit) for key, found in rows.items()}
+
+    def by_itself(self, last: Row) -> bool:
+        """Whether an error of its own ended this run: the job that had the GPU when it was asked, or one that failed on that
+        node as the error came."""
+        apps = [made for made in self.made if made.what.app and made.node in expand(last.nodes)]
+        hit = any(-1 <= last.end - made.at <= OWN_S for made in apps)
+        return int(last.raw) in self.own_fault or (last.state == "FAILED" and hit)
+
+
+def expand(text: str) -> set[str]:
+    """bench-1-[1-2,4] -> its names."""
+    begin, bracket, rest = text.partition("[")
+    return {f"{begin}{n}" for n in numbers(rest.rstrip("]"))} if bracket else {text}
+
+
+def numbers(text: str) -> set[int]:
+    """ "1-2,4" -> {1, 2, 4}."""
+    pairs = (part.split("-") for part in text.split(","))
+    return {n for first, *last in pairs for n in range(int(first), int(last[0] if last else first) + 1)}
