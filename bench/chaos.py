@@ -28,7 +28,6 @@ from chaos_run import SPEC, STEP, Kind, Row, Run, command
 from headway.errors import HeadwayError
 from place import place
 
-
 PATIENCE_S = 900.0  # for all to be over after the last fault
 
 

@@ -1,66 +1,32 @@
-"""The ledger through the API, with the days on which things go wrong: none changes a closed invoice."""
+"""Usage, invoices and who pays through the API, with the days on which things go wrong: none changes a closed invoice."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from headway.api.collect import DAY_S, collect
-from headway.api.state import AppState
-from headway.domain.cluster import Budget, Cluster, Costs, Team, User
-from headway.domain.ledger import Life, NodeSpan, Run, Saves, SpanKind
-from headway.domain.live import SPARES
-from headway.errors import HeadwayError, Unreachable
-from headway.ledger import periods
-from headway.render.series import Row
-from headway.server.collector import Collector
+from headway.domain.cluster import Costs
+from headway.domain.ledger import Life, NodeSpan, SpanKind
+from headway.errors import HeadwayError
 from headway.store import PriceRow
-from headway.wire.work import SubmitOut
-from tests import builders
-from tests.unit import server_fakes
+from tests.unit.ledger_world import (
+    OCTOBER,
+    V1,
+    Accounting,
+    H,
+    at,
+    got,
+    lab,
+    machines,
+    run,
+    summed,
+)
 from tests.unit.server_fakes import Server
-
-UTC = periods.zone("UTC")
-OCTOBER = periods.month("2026-10", UTC)
-NOVEMBER = periods.month("2026-11", UTC)
-H = 3600
-V1 = "/api/v1/clusters/lab"
-TEAMS = (Team("vision", ("alice", "vera"), 3, leads=("vera",)), Team("speech", ("sam",), 1))
-CHEAP = replace(builders.H100, price_usd_per_node_hour=Decimal(8))
-USERS = tuple(User(name, (), (team.name,)) for team in TEAMS for name in team.users)
-
-
-def run(job: int, start: int, end: int, **others: Any) -> Run:
-    """Times in seconds of October."""
-    at = OCTOBER.start
-    fields: dict[str, Any] = {
-        "submit": at + start - 90, "eligible": at + start - 60, "team": "vision", "user": "alice", "partition": "train",
-        "qos": "vision", "state": "COMPLETED" if end else "RUNNING", "nodes": ("lab-1-1",), "gpus": 8, "cpus": 64,
-        "memory_mib": 1000, "time_limit_s": 3600, "used_cpu_s": 5, "used_memory_mib": 10,
-    }  # fmt: skip
-    return Run(job=job, start=at + start, end=end and at + end, **{**fields, **others})
-
-
-class Accounting:
-    """What Slurm would say; sacct's rule of what a stretch holds."""
-
-    def __init__(self) -> None:
-        self.runs: list[Run] = []
-        self.events: list[NodeSpan] = []
-        self.away = False
-        self.asked: list[tuple[int, int]] = []
-
-    def __call__(self, _: Cluster, since: int, until: int) -> tuple[Run, ...]:
-        if self.away:
-            raise Unreachable("slurmdbd does not answer")
-        self.asked.append((since, until))
-        return tuple(one for one in self.runs if one.start <= until and (not one.end or one.end >= since))
 
 
 @pytest.fixture
@@ -70,41 +36,8 @@ def said() -> Accounting:
 
 @pytest.fixture
 async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
-    clock = builders.Clock()
-    clock.now = float(OCTOBER.start)
-    made = await server_fakes.start(tmp_path, clock)
-    made.work.answers |= {
-        "accounting": said, "node_events": lambda *_: tuple(said.events), "losses": {}, "saves": {}, "metrics": (),
-        "hold_back": None, "tell": None,
-        "read": server_fakes.reading(), "machines": (), "shares": (), "forget": None,
-    }  # fmt: skip
-    made.work.clusters["lab"] = {"teams": TEAMS, "users": USERS, "plan": CHEAP}
-    await made.apply("lab")
-    yield made
-    await made.close()
-
-
-def at(server: Server, moment: int) -> None:
-    server.state.clock.now = float(OCTOBER.start + moment)  # type: ignore[attr-defined]
-    server.state.live._now = server.state.clock
-
-
-async def machines(server: Server, count: int, began: int = 0, ended: int = 0) -> None:
-    names = [(f"lab-1-{i + 1}", "main") for i in range(count)]
-    await server.store.meter("lab", names, [], [], OCTOBER.start + began)
-    if ended:
-        await server.store.end_lives("lab", OCTOBER.start + ended)
-
-
-async def got(client: httpx.AsyncClient, path: str) -> Any:
-    answer = await client.get(f"{V1}/{path}")
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-def summed(paid: Any) -> Decimal:
-    parts = [one["total_usd"] for one in paid["teams"]] + [one["usd"] for one in paid["unassigned"]]
-    return sum((Decimal(str(part)) for part in parts), Decimal(0))
+    async with lab(tmp_path, said) as made:
+        yield made
 
 
 async def test_what_was_used_and_who_pays_the_same_in_every_form(server: Server, said: Accounting) -> None:
@@ -408,279 +341,3 @@ async def test_the_next_cluster_of_the_name_has_jobs_of_the_same_numbers(server:
     assert [one.start - OCTOBER.start for one in rows] == [0, 3 * H]
     [lost] = await server.store.runs_of("lab", 2)
     assert (lost.end - OCTOBER.start, lost.state) == (2 * H, "UNKNOWN")
-
-
-async def test_power_and_idleness_are_measured_once(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
-    said.runs = [run(7, 0, 0)]
-    start = OCTOBER.start
-
-    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
-        moments = range(int(since), int(until) + 1, step)
-        use = tuple((float(one), 0.0 if one < start + 600 else 90.0) for one in moments)
-        power = tuple((float(one), 5600.0) for one in moments)
-        return (Row("use", "", {"hpc_job": "7"}, use), Row("power", "", {"hpc_job": "7"}, power))
-
-    server.work.answers["metrics"] = metrics
-    for moment in (300, 300, 900, 1220):
-        at(server, moment)
-        await collect(server.state, cluster)
-    [found] = await server.store.runs_of("lab", 7)
-    assert (found.measured_s, found.energy_j) == (1200, 1200 * 5600)
-    assert found.idle_s == 9 * 60
-    ann = await server.client()
-    told = await got(ann, "energy?period=2026-10")
-    assert told["total"]["measured_kwh"] == pytest.approx(1200 * 5600 / 3.6e6 * 1.3, rel=1e-3)
-    assert told["total"]["estimated_kwh"] == pytest.approx(20 * 8 * 700 / 3.6e6 * 1.3, rel=1e-2)
-    good = await got(ann, "goodput?period=2026-10")
-    assert good["total"]["idle_gpu_hours"] == pytest.approx(8 * 540 / 3600, rel=1e-3)
-    assert [one["kind"] for one in good["causes"]] == ["idle"]
-
-
-async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Server, said: Accounting) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
-    said.runs = [run(7, 0, 1000, state="NODE_FAIL"), run(7, 1100, 0)]
-    server.work.answers["losses"] = {7: ((OCTOBER.start + 990.0, 90.0),)}
-    at(server, 2000)
-    await collect(server.state, cluster)
-    await collect(server.state, cluster)
-    first, again = await server.store.runs_of("lab", 7)
-    assert (first.lost_s, again.lost_s) == (100, 0)
-
-
-async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_dollars(
-    server: Server, said: Accounting
-) -> None:
-    cluster = (await server.state.cluster("lab"))[1]
-    await machines(server, 2)
-    said.runs = [run(7, 0, 0), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",))]
-    server.work.answers["saves"] = {7: Saves(100, 2000.0, 20_000.0), 8: Saves(1, 50.0, 60.0)}
-    at(server, 10 * H)
-    await collect(server.state, cluster)
-    server.work.answers["saves"] = {7: Saves(1, 1.0, 1.0)}  # its reports were cut: what was known stays
-    at(server, 10 * H + 60)
-    await collect(server.state, cluster)
-    at(server, 10 * H)
-    ann, sam = await server.client(), await server.client("sam", "member")
-    good = await got(ann, "goodput?period=2026-10")
-    # 20 s every 200 s: a tenth of ten hours of one node at 8 USD
-    [cause] = [one for one in good["causes"] if one["kind"] == "checkpoints"]
-    assert (cause["usd"], cause["gpu_hours"], cause["jobs"]) == (8.0, 8.0, [7])
-    [told] = good["checkpoints"]
-    year_s = 365 * 24 * H  # no node ever failed: once a year
-    best = (2 * year_s * 20) ** 0.5
-    assert (told["job"], told["write_s"], told["now_s"]) == (7, 20.0, 200.0)
-    assert told["best_s"] == pytest.approx(best, abs=0.1)
-    saves = 20 / 200 + 200 / (2 * year_s) - 20 / best - best / (2 * year_s)
-    assert told["saves_usd"] == pytest.approx(80 * saves, abs=0.01)
-    page = (await ann.get("/clusters/lab/costs?section=goodput&period=2026-10")).text
-    assert ("Checkpoints that could come" in page, f"{told['saves_usd']:,.2f}" in page) == (True, True)
-    measured = await got(ann, "goodput/checkpoints?job=7")
-    assert (measured["best_s"], measured["write_s"]) == (told["best_s"], 20.0)
-    assert (await got(sam, "goodput?period=2026-10"))["checkpoints"] == []
-    assert (await sam.get(f"{V1}/goodput/checkpoints?job=7")).status_code == 400
-    assert (await got(sam, "goodput/checkpoints?every_s=60&write_s=20&nodes=16"))["best_s"] > 60
-
-
-async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
-    server: Server, said: Accounting
-) -> None:
-    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
-    await server.apply("lab", note="budget")
-    cluster = (await server.state.cluster("lab"))[1]
-    await machines(server, 1)
-    said.runs = [run(1, 0, 0)]
-    told: list[str] = []
-    for hours in (5, 11, 12, 13, 14):
-        at(server, hours * H)
-        await collect(server.state, cluster)
-        told.append((await server.store.budget_level("lab", "vision", OCTOBER.start))[0])
-    assert told == ["ok", "warn", "warn", "over", "over"]
-    assert [call[1:] for call in server.work.named("hold_back")] == [("vision", True)]
-    warned = [one.text for one in server.state.live.notices("lab") if "USD" in one.text]
-    assert len(warned) == 2
-    vera = await server.client("vera", "lead")
-    note = (await vera.get("/clusters/lab/costs/note")).text
-    assert ("The budget of vision is spent." in note, "Its jobs wait for the next month." in note) == (True, True)
-    assert 'hx-get="/clusters/lab/costs/note"' in (await vera.get("/clusters/lab/queue")).text
-    assert "vision" not in (await (await server.client("sam", "member")).get("/clusters/lab/costs/note")).text
-    [mine] = await got(vera, "budgets")
-    assert (mine["level"], mine["held_back"], mine["used"], mine["left"]) == ("over", True, 112.0, 0.0)
-    said.runs = [run(1, 0, 14 * H)]
-    at(server, NOVEMBER.start - OCTOBER.start + 60)
-    await collect(server.state, cluster)
-    assert [call[1:] for call in server.work.named("hold_back")] == [("vision", True), ("vision", False)]
-
-
-async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Server, said: Accounting) -> None:
-    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
-    await server.apply("lab", note="budget")
-    cluster = (await server.state.cluster("lab"))[1]
-    await machines(server, 1)
-    said.runs = [run(1, 0, 0)]
-
-    def sent() -> list[str]:
-        return [news.title for call in server.work.named("tell") for news in call[1]]
-
-    at(server, 11 * H)
-    server.work.answers["tell"] = Unreachable("Alertmanager on lab-head does not answer")
-    await collect(server.state, cluster)
-    server.work.answers["tell"] = None
-    del server.work.calls[:]
-    at(server, 11 * H + 60)
-    await collect(server.state, cluster)
-    await server.store.forget_runs("lab")  # all is counted again, and comes to the same level again
-    await server.store.note_budget("lab", "vision", OCTOBER.start, "ok", capped=False)
-    at(server, 11 * H + 120)
-    await collect(server.state, cluster)
-    assert sent() == ["lab: the budget of vision is soon spent"]
-    at(server, 13 * H)
-    await collect(server.state, cluster)
-    at(server, 14 * H)
-    await collect(server.state, cluster)
-    assert sent() == ["lab: the budget of vision is soon spent", "lab: the budget of vision is spent"]
-    [last] = server.work.named("tell")[-1][1]
-    assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
-
-
-async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(server: Server, said: Accounting) -> None:
-    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
-    await server.apply("lab", note="budget")
-    cluster = (await server.state.cluster("lab"))[1]
-    await machines(server, 2)
-    monday = 4 * 24 * H  # 2026-10-05, in October's seconds
-    said.runs = [
-        run(1, monday, monday + 10 * H),
-        run(2, monday, monday + 5 * H, team="speech", user="sam", nodes=("lab-1-2",), gpus=4, state="NODE_FAIL"),
-        run(3, monday - 9 * H, monday - 8 * H),  # of the week before
-    ]
-    end = monday + 7 * 24 * H
-    said.away = True
-    at(server, end + 2 * H)
-    with pytest.raises(HeadwayError):
-        await collect(server.state, cluster)
-    assert server.work.named("tell") == []  # not before accounting has told all of the week
-    said.away = False
-    for hours in (3, 4, 30):
-        at(server, end + hours * H)
-        await collect(server.state, cluster)
-    [(_, [news])] = server.work.named("tell")
-    ann = await server.client()
-    used = await got(ann, f"usage?start={OCTOBER.start + monday}&end={OCTOBER.start + end}")
-    share = {one["team"]: one["goodput"] for one in (await got(ann, "goodput?period=2026-10"))["teams"]}
-    assert (news.key, news.title) == ("week/2026-W41", "lab: week 2026-W41")
-    assert news.text.splitlines()[:2] == [
-        f"{row['by']['team']}: {row['gpu_hours']:,.2f} GPU-hours, {row['usd']:,.2f} USD, "
-        f"goodput {100 * share[row['by']['team']]:.1f} %"
-        for row in used["rows"]
-    ]
-    assert "all: 100.00 GPU-hours, 100.00 USD, goodput 80.0 %" in news.text
-    assert "lost: 20.00 USD, 20.00 GPU-hours: a node of lab-1-2 failed" in news.text
-    assert "budget of vision: 912.00 of 1,000.00 USD a month are left" in news.text
-
-
-async def test_before_submit_the_price_the_start_and_the_budget(server: Server) -> None:
-    teams = (replace(TEAMS[0], budget=Budget("gpu_hours", Decimal(10), "month")), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
-    await server.apply("lab", note="budget")
-    start = OCTOBER.start + 60
-    said = f"sbatch: Job 5 to start at {start} using 64 processors on nodes lab-1-[1-2] in partition train"
-    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message=said)
-    alice = await server.client("alice", "member")
-    ask = {"submit": {"script": "#!/bin/sh\n#SBATCH -N2 --gpus-per-node=8 -t 2:00:00\n"}}
-    told = (await alice.post(f"{V1}/estimate", json=ask)).json()
-    assert (told["gpus"], told["usd"], told["gpu_hours"], told["usd_per_hour"]) == (16, 32.0, 32.0, 16.0)
-    assert (told["start"], told["expected_nodes"], told["team"]) == (start, "lab-1-[1-2]", "vision")
-    assert "10.00 are left" in told["warning"]
-    ask["submit"]["script"] += "#SBATCH --array=0-9:3,20%2\n"
-    array = (await alice.post(f"{V1}/estimate", json=ask)).json()
-    assert (array["tasks"], array["gpus"], array["usd"], array["gpu_hours"]) == (5, 16, 160.0, 160.0)
-    form = {"how": "script", "script": "#!/bin/sh\n", "nodes": "2", "gpus": "8", "time": "2:00:00"}
-    page = (await alice.post("/clusters/lab/submit/check", data=form)).text
-    assert ("32.00 USD" in page, "of 10.00 GPU-hours a month are left to vision" in page) == (True, True)
-    assert "It may use 32.00 GPU-hours; 10.00 are left" in page
-    assert "are left to vision" in (await alice.get("/clusters/lab/submit")).text
-    wrong = await alice.post(f"{V1}/estimate", json={"submit": {"script": "#!/bin/sh\n#SBATCH -N99\n"}})
-    assert (wrong.status_code, "99 nodes" in wrong.text) == (422, True)
-
-
-async def test_hours_waits_and_free_gpus(server: Server, said: Accounting) -> None:
-    await machines(server, 2, ended=4 * H)
-    said.runs = [run(1, H, 3 * H), run(2, 0, 4 * H, nodes=("lab-1-2",), gpus=4, eligible=OCTOBER.start - 600)]
-    at(server, 5 * H)
-    ann = await server.client()
-    told = await got(ann, "capacity?period=2026-10")
-    [kind] = told["types"]
-    assert kind["gpu_type"] == "h100"
-    assert [(hour["held"], hour["there"]) for hour in kind["hours"][:5]] == [
-        (4.0, 16.0), (12.0, 16.0), (12.0, 16.0), (4.0, 16.0), (0.0, 0.0),
-    ]  # fmt: skip
-    assert kind["utilisation"] == 0.5
-    assert {one["size"]: (one["runs"], one["p50_s"]) for one in told["waits"]} == {"2 to 8": (2, 60)}
-
-
-async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) -> None:
-    from headway.api.collect import Meter
-
-    cluster = (await server.state.cluster("lab"))[1]
-    state: AppState = server.state
-    meter = Meter()
-
-    async def look(moment: int, *names: str) -> None:
-        at(server, moment)
-        nodes = [replace(builders.node(name), reservation=SPARES if name == "lab-1-2" else "") for name in names]
-        state.live.put(replace(state.live.snapshot("lab"), nodes=tuple(nodes)))
-        await meter.look(state, cluster, [builders.machine(name) for name in (*names, "lab-head")])
-
-    await look(0, "lab-1-1", "lab-1-2")
-    for moment in range(2, 100, 2):
-        await look(moment, "lab-1-1", "lab-1-2")
-    await look(100, "lab-1-1")
-    lives = await server.store.lives("lab", OCTOBER.start, OCTOBER.end)
-    assert [(one.machine, one.began - OCTOBER.start, one.ended and one.ended - OCTOBER.start) for one in lives] == [
-        ("lab-1-1", 0, 0), ("lab-1-2", 0, 98),
-    ]  # fmt: skip
-    [spare] = await server.store.node_spans("lab", OCTOBER.start, OCTOBER.end)
-    assert (spare.node, spare.ended - OCTOBER.start) == ("lab-1-2", 100)
-
-
-async def test_the_server_s_loop_goes_on_past_a_cluster_that_does_not_answer(server: Server, said: Accounting) -> None:
-    said.away = True
-    at(server, H)
-    loop = Collector(server.state)
-    await loop.step()
-    said.away = False
-    said.runs = [run(1, 0, H)]
-    at(server, 2 * H)
-    await loop.step()
-    assert len(await server.store.runs_of("lab", 1)) == 1
-
-
-async def test_the_page_shows_the_same_figures_and_leads_to_the_runs(server: Server, said: Accounting) -> None:
-    await machines(server, 2, ended=100 * H)
-    said.runs = [run(1, 0, 10 * H), run(2, 0, 5 * H, team="speech", user="sam", nodes=("lab-1-2",), state="NODE_FAIL")]
-    at(server, 200 * H)
-    ann, vera = await server.client(), await server.client("vera", "lead")
-
-    async def shown(client: httpx.AsyncClient, section: str, more: str = "") -> str:
-        answer = await client.get(f"/clusters/lab/costs?section={section}&period=2026-10{more}")
-        assert answer.status_code == 200, answer.text
-        return answer.text
-
-    used = await shown(ann, "usage")
-    assert "80.00" in used
-    assert "section=runs&amp;period=2026-10&amp;team=speech" in used
-    assert "1,600.00" in await shown(ann, "invoice")
-    paid = await got(ann, "chargeback?period=2026-10")
-    page = await shown(ann, "chargeback")
-    assert all(f"{one['total_usd']:,.2f}" in page for one in paid["teams"])
-    assert "a node of lab-1-2 failed" in await shown(ann, "goodput")
-    assert 'href="/clusters/lab/jobs/2"' in await shown(ann, "runs", "&team=speech&lossy=1")
-    for section in ("budgets", "energy", "capacity"):
-        assert "Costs" in await shown(ann, section)
-    theirs = await shown(vera, "invoice")  # not hers: the usage of her own team
-    assert ("vision" in theirs, "speech" in theirs, "1,600.00" in theirs) == (True, False, False)
-    assert "speech" not in await shown(vera, "chargeback")
