@@ -9,7 +9,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,6 +81,17 @@ class Lab:
         if self._client is not None:
             self._client.close()
         self._client = None
+
+    @contextmanager
+    def applied(self, spec: str) -> Iterator[None]:
+        """The cluster of this file is there, and gone afterwards."""
+        file = self.state / f"{self.name}.yaml"
+        file.write_text(spec)
+        try:
+            self.cli("apply", str(file), "--yes", timeout_s=600)
+            yield
+        finally:
+            self.down()
 
     def head(self, *argv: str, user: str = "root", check: bool = True, stdin: str = "") -> Done:
         """One command on the login, as root or as a user of the cluster."""

@@ -26,13 +26,8 @@ WAITS = "while [ ! -e /scratch/{0} ]; do sleep 0.1; done"
 @pytest.fixture(scope="module")
 def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("keep") / "state", name="keep")
-    file = made.state / "keep.yaml"
-    file.write_text(SPEC)
-    try:
-        made.cli("apply", str(file), "--yes", timeout_s=600)
+    with made.applied(SPEC):
         yield made
-    finally:
-        made.down()
 
 
 @pytest.fixture

@@ -22,13 +22,8 @@ teams:
 @pytest.fixture(scope="module")
 def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("pair") / "state", name="pair")
-    file = made.state / "pair.yaml"
-    file.write_text(SPEC)
-    try:
-        made.cli("apply", str(file), "--yes", timeout_s=600)
+    with made.applied(SPEC):
         yield made
-    finally:
-        made.down()
 
 
 def on(lab: Lab, machine: str, *argv: str) -> str:

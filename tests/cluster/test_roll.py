@@ -53,13 +53,8 @@ def lab(own: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     assert base_hash("debian13", own.folder / "node/image") == base_hash("debian13"), BASE_REPOSITORY
     made = Lab(tmp_path_factory.mktemp("roll") / "state", name="roll")
     made.env["PYTHONPATH"] = str(own.folder / "src")
-    file = made.state / "roll.yaml"
-    file.write_text(SPEC)
-    try:
-        made.cli("apply", str(file), "--yes", timeout_s=600)
+    with made.applied(SPEC):
         yield made
-    finally:
-        made.down()
 
 
 def images(lab: Lab) -> list[str]:

@@ -37,13 +37,8 @@ def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     front.write_text(PODMAN.format(real=real, fault=made.state / "fault"))
     front.chmod(0o755)
     made.env["PATH"] = f"{front.parent}:{made.env['PATH']}"
-    file = made.state / "grow.yaml"
-    file.write_text(SPEC)
-    try:
-        made.cli("apply", str(file), "--yes", timeout_s=600)
+    with made.applied(SPEC):
         yield made
-    finally:
-        made.down()
 
 
 def controller(lab: Lab) -> str:

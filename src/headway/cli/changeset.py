@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headway.cli import show
+from headway.cli import session, show
+from headway.cli.session import Format
 from headway.domain.change import ASK_FROM, Disturbs
 from headway.domain.hostlist import compress
 
@@ -18,6 +19,14 @@ _HARD = {str(Disturbs.JOBS), str(Disturbs.DATA)}
 _WEIGHT = {str(d): weight for weight, d in enumerate(Disturbs)}
 _NONE = "none"
 _DIFF_LINES = 12
+
+
+def tell(changes: ChangeSetOut, output: Format) -> None:
+    if output is Format.json:
+        session.print_json(changes)
+        return
+    for line in lines(changes, show.screen()):
+        session.say(line)
 
 
 def lines(changes: ChangeSetOut, on: show.Screen, *, diffs: bool = False) -> list[str]:

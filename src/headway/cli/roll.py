@@ -13,7 +13,7 @@ from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
     from headway.cli.session import Api
-    from headway.wire.clusters import ChangeSetOut, OperationOut
+    from headway.wire.clusters import OperationOut
 
 
 def roll(
@@ -43,7 +43,7 @@ def roll(
     by_s = by_of(by)
     changes = api.plan_roll(name, back=back, head=head, by_s=by_s)
     if dry_run or not quiet:
-        _print(changes, output)
+        changeset.tell(changes, output)
     if dry_run:
         return
     if changes.asks:
@@ -68,11 +68,3 @@ def _end(final: OperationOut, output: Format, words: str) -> None:
         return
     took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
     session.say(f"{words}{took}")
-
-
-def _print(changes: ChangeSetOut, output: Format) -> None:
-    if output is Format.json:
-        session.print_json(changes)
-        return
-    for line in changeset.lines(changes, show.screen()):
-        session.say(line)

@@ -13,7 +13,7 @@ from headway.cli.follow import follow
 from headway.cli.session import Format, Output
 
 if TYPE_CHECKING:
-    from headway.wire.clusters import ChangeSetOut
+    pass
 
 
 def scale(
@@ -36,7 +36,7 @@ def scale(
     quiet = output is Format.json
     changes = api.plan_scale(name, groups)
     if not quiet or dry_run:
-        _print(changes, output)
+        changeset.tell(changes, output)
     if dry_run:
         return
     if changes.asks:
@@ -65,11 +65,3 @@ def _asked(words: list[str]) -> tuple[str, dict[str, int]]:
     if not groups:
         raise typer.BadParameter("how many nodes? For example headway scale lab 8")
     return name, groups
-
-
-def _print(changes: ChangeSetOut, output: Format) -> None:
-    if output is Format.json:
-        session.print_json(changes)
-        return
-    for line in changeset.lines(changes, show.screen()):
-        session.say(line)
