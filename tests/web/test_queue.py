@@ -173,6 +173,25 @@ def test_a_question_stays_open_while_the_page_is_brought_up_to_date(
     assert complaints == []
 
 
+def test_news_in_the_moment_a_question_opens_waits_too(demo: Site, page: Page) -> None:
+    demo.put(page_demo.happy())
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    expect(page.locator("#head")).not_to_contain_text("requeued")
+    # A browser says "toggle" of an opening a task later: the news is put between the two.
+    page.evaluate("""() => {
+        const question = document.getElementById("ask-cancel"), part = question.closest("[sse-swap]");
+        question.showPopover();
+        part.dispatchEvent(new CustomEvent("htmx:sseBeforeMessage", {
+            bubbles: true, cancelable: true, detail: { data: "<p id='news'>news</p>" },
+        }));
+        return new Promise((done) => setTimeout(done, 50));
+    }""")
+    question = page.locator("#ask-cancel")
+    expect(question).to_be_visible()
+    question.get_by_role("button", name="Leave it").click()
+    expect(page.locator("#news")).to_have_text("news")
+
+
 def test_a_submission_is_checked_beside_its_fields_and_sent(demo: Site, page: Page, tmp_path: Path) -> None:
     demo.goto(page, "/clusters/demo/submit", role="member")
     script = tmp_path / "mine.sbatch"

@@ -87,12 +87,13 @@
     if (!open) return;
     event.preventDefault();
     held.set(part, event.detail.data);
-    open.addEventListener("toggle", () => {
-      if (!held.has(part)) return;
+    // The event of its opening may still be on its way: only that of its closing counts.
+    open.addEventListener("toggle", (toggled) => {
+      if (toggled.newState !== "closed" || !held.has(part)) return;
       const text = held.get(part);
       held.delete(part);
       htmx.swap(part, text, { swapStyle: "innerHTML" });
-    }, { once: true });
+    });
   });
 
   // Messages in the corner: closed by hand, or gone after a while unless they are bad news.
