@@ -121,7 +121,7 @@ async def _queue(
     state: AppState, who: Principal, cluster: str, action: str, params: dict[str, Any], secret: str = ""
 ) -> OperationOut:
     operation = await state.store.enqueue_operation(
-        cluster, "dataset", who.person, params={"action": action, **params}, secret=secret
+        cluster, "dataset", who.person, params={"action": action, **params}, secret=secret, key=who.deed
     )
     queued(state, operation)
     await audit(state, who, f"dataset.{action}", cluster, operation=operation.id, **params)

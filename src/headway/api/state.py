@@ -65,6 +65,7 @@ class Settings:
     """What is fixed for the life of the server."""
 
     state_dir: Path
+    data_dir: Path | None = None  # where what clusters keep lies, when other servers share it; None: the state folder
     url: str = ""  # as people reach it, no slash at the end
     database: str = ""
     notebooks: str = ""  # origin of their own that notebooks are shown on
@@ -74,6 +75,10 @@ class Settings:
     oidc: Oidc | None = None
     tls: bool = False  # this process itself speaks TLS
     proxies: tuple[str, ...] = ()  # addresses of reverse proxies, which say where a request came from
+
+    @property
+    def data(self) -> Path:
+        return self.data_dir or self.state_dir
 
     @property
     def https(self) -> bool:
@@ -145,7 +150,7 @@ class AppState:
         """Where a local cluster's versions of datasets lie."""
         from headway.keep.library import Library
 
-        return Library(volumes_dir(self.settings.state_dir.resolve(), cluster) / "library")
+        return Library(volumes_dir(self.settings.data.resolve(), cluster) / "library")
 
     def datasets_changed(self, name: str) -> None:
         """The next who asks for the cluster gets it with the datasets that it has now."""
@@ -210,7 +215,11 @@ class AppState:
         """The ledger knows what accounting does. Raises what reading that raises."""
         from headway.api.collect import collect
 
-        await self._shared(f"{cluster.name}/ledger", max_age_s, lambda: collect(self, cluster))
+        async def alone() -> None:
+            async with self.store.presence.turn(f"ledger/{cluster.name}"):
+                await collect(self, cluster)
+
+        await self._shared(f"{cluster.name}/ledger", max_age_s, alone)
 
     async def standings(self, cluster: Cluster) -> list[Standing]:
         """Where teams stand with their budgets, by what the ledger knows."""

@@ -124,7 +124,11 @@ class Work(Protocol):
         """Steps and loss of running jobs that write them in their logs."""
         ...
 
-    async def submit(self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None) -> SubmitOut: ...
+    async def submit(
+        self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None, *, tag: str = ""
+    ) -> SubmitOut:
+        """`tag`: of the request; what comes with it twice is submitted once, and answered the same."""
+        ...
 
     async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
         """Whether the user's bundle is on the cluster now; an empty archive only asks."""

@@ -160,7 +160,9 @@ class RealWork(Acting):
                 )
         return found
 
-    async def submit(self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None) -> SubmitOut:
+    async def submit(
+        self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None, *, tag: str = ""
+    ) -> SubmitOut:
         from headway.jobs.submit import submit
         from headway.jobs.words import explained
 
@@ -169,7 +171,7 @@ class RealWork(Acting):
         warm = known is not None and cluster.controllers == 1 and known.links.ready(user)
         slurm = known if known is not None and warm else await self._slurm(cluster)
         with explained(cluster, user):
-            return await submit(slurm.links, slurm.head, request, user, stage)
+            return await submit(slurm.links, slurm.head, request, user, stage, tag)
 
     async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
         from headway.jobs.submit import keep_bundle

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from headway.errors import Unreachable
 from headway.store.engine import WRITE
+from headway.store.presence import Presence
 
 
 class Locked(Unreachable):
@@ -21,6 +22,7 @@ class Base:
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
         self._engine = engine
         self._now = clock
+        self.presence = Presence(engine)
 
     @asynccontextmanager
     async def _read(self) -> AsyncIterator[AsyncConnection]:

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0012"  # the newest migration; a test holds it against Alembic's own answer
+HEAD = "0013"  # the newest migration; a test holds it against Alembic's own answer
 
 metadata = MetaData(
     naming_convention={
@@ -142,6 +142,7 @@ operations = Table(
     Column("finished_at", Float),
     Column("error", JSON),
     Column("kept", JSON, nullable=False),
+    Column("key", String(64), index=True, unique=True),  # of the request that asked for it, where that had one
     Index("ix_operations_cluster_state", "cluster", "state"),
     # The database itself refuses to let two operations run on one cluster.
     Index(
@@ -319,6 +320,7 @@ answers = Table(
     Column("at", Float, nullable=False, index=True),
     Column("status", Integer, nullable=False),  # 0: being done
     Column("answer", Text, nullable=False),
+    Column("server", Integer, nullable=False, server_default="0"),  # whose request it is (store/presence.py)
 )
 
 audit = Table(

@@ -42,6 +42,7 @@ class Store(
     """Open it with `open_store`; `close` it at the end."""
 
     async def close(self) -> None:
+        await self.presence.close()
         await self._engine.dispose()
 
 

@@ -1,0 +1,23 @@
+"""Keys by which a request that was cut off with its server finds the operation it had queued, and whose request it was."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("operations", sa.Column("key", sa.String(64), nullable=True))
+    op.create_index("ix_operations_key", "operations", ["key"], unique=True)
+    op.add_column("answers", sa.Column("server", sa.Integer(), nullable=False, server_default="0"))
+
+
+def downgrade() -> None:
+    op.drop_column("answers", "server")
+    op.drop_index("ix_operations_key", "operations")
+    op.drop_column("operations", "key")
