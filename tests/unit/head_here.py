@@ -121,10 +121,9 @@ def head_here(folder: Path, sbatch: str = SBATCH) -> Machine:
     """`sbatch`: the stand-in's text; `{folder}` in it is alice's home."""
     open_to_all(folder)
     home = folder / "home"
-    (home / "bin").mkdir(parents=True, exist_ok=True)
+    (home / "bin").mkdir(parents=True)
     home.chmod(0o777)
     file = home / "bin" / "sbatch"
-    if not file.exists():
-        file.write_text(sbatch.format(folder=home))
-        file.chmod(0o755)
+    file.write_text(sbatch.format(folder=home))
+    file.chmod(0o755)
     return Machine(home)

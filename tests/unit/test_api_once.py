@@ -135,6 +135,23 @@ async def test_an_operation_that_a_killed_server_queued_is_the_answer(server: Se
     queued = [one.id for one in await server.store.operations("lab") if one.kind == "down"]
     assert (again.status_code, again.json()["id"], third.json()["id"]) == (202, *queued, *queued)
     assert "key" not in again.json()
+    noted = [line.detail for line in await server.store.audit_trail() if line.action == "down"]
+    assert [line["operation"] for line in noted] == queued
+
+
+async def test_one_that_was_cut_off_before_its_line_in_the_audit_trail_gets_it(server: Server) -> None:
+    await server.apply()
+    ann, path, note = await server.client(), "/api/v1/clusters/lab/down", server.store.note
+
+    async def never(*_: Any, **__: Any) -> None:
+        raise asyncio.CancelledError
+
+    server.store.note = never  # type: ignore[method-assign]
+    await cut_off(server, ann, path)
+    server.store.note = note  # type: ignore[method-assign]
+    for _ in range(2):
+        assert (await ann.post(path, json={}, headers=KEY)).status_code == 202
+    assert len([line for line in await server.store.audit_trail() if line.action == "down"]) == 1
 
 
 async def test_a_submission_that_was_cut_off_is_sent_with_the_same_tag_and_kept_once(server: Server) -> None:

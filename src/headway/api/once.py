@@ -22,14 +22,15 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.api import errors
-from headway.api.access import principal_of, state_of
+from headway.api.access import Principal, audit, principal_of, state_of
 from headway.api.shapes import operation_out
 from headway.api.state import AppState
 from headway.errors import HeadwayError
-from headway.store import Store
+from headway.store import AuditAsk, Operation
 from headway.store.answers import Answer
 from headway.wire.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
 
+NOTED_S = 60.0  # an operation has its line in the audit trail by then
 REPLAYED = "idempotency-replayed"
 _KEEP_HEADERS = ("content-type", "location")
 _QUEUES = r"apply|scale|down|backup|restore|roll|secrets/rotate|datasets|datasets/.+/(verify|remove)"
@@ -48,19 +49,21 @@ class Once:
             await self._app(scope, receive, send)
             return
         try:
-            known = await principal_of(Request(scope)) is not None
+            who = await principal_of(Request(scope))
         except HeadwayError:
-            known = False
-        if not known:  # the app says what is wrong with them
+            who = None
+        if who is None:  # the app says what is wrong with them
             await self._app(scope, receive, send)
             return
         if not (key.isascii() and key.isprintable() and len(key) <= 255):
             await _refuse(f"{IDEMPOTENCY_KEY} is at most 255 printable ASCII characters", "")(scope, receive, send)
             return
         secret = headers.get("authorization", "") or headers.get("cookie", "")
-        await self._once(state_of(Request(scope)), _Deed(secret, key), scope, receive, send)
+        await self._once(state_of(Request(scope)), who, _Deed(secret, key), scope, receive, send)
 
-    async def _once(self, state: AppState, deed: _Deed, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _once(
+        self, state: AppState, who: Principal, deed: _Deed, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         store = state.store
         try:
             body = await _whole(receive)
@@ -73,7 +76,7 @@ class Once:
         before = await store.begin_answer(deed.name, request)
         at = state.clock()
         if before is not None:
-            if not await self._ours(store, deed, before, request, scope["path"]):
+            if not await _ours(state, who, deed, before, request, scope["path"]):
                 before = await store.answer(deed.name) or before
                 await _again(deed, request, before)(scope, receive, send)
                 return
@@ -91,19 +94,33 @@ class Once:
         else:
             await store.end_answer(deed.name, given.status, deed.seal(given.headers, given.body))
 
-    async def _ours(self, store: Store, deed: _Deed, before: Answer, request: str, path: str) -> bool:
-        """Whether the request before was cut off with its server, and is now this server's to do. An operation that it had
-        queued is its answer."""
-        if before.status or before.request != request or not FOUND_AGAIN.fullmatch(path):
-            return False
-        if await store.presence.lives(before.server) or not await store.inherit_answer(deed.name, before.server):
-            return False
-        queued = await store.operation_of(deed.name)
-        if queued is None:
-            return True
-        body = operation_out(queued).model_dump_json().encode()
-        await store.end_answer(deed.name, 202, deed.seal({"content-type": "application/json"}, body))
+
+async def _ours(state: AppState, who: Principal, deed: _Deed, before: Answer, request: str, path: str) -> bool:
+    """Whether the request before was cut off with its server, and is now this server's to do. An operation that it had queued
+    is its answer."""
+    store = state.store
+    if before.status or before.request != request or not FOUND_AGAIN.fullmatch(path):
         return False
+    if await store.presence.lives(before.server) or not await store.inherit_answer(deed.name, before.server):
+        return False
+    queued = await store.operation_of(deed.name)
+    if queued is None:
+        return True
+    await _note(state, who, queued)
+    body = operation_out(queued).model_dump_json().encode()
+    await store.end_answer(deed.name, 202, deed.seal({"content-type": "application/json"}, body))
+    return False
+
+
+async def _note(state: AppState, who: Principal, queued: Operation) -> None:
+    """The line of the audit trail, which comes after the operation, unless it was written before the server was killed."""
+    since = AuditAsk(target=queued.cluster, since=queued.created_at, until=queued.created_at + NOTED_S)
+    if any(line.detail.get("operation") == queued.id for line in await state.store.audit_trail(since, limit=500)):
+        return
+    action = {"rotate": "secrets.rotate", "dataset": f"dataset.{queued.params.get('action')}"}.get(
+        queued.kind, queued.kind
+    )
+    await audit(state, who, action, queued.cluster, operation=queued.id)
 
 
 class _Deed:

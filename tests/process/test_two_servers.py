@@ -1,0 +1,42 @@
+"""Two servers on one PostgreSQL database: either may be killed, nothing is done twice and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import BIN, postgres
+from tests.process.ordeal import Ordeal
+
+pytestmark = [
+    pytest.mark.skipif(BIN is None, reason="no PostgreSQL here"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="submits as somebody else"),
+]
+
+
+def survive(seconds: float, least: int, between_s: tuple[float, float]) -> dict[str, int]:
+    """In a folder of its own: pytest closes its own to other users whenever another pytest starts."""
+    with tempfile.TemporaryDirectory(prefix="headway-two-") as folder, postgres() as url:
+        ordeal = Ordeal(Path(folder), url)
+        try:
+            ordeal.run(seconds, least, between_s)
+            return ordeal.count()
+        finally:
+            ordeal.close()
+
+
+def test_two_servers_for_a_moment() -> None:
+    found = survive(0, 2, (0.5, 1))
+    assert found["jobs"]
+    assert found["operations"]
+
+
+@pytest.mark.soak
+def test_two_servers_for_a_minute(record_property: Callable[[str, object], None]) -> None:
+    found = survive(60, 6, (1, 9))
+    record_property("counted", str(found))
+    assert found["jobs"] >= 50, found
