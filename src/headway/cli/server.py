@@ -113,7 +113,7 @@ def run(tls_cert: Cert = None, tls_key: Key = None) -> None:
 _SETTINGS = [
     f"HEADWAY_{name}"
     for name in (
-        "HOST", "PORT", "NOTEBOOK_PORT", "NOTEBOOK_URL", "DATASET_ROOTS", "PUBLIC_URL", "TLS_CERT", "TLS_KEY",
+        "HOST", "PORT", "NOTEBOOK_PORT", "NOTEBOOK_URL", "DATA", "DATASET_ROOTS", "PUBLIC_URL", "TLS_CERT", "TLS_KEY",
         "TRUSTED_PROXIES", "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET_FILE", "OIDC_ROLE_CLAIM", "OIDC_ROLES",
         "OIDC_USER_CLAIM", "OIDC_SCOPES",
     )

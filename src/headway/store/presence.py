@@ -13,7 +13,7 @@ import zlib
 from collections.abc import AsyncIterator
 
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -43,6 +43,7 @@ class Presence:
         self._url = engine.url
         self._db: AsyncConnection | None = None
         self._one = asyncio.Lock()  # question at a time
+        self._ends: set[asyncio.Future[None]] = set()
 
     async def appear(self) -> None:
         """From now on others see that this server lives. Raises Unreachable when the database does not answer."""
@@ -62,10 +63,13 @@ class Presence:
         if not self.shared:
             return True
         try:
-            await self._ask(_HELD, LIFE, self.number)
+            if await self._ask(_HELD, LIFE, self.number):
+                return True
         except Unreachable:
             return False
-        return True
+        async with self._one:  # this is another session, which holds nothing
+            await self._drop()
+        return False
 
     async def take_lead(self) -> bool:
         """Whether no other server has it."""
@@ -100,8 +104,15 @@ class Presence:
         try:
             return bool(await asyncio.shield(asking))
         except asyncio.CancelledError:  # it may be ours by now
-            asking.add_done_callback(lambda _: asyncio.ensure_future(self._give_back(lock)))
+            given_up = asyncio.ensure_future(self._give_up(asking, lock))
+            self._ends.add(given_up)
+            given_up.add_done_callback(self._ends.discard)
             raise
+
+    async def _give_up(self, asking: asyncio.Future[object], lock: int) -> None:
+        with contextlib.suppress(Unreachable):
+            if await asking:
+                await self._give_back(lock)
 
     async def _give_back(self, lock: int) -> None:
         with contextlib.suppress(Unreachable):  # with its connection the lock is gone as well
@@ -128,11 +139,16 @@ class Presence:
             try:
                 async with asyncio.timeout(ANSWER_S):
                     return (await self._db.execute(text(query), {"kind": kind, "one": one})).scalar()
-            except (OSError, TimeoutError, DBAPIError) as error:
-                db, self._db = self._db, None
-                with contextlib.suppress(OSError, TimeoutError, SQLAlchemyError):
-                    await db.invalidate()
+            except (OSError, TimeoutError, SQLAlchemyError) as error:
+                await self._drop()
                 raise Unreachable(
                     f"the database does not answer: {str(error).splitlines()[0] if str(error) else 'in time'}",
                     hint="headway server logs",
                 ) from None
+
+    async def _drop(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            with contextlib.suppress(OSError, TimeoutError, SQLAlchemyError):
+                await db.invalidate()
+                await db.close()
