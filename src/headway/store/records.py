@@ -8,8 +8,8 @@ from typing import Any
 
 ROLES = ("viewer", "member", "lead", "operator", "admin")  # what each may do: api/access.py
 # Operations whose secret is kept for them alone, by the name "PREFIX" + ref, until they have ended: keys of backups that are
-# made or read, and keys to buckets that datasets are brought from.
-OWN_SECRETS = {"backup": "backup_key/", "restore": "backup_key/", "dataset": "s3_access/"}
+# made or read, keys to buckets that datasets are brought from, and keys that are to take another's place.
+OWN_SECRETS = {"backup": "backup_key/", "restore": "backup_key/", "dataset": "s3_access/", "rotate": "rotating/"}
 
 
 def own_secret(kind: str, params: Mapping[str, Any]) -> str:
