@@ -28,6 +28,7 @@ async def test_postgresql(url: str, tmp_path: Path) -> None:
     """One database for all, as several servers use it."""
     stores = await asyncio.gather(*(open_store(tmp_path, url) for _ in range(4)))
     try:
+        await _events(stores)
         await _claims(stores)
         await _uids_and_secrets(stores)
         await _people(stores[0])
@@ -73,6 +74,15 @@ async def _claims(stores: Sequence[Store]) -> None:
     assert again is not None
     assert (again.id, again.attempts) == (operation.id, 2)
     assert not await stores[0].finish(operation.id, "old:1", "done")
+
+
+async def _events(stores: Sequence[Store]) -> None:
+    """An apply tells of many machines at once."""
+    operation = await stores[0].enqueue_operation("told", "apply", "ann")
+    await asyncio.gather(*(stores[n % 2].add_event(operation.id, f"m{n}", "is made") for n in range(20)))
+    assert [event.seq for event in await stores[1].events_after(operation.id)] == list(range(1, 21))
+    await stores[0].claim("told:1", 1000, 30)
+    await stores[0].finish(operation.id, "told:1", "done")
 
 
 async def _uids_and_secrets(stores: Sequence[Store]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Query
 
 from headway import __version__
-from headway.api.access import Admin, Operator, State, audit
+from headway.api.access import Admin, State, audit
 from headway.api.paging import Page
 from headway.api.places import allowed
 from headway.api.planning import queued
@@ -22,7 +22,7 @@ from headway.api.state import AppState
 from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.store import Operation
 from headway.wire.clusters import OperationOut
-from headway.wire.keeping import BackupIn, BackupOut, BenchIn, RestoreIn, RotateIn, VerifyIn, VolumeSpeedOut
+from headway.wire.keeping import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
 
 if TYPE_CHECKING:
     from headway.keep.archive import Header
@@ -117,15 +117,6 @@ async def rotate(name: str, ask: RotateIn, state: State, who: Admin) -> Operatio
     queued(state, operation)
     await audit(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
     return operation_out(operation)
-
-
-@router.post("/clusters/{name}/storage/bench")
-async def storage_bench(name: str, ask: BenchIn, state: State, who: Operator) -> list[VolumeSpeedOut]:
-    """Measures each volume from one machine, now; what is written there is removed."""
-    _, cluster = await state.cluster(name)
-    found = await state.work.storage_bench(cluster, ask.node, ask.mib)
-    await audit(state, who, "storage.bench", name, node=ask.node, mib=ask.mib)
-    return list(found)
 
 
 async def queue_backup(

@@ -20,7 +20,7 @@ from headway.api.work import Resolved, Work
 from headway.domain.accounts import Share
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import with_versions
-from headway.domain.live import Check, JobState
+from headway.domain.live import Check, JobState, Room
 from headway.errors import HeadwayError, NotFound
 from headway.ledger.budgets import Standing
 from headway.paths import volumes_dir
@@ -206,6 +206,10 @@ class AppState:
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
         """Jobs of the last days, from accounting, asked for once in a while for everybody."""
         return await self._shared(f"{cluster.name}/history", HISTORY_S, lambda: self.work.history(cluster))
+
+    async def rooms(self, cluster: Cluster, max_age_s: float) -> tuple[Room, ...]:
+        """How full its volumes are."""
+        return await self._shared(f"{cluster.name}/rooms", max_age_s, lambda: self.work.rooms(cluster))
 
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
         """What teams have used; it moves by the minute."""

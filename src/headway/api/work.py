@@ -13,7 +13,7 @@ from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.ledger import News, NodeSpan, Run, Saves
-from headway.domain.live import Check, JobState, NodeState, Reservation
+from headway.domain.live import Check, JobState, NodeState, Reservation, Room
 from headway.domain.machine import Machine
 from headway.errors import Fault
 from headway.render.series import Query, Row
@@ -96,6 +96,10 @@ class Work(Protocol):
 
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
         """How fast each volume is, from one machine; `node` "" is the head."""
+        ...
+
+    async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:
+        """How full each volume is, as the head sees it. Raises Unreachable."""
         ...
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]: ...

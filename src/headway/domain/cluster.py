@@ -172,6 +172,11 @@ class Storage:
     datasets: tuple[Dataset, ...] = ()
     volumes: tuple[Volume, ...] = ()
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Of everything that people keep files on."""
+        return self.home, self.scratch, *(volume.path for volume in self.volumes)
+
 
 @dataclass(frozen=True, slots=True)
 class JumpHost:

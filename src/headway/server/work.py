@@ -15,7 +15,7 @@ from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.ledger import News, NodeSpan, Run, Saves
-from headway.domain.live import Check, JobState
+from headway.domain.live import Check, JobState, Room
 from headway.domain.machine import Machine
 from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
 from headway.render.series import Query, Row
@@ -115,6 +115,11 @@ class RealWork(Acting):
         from headway.keep.bench import bench
 
         return await bench(cluster, await self._env(cluster), node, mib)
+
+    async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:
+        from headway.keep.volumes import rooms
+
+        return await rooms(cluster, await self._env(cluster))
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
         from headway.cluster import checks

@@ -111,8 +111,6 @@ class OperationStore(Base):
         )
         free = or_(o.c.state == "queued", and_(o.c.state == "running", o.c.lease_until < now))
         candidate = select(o.c.number).where(free, first_in_line, alone).order_by(o.c.number).limit(1)
-        if self._engine.dialect.name == "postgresql":
-            candidate = candidate.with_for_update(skip_locked=True)
         async with self._read() as db:  # the usual answer is "nothing to do": don't take the write lock for it
             if (await db.execute(select(o.c.number).where(free).limit(1))).first() is None:
                 return None

@@ -100,6 +100,21 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeedRow:
+    """A volume's throughput from one machine, MiB a second; `error` where it could not be measured."""
+
+    cluster: str
+    path: str
+    node: str
+    mib: int
+    at: float
+    write_mib_s: float
+    read_mib_s: float
+    checkpoint_mib_s: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     seq: int
     at: float

@@ -312,6 +312,21 @@ job_datasets = Table(
 )
 
 # What was answered to requests that are not to be done twice. The answer can be read with the asker's own token alone.
+# The latest measurement of each.
+volume_speeds = Table(
+    "volume_speeds",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("path", String(500), primary_key=True),
+    Column("node", String(64), nullable=False),  # it was measured from
+    Column("mib", Integer, nullable=False),  # written
+    Column("at", Float, nullable=False),
+    Column("write_mib_s", Float, nullable=False),
+    Column("read_mib_s", Float, nullable=False),
+    Column("checkpoint_mib_s", Float, nullable=False),
+    Column("error", Text, nullable=False),
+)
+
 answers = Table(
     "answers",
     metadata,
