@@ -66,6 +66,8 @@ def status(output: Output = Format.table) -> None:
         ("url", server.url), ("version", server.version), ("process", str(server.pid)),
         ("state", server.state_dir), ("database", server.database), ("clusters", str(server.clusters)),
     ]  # fmt: skip
+    if not server.leads:
+        pairs.append(("part", "follows: another server on the database leads"))
     for line in show.facts(pairs, show.screen()):
         session.say(line)
 

@@ -54,7 +54,7 @@ class Leading:
             await self._lead()
 
     async def _until_it_leads(self) -> None:
-        presence = self._presence
+        presence, said = self._presence, ""
         while presence.shared:
             try:
                 await presence.appear()
@@ -65,7 +65,9 @@ class Leading:
                         log.info("this server leads", freed_leases=freed)
                         return
             except Exception as error:  # a database that is away comes back
-                log.warning("no lead", error=str(error))
+                if str(error) != said:
+                    log.warning("the database does not answer, so nobody leads", error=str(error))
+                said = str(error)
             await asyncio.sleep(LOOK_S)
 
     async def _lead(self) -> None:
