@@ -122,6 +122,8 @@ class Holding:
 
                 env = await open_env(cluster, self._store, self._state_dir)
                 held = self._open[cluster.name] = Open(env, key)
+        if held.env.connections.keyless:  # another server may have made the cluster since
+            held.env.connections.use_key((await self._store.secrets(cluster.name)).get("bootstrap_key", ""))
         return held
 
     async def _slurm(self, cluster: Cluster) -> Slurm:
