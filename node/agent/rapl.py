@@ -46,7 +46,9 @@ def zones(sys: str = "/sys") -> list[Zone]:
 
 
 def _memory(top: str, package: str, names: list[str]) -> list[str]:
-    return [name for name in names if name.startswith(f"{package}:") and text_of(f"{top}/{name}/name").strip() == "dram"]
+    return [
+        name for name in names if name.startswith(f"{package}:") and text_of(f"{top}/{name}/name").strip() == "dram"
+    ]
 
 
 class Rapl:

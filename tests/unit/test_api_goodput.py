@@ -69,10 +69,44 @@ async def test_power_and_idleness_are_measured_once(server: Server, said: Accoun
     ann = await server.client()
     told = await got(ann, "energy?period=2026-10")
     assert told["total"]["measured_kwh"] == pytest.approx(1200 * 5600 / 3.6e6 * 1.3, rel=1e-3)
-    assert told["total"]["estimated_kwh"] == pytest.approx(20 * 8 * 700 / 3.6e6 * 1.3, rel=1e-2)
+    assert told["total"]["estimated_kwh"] == pytest.approx((20 * 8 * 700 + 1220 * 64 * 5) / 3.6e6 * 1.3, rel=1e-2)
     good = await got(ann, "goodput?period=2026-10")
     assert good["total"]["idle_gpu_hours"] == pytest.approx(8 * 540 / 3600, rel=1e-3)
     assert [one["kind"] for one in good["causes"]] == ["idle"]
+
+
+async def test_nodes_with_energy_counters_are_measured_and_the_others_are_marked(
+    server: Server, said: Accounting
+) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    cpus = cluster.group_of["lab-1-1"].plan.cpus
+    half = {"gpus": 0, "cpus": cpus // 2}
+    said.runs = [run(7, 0, 0, **half), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",), **half)]
+    asked: list[str] = []
+
+    def metrics(_: Cluster, queries: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+        asked.extend(one.text for one in queries if one.key == "nodes")
+        watts = tuple((float(one), 400.0) for one in range(int(since), int(until) + 1, step))
+        return (Row("nodes", "", {"node": "lab-1-1"}, watts),)
+
+    server.work.answers["metrics"] = metrics
+    for moment in (620, 620, 1220):
+        at(server, moment)
+        await collect(server.state, cluster)
+    assert "node_rapl_package_joules_total" in asked[0]
+    assert "node_rapl_dram_joules_total" in asked[0]
+    ann = await server.client()
+    told = await got(ann, "energy?period=2026-10")
+    teams = {one["team"]: one for one in told["teams"]}
+    assert teams["vision"]["measured_kwh"] == pytest.approx(1200 * 200 / 3.6e6 * 1.3, abs=1e-4)
+    assert teams["vision"]["estimated_kwh"] == pytest.approx(20 * cpus / 2 * 5 / 3.6e6 * 1.3, abs=1e-4), (
+        "the last seconds"
+    )
+    assert teams["speech"]["measured_kwh"] == 0
+    assert teams["speech"]["estimated_kwh"] == pytest.approx(1220 * cpus / 2 * 5 / 3.6e6 * 1.3, abs=1e-4)
+    lines = {one["job"]: one for one in (await got(ann, "usage/runs?start=2026-10-01"))["runs"]}
+    assert lines[7]["energy_kwh"] == pytest.approx(teams["vision"]["kwh"], abs=1e-4)
+    assert lines[8]["energy_estimated"]
 
 
 async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Server, said: Accounting) -> None:

@@ -72,6 +72,25 @@ async def test_what_was_measured_stays_when_accounting_is_read_again(store: Stor
     assert (await store.mark("lab")).collected_to == 0
 
 
+async def test_what_nodes_drew_is_kept_by_run_and_the_rest_of_it_is_unmeasured(store: Store) -> None:
+    await put(store, run(1, 0, 100), run(2, 50, 0, gpus=0, cpus=8), run(3, -900, -500), cluster="lab")
+    await put(store, run(4, 0, 100), cluster="other")
+    held_ = await store.holds("lab", T0 + 40, T0 + 100)
+    assert [(one.job, one.end and one.end - T0, one.nodes, one.cpus) for one in sorted(held_, key=lambda one: one.job)] == [
+        (1, 100, ("lab-1-1",), 32), (2, 0, ("lab-1-1",), 8),
+    ]  # fmt: skip
+    hosts = {(1, T0, "main"): (500, 32 * 60), (2, T0 + 50, "main"): (70, 8 * 50), (9, T0, "main"): (1, 1)}
+    await store.measure("lab", [(1, T0 + 60, 60, 0, 900)], T0 + 100, hosts)
+    await put(store, run(1, 0, 100))
+    whole = await store.usage("lab", Span(T0, T0 + H, T0 + 150), ["user"], Only())
+    [total] = whole
+    assert (total.energy_j, total.unmeasured_gpu_s, total.unmeasured_cpu_s) == (1470, 4 * 40, 32 * 40 + 8 * 50)
+    [half] = await store.usage("lab", Span(T0, T0 + 50, T0 + 150), ["user"])
+    assert (half.energy_j, half.unmeasured_cpu_s) == (700, 32 * 20)
+    [found] = await store.runs_of("lab", 1)
+    assert (found.energy_j, found.cpu_measured_s) == (1400, 1920)
+
+
 async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: Store) -> None:
     await put(store, run(1, 0, 0))
     await store.end_runs("lab", [(1, T0)], T0 + 60)

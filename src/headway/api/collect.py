@@ -19,7 +19,7 @@ from headway.domain.ledger import Held, Life, Run
 from headway.domain.live import SPARES
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError
-from headway.ledger import budgets, goodput, meter
+from headway.ledger import budgets, energy, goodput, meter
 from headway.ledger.held import held
 from headway.render.series import Query, Row
 
@@ -37,6 +37,10 @@ log = structlog.get_logger("headway.ledger")
 _QUERIES = (
     Query("use", "max by (hpc_job) (DCGM_FI_DEV_GPU_UTIL)"),
     Query("power", "sum by (hpc_job) (DCGM_FI_DEV_POWER_USAGE)"),
+    Query(
+        "nodes",
+        "sum by (node) (rate(node_rapl_package_joules_total[1m]) or rate(node_rapl_dram_joules_total[1m]))",
+    ),
 )
 
 
@@ -151,7 +155,21 @@ async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
     if until <= since:
         return
     rows = await state.work.metrics(cluster, _QUERIES, since + MEASURE_S, until, MEASURE_S)
-    await state.store.measure(name, samples(rows), until)
+    await state.store.measure(name, samples(rows), until, await _hosts(state, cluster, rows))
+
+
+async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict[energy.Part, tuple[int, int]]:
+    """(joules, CPU-seconds) of runs, by the counters of the nodes they held."""
+    drawn = [
+        (row.labels.get("node", ""), int(at), watts) for row in rows if row.key == "nodes" for at, watts in row.values
+    ]
+    if not drawn:
+        return {}
+    moments = [at for _, at, _ in drawn]
+    holds = await state.store.holds(cluster.name, min(moments) - MEASURE_S, max(moments))
+    cpus = {name: group.plan.cpus for name, group in cluster.group_of.items()}
+    cpus |= {node.name: node.cpus for node in state.live.snapshot(cluster.name).nodes if node.cpus}
+    return energy.shared(drawn, MEASURE_S, holds, cpus)
 
 
 def samples(rows: Iterable[Row]) -> list[tuple[int, int, int, int, int]]:

@@ -163,8 +163,7 @@ def energy_sum(parts: Iterable[Total]) -> Energy:
     measured = estimated = 0
     for one in parts:
         measured += one.energy_j
-        estimated += estimate_j(one.by[-1], 1, 0, one.unmeasured_gpu_s) if one.unmeasured_gpu_s else 0
-        estimated += estimate_j("", 0, 1, one.unmeasured_cpu_s)
+        estimated += estimate_j(one.by[-1], one.unmeasured_gpu_s, one.unmeasured_cpu_s)
     return Energy(measured, estimated)
 
 
@@ -227,8 +226,8 @@ async def runs(
 
 def _run(one: RunRow, place: Place, cost: Fraction) -> RunLine:
     elapsed = max(0, (one.end or place.now) - one.start)
-    blind = max(0, elapsed - one.measured_s)
-    estimated = estimate_j(one.gpu_type, one.gpus, one.cpus, blind)
+    gpu_s, cpu_s = one.gpus * (elapsed - one.measured_s), one.cpus * elapsed - one.cpu_measured_s
+    estimated = estimate_j(one.gpu_type, gpu_s, cpu_s)
     return RunLine(
         job=one.job,
         team=one.team,

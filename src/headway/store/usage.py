@@ -51,7 +51,8 @@ class Only:
 @dataclass(frozen=True, slots=True)
 class Total:
     """One row of a usage report. `by` has the values asked for; the rest are sums over the stretch. `unmeasured_gpu_s` and
-    `unmeasured_cpu_s`: held while nobody measured power. `waited_gpu_s` counts each run once, in the stretch it began in."""
+    `unmeasured_cpu_s`: held while nobody measured the GPUs' power, or read the counters of the nodes.
+    `waited_gpu_s` counts each run once, in the stretch it began in."""
 
     by: tuple[str, ...]
     runs: int
@@ -103,6 +104,7 @@ class RunRow:
     measured_s: int
     idle_s: int
     energy_j: int
+    cpu_measured_s: int
     saved_at: float | None
 
 
@@ -337,17 +339,18 @@ class UsageStore(RunStore):
         during, lost, idle = self._whole()
         waited = (r.c.start - r.c.eligible) * r.c.first  # the store keeps no eligible time after the start
         blind = during - self._least(r.c.measured_s, during)
+        cpu_s = r.c.cpus * during
         return [
             func.sum(r.c.first),
             func.sum(r.c.gpus * during),
-            func.sum(r.c.cpus * during),
+            func.sum(cpu_s),
             func.sum(r.c.gpus * lost),
             func.sum(r.c.gpus * idle),
             func.sum(waited),
             func.sum(r.c.gpus * waited),
             func.sum(r.c.energy_j),
             func.sum(r.c.gpus * blind),
-            func.sum(case((r.c.gpus == 0, r.c.cpus * blind), else_=literal(0))),
+            func.sum(cpu_s - self._least(r.c.cpu_measured_s, cpu_s)),
         ]
 
     def _sums(self, span: Span) -> list[ColumnElement[Any]]:
@@ -359,6 +362,7 @@ class UsageStore(RunStore):
         life = self._most(1, self._end(span) - r.c.start)
         measured = self._least(r.c.measured_s, life)
         blind = during - _whole(measured * during, life)
+        read = _whole(self._least(r.c.cpu_measured_s, r.c.cpus * life) * during, life)
         return [
             func.sum(r.c.first),
             func.sum(r.c.gpus * during),
@@ -369,7 +373,7 @@ class UsageStore(RunStore):
             func.sum(r.c.gpus * waited),
             func.sum(_whole(r.c.energy_j * during, life)),
             func.sum(r.c.gpus * blind),
-            func.sum(case((r.c.gpus == 0, r.c.cpus * blind), else_=literal(0))),
+            func.sum(r.c.cpus * during - read),
         ]
 
 
