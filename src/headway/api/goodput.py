@@ -82,7 +82,7 @@ def _parts_out(team: str, one: Parts) -> PartsOut:
 async def _lost_to(state: AppState, look: Look) -> list[Cause]:
     """What the dearest runs lost and idled, by what took it."""
     place, month = look.place, look.month
-    found = await state.store.runs(place.name, look.span, Only(look.seen), lossy=True, limit=MOST_LOSSY)
+    found = await state.store.runs(place.name, look.span, Only(look.seen), first="lossy", limit=MOST_LOSSY)
     if not found:
         return []
     prices = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     BigInteger,
@@ -24,6 +24,7 @@ from headway.domain.ledger import Use
 from headway.store import ledger_schema as t
 from headway.store.runs import KIND, OPEN, RunStore
 
+Order = Literal["latest", "lossy", "waited"]
 BY = ("team", "user", "partition", "gpu_type", "group")
 _DAY_S = 86_400
 
@@ -37,15 +38,19 @@ class Span:
     now: int
 
 
+NONE = "-"  # of a name: what has none, such as runs without GPUs
+
+
 @dataclass(frozen=True, slots=True)
 class Only:
-    """What of it; "" = all. `teams`: () = none, None = every one."""
+    """What of it; "" = all. `teams`: () = none, None = every one. `gpus`: from and to so many, both included."""
 
     teams: tuple[str, ...] | None = None
     user: str = ""
     partition: str = ""
     gpu_type: str = ""
     group: str = ""
+    gpus: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +262,25 @@ class UsageStore(RunStore):
         return [(*key, count) for key, count in found.items()]
 
     async def runs(
-        self, cluster: str, span: Span, only: Only = Only(), *, lossy: bool = False, after: int = 0, limit: int = 100
+        self,
+        cluster: str,
+        span: Span,
+        only: Only = Only(),
+        *,
+        first: Order = "latest",
+        after: int = 0,
+        limit: int = 100,
     ) -> list[RunRow]:
-        """The runs behind a figure, the latest first; `lossy`: only those that lost or idled, the dearest first."""
+        """The runs behind a figure. `first`: "lossy" are only those that lost or idled, the dearest first, "waited" those that
+        began in the span, the longest wait first."""
         r = t.runs
         query = _rows().where(_of(cluster, only), r.c.cluster == cluster, await self._within(cluster, span))
-        if lossy:
+        if first == "lossy":
             waste = r.c.units * (r.c.lost_s + r.c.idle_s)
             query = query.where(waste > 0).order_by(waste.desc(), r.c.job)
+        elif first == "waited":
+            waited = r.c.start - r.c.eligible
+            query = query.where(r.c.start >= span.start, r.c.first == 1).order_by(waited.desc(), r.c.job)
         else:
             query = query.order_by(r.c.start.desc(), r.c.job.desc(), r.c.group)
         async with self._read() as db:
@@ -382,8 +398,11 @@ def _of(cluster: str, only: Only) -> ColumnElement[bool]:
     wanted = [k.c.cluster == cluster]
     if only.teams is not None:
         wanted.append(k.c.team.in_(only.teams))
-    names = ("user", "partition", "gpu_type", "group")
-    return and_(*wanted, *(k.c[name] == value for name in names if (value := getattr(only, name))))
+    names = {name: getattr(only, name) for name in ("user", "partition", "gpu_type", "group")}
+    wanted += [k.c[name] == ("" if value == NONE else value) for name, value in names.items() if value]
+    if only.gpus is not None:
+        wanted.append(t.runs.c.gpus.between(*only.gpus))
+    return and_(*wanted)
 
 
 def _rows() -> Select[Any]:

@@ -78,6 +78,29 @@ class RunsOut(Wire):
     next: str = ""
 
 
+class NodeStateOut(Wire):
+    """`state`: up | drained | down | spare | off (its slot has no machine). `end` is null where it still is so."""
+
+    node: str
+    group: str
+    state: str
+    start: int
+    end: int | None
+    seconds: int
+    reason: str = ""
+
+
+class NodeStatesOut(Wire):
+    """By node, in order of time. `next`: the cursor of what follows."""
+
+    cluster: str
+    start: int
+    end: int
+    as_of: int
+    states: list[NodeStateOut]
+    next: str = ""
+
+
 class LineOut(Wire):
     """`what`: node | spare | unused (reserved, and not there) | correction. `billing`: on demand | reserved | spot. A
     correction names the month that it corrects (`of`)."""
