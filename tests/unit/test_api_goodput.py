@@ -19,6 +19,7 @@ from headway.domain.live import SPARES
 from headway.errors import HeadwayError, Unreachable
 from headway.render.series import Row
 from headway.server.collector import Collector
+from headway.store import PriceRow
 from headway.wire.work import SubmitOut
 from tests import builders
 from tests.unit.ledger_world import (
@@ -118,6 +119,26 @@ async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Se
     await collect(server.state, cluster)
     first, again = await server.store.runs_of("lab", 7)
     assert (first.lost_s, again.lost_s) == (100, 0)
+
+
+async def test_causes_cost_what_chargeback_says_was_lost_over_a_month_s_end_and_a_change_of_price(
+    server: Server, said: Accounting
+) -> None:
+    await machines(server, 1)
+    end = 744 * H
+    said.runs = [run(7, end - 6 * H, end + 2 * H, state="NODE_FAIL"), run(8, 5 * H, 15 * H)]
+    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 10 * H), "80", False)])
+    at(server, end + 10 * H)
+    ann = await server.client()
+    await got(ann, "usage")
+    await server.store.measure("lab", [(8, OCTOBER.start + 6 * H, 10 * H, 5 * H, 0)], OCTOBER.start)
+    for month in ("2026-10", "2026-11"):
+        [team, *_] = [one for one in (await got(ann, f"chargeback?period={month}"))["teams"] if one["team"] == "vision"]
+        good = await got(ann, f"goodput?period={month}")
+        causes = {one["kind"]: one for one in good["causes"]}
+        assert causes["fault"]["usd"] == team["lost_usd"] > 0
+        assert causes["fault"]["gpu_hours"] == good["total"]["lost_gpu_hours"]
+        assert causes.get("idle", {"usd": 0})["usd"] == team["held_idle_usd"]
 
 
 async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_dollars(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headway.domain.ledger import Life, NodeSpan, Run, SpanKind
 from headway.errors import Conflict
+from headway.ledger import goodput
 from headway.ledger.held import held
 from headway.store import Store
 from headway.store.usage import Only, Span
@@ -124,7 +125,7 @@ async def test_sums_are_those_made_by_hand(
 ) -> None:
     name = f"c{abs(hash((tuple(given_runs), start, length, now)))}"
     low, high = start, min(start + length, now)
-    held_s = lost_total = 0
+    held_s = lost_total = idle_total = 0
     for number, (began, lasted, open_, gpus, lost_s, idle_s) in enumerate(given_runs):
         one = run(number + 1, began, 0 if open_ else began + lasted, gpus=gpus)
         await put(store, one, cluster=name)
@@ -133,11 +134,15 @@ async def test_sums_are_those_made_by_hand(
         await store.measure(name, [(one.job, one.start + 1, idle_s, idle_s, 0)], T0)
         end = max(now, began) if open_ else began + lasted
         held_s += gpus * max(0, min(end, high) - max(began, low))
+        parts = goodput.within(began, end, lost_s, idle_s, low, high)
+        idle_total += gpus * parts[2]
+        assert gpus * parts[1] == (gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0)
         lost_total += gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0
     span = Span(T0 + start, T0 + start + length, T0 + now)
     found = await store.usage(name, span, [])
     assert sum(one.gpu_s for one in found) == held_s
     assert sum(one.lost_gpu_s for one in found) == lost_total
+    assert sum(one.idle_gpu_s for one in found) == idle_total
     cells = [one.use for one in await store.held(name, span)]
     assert sum(one.unit_s for one in cells) == held_s
     assert all(0 <= one.lost_unit_s + one.idle_unit_s <= one.unit_s for one in cells)
