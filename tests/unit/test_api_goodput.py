@@ -17,6 +17,7 @@ from headway.domain.cluster import Budget, Cluster
 from headway.domain.ledger import Saves
 from headway.domain.live import SPARES
 from headway.errors import HeadwayError, Unreachable
+from headway.jobs.course import Course
 from headway.render.series import Row
 from headway.server.collector import Collector
 from headway.store import PriceRow
@@ -119,6 +120,43 @@ async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Se
     await collect(server.state, cluster)
     first, again = await server.store.runs_of("lab", 7)
     assert (first.lost_s, again.lost_s) == (100, 0)
+
+
+async def test_a_scripted_run_s_goodput_is_what_is_known_of_it_within_1_percent(
+    server: Server, said: Accounting
+) -> None:
+    """The whole way, from a training's own reports, accounting and the GPUs' use to what is told: it waits 10 minutes, makes a
+    step every 2 s, saves every 50, is killed after step 1,830, waits 5 minutes, goes on at step 1,800, and holds its GPUs
+    for 20 minutes more when it is through."""
+    cluster = (await server.state.cluster("lab"))[1]
+    course = Course()
+    for step in range(1, 1831):
+        course.mark(step, OCTOBER.start + 600.0 + 2 * step)
+    killed, again = 600 + 2 * 1830, 600 + 2 * 1830 + 300
+    for step in range(1801, 4001):
+        course.mark(step, OCTOBER.start + again + 2.0 * (step - 1800))
+    through = again + 2 * 2200
+    productive_s, idle_s, lost_s, waited_s = 4000 * 2, 1200, 60, 900
+    first = {"submit": OCTOBER.start, "eligible": OCTOBER.start, "state": "NODE_FAIL"}
+    said.runs = [run(7, 600, killed, **first), run(7, again, through + 1200, eligible=OCTOBER.start + killed)]
+
+    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+        moments = range(int(since), int(until) + 1, step)
+        use = [(float(one), 90.0 if one <= OCTOBER.start + through else 0.0) for one in moments]
+        held = [pair for pair in use if not killed < pair[0] - OCTOBER.start <= again]
+        return (Row("use", "", {"hpc_job": "7"}, tuple(held)),)
+
+    server.work.answers |= {"metrics": metrics, "losses": {7: tuple(course.losses)}}
+    for moment in range(3600, through + 3600, 3600):
+        at(server, moment)
+        await collect(server.state, cluster)
+    told = (await got(await server.client(), "goodput?period=2026-10"))["total"]
+    gpu_hours = 8 / H
+    assert told["productive_gpu_hours"] == pytest.approx(productive_s * gpu_hours, rel=0.01)
+    assert told["lost_gpu_hours"] == pytest.approx(lost_s * gpu_hours, rel=0.05)
+    assert told["idle_gpu_hours"] == pytest.approx(idle_s * gpu_hours, rel=0.05)
+    assert told["goodput"] == pytest.approx(productive_s / (productive_s + lost_s + idle_s), rel=0.01)
+    assert told["ettr"] == pytest.approx(productive_s / (productive_s + lost_s + idle_s + waited_s), rel=0.01)
 
 
 async def test_causes_cost_what_chargeback_says_was_lost_over_a_month_s_end_and_a_change_of_price(

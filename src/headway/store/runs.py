@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Insert, Table, and_, case, func, literal_column, select, update
+from sqlalchemy import Insert, Table, and_, case, func, literal_column, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -106,7 +106,8 @@ class RunStore(Base):
         async with self._write() as db:
             for job, at, seconds, idle_s, joules in found:
                 here = (r.c.cluster == cluster, r.c.job == job, r.c.start < at, r.c.first == 1)
-                start = (await db.execute(select(func.max(r.c.start)).where(*here))).scalar()
+                lasted = or_(OPEN, r.c.end > at - seconds)  # a figure may be given out for a while after its job's end
+                start = (await db.execute(select(func.max(r.c.start)).where(*here, lasted))).scalar()
                 if start is None:
                     continue
                 of_run = and_(r.c.cluster == cluster, r.c.job == job, r.c.start == start)
