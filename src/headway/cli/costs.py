@@ -121,18 +121,22 @@ def _runs(found: Any, output: Sheet) -> None:
     if _printed(found, output):
         return
     columns = [
-        show.Column("JOB", right=True), show.Column("STATE"), show.Column("BEGAN"), show.Column("RAN", right=True),
-        show.Column("WAITED", right=True), show.Column("LOST", right=True), show.Column("GPUS", right=True),
-        show.Column("NODES", shrink=True), show.Column("USD", right=True),
+        show.Column("JOB", right=True), show.Column("USER", shrink=True, drop=3), show.Column("STATE"), show.Column("BEGAN"),
+        show.Column("RAN", right=True), show.Column("WAITED", right=True), show.Column("LOST", right=True),
+        show.Column("IDLE", right=True), show.Column("GPUS", right=True), show.Column("NODES", shrink=True),
+        show.Column("KWH", right=True, drop=4), show.Column("USD", right=True),
     ]  # fmt: skip
     rows: list[list[show.Cell]] = [
         [
-            str(one.job), one.state, show.moment(one.start), show.duration(one.elapsed_s), show.duration(one.waited_s),
-            show.duration(one.lost_s) if one.lost_s else "", str(one.gpus), one.nodes,
-            "" if one.usd is None else _usd(one.usd),
+            str(one.job), one.user, one.state, show.moment(one.start), show.duration(one.elapsed_s),
+            show.duration(one.waited_s), show.duration(one.lost_s) if one.lost_s else "",
+            show.duration(one.idle_s) if one.idle_s else "", str(one.gpus), one.nodes,
+            f"{'~' if one.energy_estimated else ''}{one.energy_kwh:,.2f}", "" if one.usd is None else _usd(one.usd),
         ]
         for one in found.runs
     ]  # fmt: skip
+    if not rows:
+        session.say("no run that you see fits")
     _table(columns, rows)
 
 

@@ -346,27 +346,28 @@ class UsageStore(RunStore):
         """As `_clipped`, of runs that lie in the span as a whole."""
         r = t.runs
         during = r.c.end - r.c.start
-        lost = self._least(r.c.lost_s, during)
-        return during, lost, self._least(r.c.idle_s, during - lost)
+        lost, idle = self._least(r.c.lost_s, during), self._least(r.c.idle_s, during - self._least(r.c.lost_s, during))
+        return during, _where(r.c.lost_s, lost), _where(r.c.idle_s, idle)
 
     def _whole_sums(self) -> list[ColumnElement[Any]]:
         """As `_sums`, of runs that lie in the span as a whole."""
         r = t.runs
         during, lost, idle = self._whole()
         waited = (r.c.start - r.c.eligible) * r.c.first  # the store keeps no eligible time after the start
-        blind = during - self._least(r.c.measured_s, during)
-        cpu_s = r.c.cpus * during
+        gpu_s, cpu_s = r.c.gpus * during, r.c.cpus * during
+        seen = _where(r.c.measured_s, r.c.gpus * self._least(r.c.measured_s, during))
         return [
             func.sum(r.c.first),
-            func.sum(r.c.gpus * during),
+            func.sum(gpu_s),
             func.sum(cpu_s),
             func.sum(r.c.gpus * lost),
             func.sum(r.c.gpus * idle),
             func.sum(waited),
             func.sum(r.c.gpus * waited),
             func.sum(r.c.energy_j),
-            func.sum(r.c.gpus * blind),
-            func.sum(cpu_s - self._least(r.c.cpu_measured_s, cpu_s)),
+            func.sum(gpu_s) - func.sum(seen),
+            func.sum(cpu_s)
+            - func.sum(r.c.cpu_measured_s),  # which is never more, but for a run that ended sooner than known
         ]
 
     def _sums(self, span: Span) -> list[ColumnElement[Any]]:
@@ -410,6 +411,11 @@ def _rows() -> Select[Any]:
     k, r = t.run_kinds, t.runs
     columns = [k.c[name] if name in KIND and name != "group" else r.c[name] for name in RunRow.__dataclass_fields__]
     return select(*columns).select_from(r.join(k, r.c.kind == k.c.id))
+
+
+def _where(known: ColumnElement[int], amount: ColumnElement[Any]) -> ColumnElement[int]:
+    """The amount of the few runs that have any: it is not even reckoned for the others."""
+    return case((known > 0, amount), else_=literal(0))
 
 
 def _whole(number: ColumnElement[Any], by: Any) -> ColumnElement[int]:
