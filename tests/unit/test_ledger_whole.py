@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from fractions import Fraction
@@ -23,6 +24,7 @@ from tests.unit.server_fakes import Server
 
 NODES = ("lab-1-1", "lab-1-2")
 DAY = 24 * H
+NAMES = itertools.count()
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ async def test_each_second_of_a_gpu_is_in_one_column_at_the_price_of_that_second
     now: int,
 ) -> None:
     """Two nodes of 8 GPUs, made a week before October, at 8 and then at 20 dollars an hour."""
-    name = f"c{abs(hash((str(given_), turn, first, str(broken), now)))}"
+    name = f"c{next(NAMES)}"
     store, begun = server.store, OCTOBER.start
     cluster = (await server.state.cluster("lab"))[1]
     await store.meter(name, [(node, "main") for node in NODES], [], [], begun - 7 * DAY)
