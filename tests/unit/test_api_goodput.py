@@ -169,7 +169,7 @@ async def test_causes_cost_what_chargeback_says_was_lost_over_a_month_s_end_and_
     at(server, end + 10 * H)
     ann = await server.client()
     await got(ann, "usage")
-    await server.store.measure("lab", [(8, OCTOBER.start + 6 * H, 10 * H, 5 * H, 0)], OCTOBER.start)
+    await server.store.measure("lab", [(8, OCTOBER.start + 15 * H, 10 * H, 5 * H, 0)], OCTOBER.start)
     for month in ("2026-10", "2026-11"):
         [team, *_] = [one for one in (await got(ann, f"chargeback?period={month}"))["teams"] if one["team"] == "vision"]
         good = await got(ann, f"goodput?period={month}")
@@ -334,6 +334,11 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     assert ("32.00 USD" in page, "of 10.00 GPU-hours a month are left to vision" in page) == (True, True)
     assert "It may use 32.00 GPU-hours; 10.00 are left" in page
     assert "are left to vision" in (await alice.get("/clusters/lab/submit")).text
+    await server.store.note_budget("lab", "vision", OCTOBER.start, "over", capped=True)
+    at(server, 60)
+    held = (await alice.post(f"{V1}/estimate", json=ask)).json()
+    assert (held["start"], held["budget"]["end"], held["expected_nodes"]) == (OCTOBER.end, OCTOBER.end, "")
+    assert "waits for the next period" in held["warning"]
     wrong = await alice.post(f"{V1}/estimate", json={"submit": {"script": "#!/bin/sh\n#SBATCH -N99\n"}})
     assert (wrong.status_code, "99 nodes" in wrong.text) == (422, True)
 

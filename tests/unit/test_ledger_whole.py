@@ -82,7 +82,7 @@ async def test_each_second_of_a_gpu_is_in_one_column_at_the_price_of_that_second
             await store.put_runs(name, [(one, held(one, cluster.group_of), 0)])
             if one.end:
                 await store.lose(name, one.job, one.start, min(lost, lasted))
-            await store.measure(name, [(one.job, one.start + 1, idle, idle, 0)], begun)
+            await store.measure(name, [(one.job, one.start + idle, idle, idle, 0)] if idle else [], begun)
             end = min(one.end or begun + now, OCTOBER.end)
             low = max(one.start, begun)
             dear = max(0, end - max(low, begun + turn))

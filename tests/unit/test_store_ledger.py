@@ -92,6 +92,22 @@ async def test_what_nodes_drew_is_kept_by_run_and_the_rest_of_it_is_unmeasured(s
     assert (found.energy_j, found.cpu_measured_s) == (1400, 1920)
 
 
+async def test_a_minute_is_shared_by_the_runs_that_it_is_of(store: Store) -> None:
+    """A job that ended within it, and began again: both are measured to the second, and nothing is left to be estimated."""
+    await put(store, run(1, -30, 20, state="REQUEUED"), run(1, 45, 130))
+    minutes = [(1, T0 + at, 60, 60 if at == 60 else 0, 6000) for at in (0, 60, 120, 180)]
+    await store.measure("lab", minutes, T0 + 180)
+    first, again = await store.runs_of("lab", 1)
+    assert (first.measured_s, first.idle_s, first.energy_j) == (50, 20, 5000)
+    assert (again.measured_s, again.idle_s, again.energy_j) == (85, 15, 8500)
+    [total] = await store.usage("lab", Span(T0 - H, T0 + H, T0 + H), [])
+    assert total.unmeasured_gpu_s == 0
+    await put(store, run(2, 0, 60, user="bob"))
+    await store.measure("lab", [(2, T0 + 60, 60, 60, None)], T0 + 180)
+    [bob] = await store.usage("lab", Span(T0 - H, T0 + H, T0 + H), [], Only(user="bob"))
+    assert (bob.idle_gpu_s, bob.unmeasured_gpu_s) == (240, 240), "GPUs that say what they do, and not what they draw"
+
+
 async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: Store) -> None:
     await put(store, run(1, 0, 0))
     await store.end_runs("lab", [(1, T0)], T0 + 60)
@@ -131,7 +147,8 @@ async def test_sums_are_those_made_by_hand(
         await put(store, one, cluster=name)
         lost_s = 0 if open_ else min(lost_s, lasted)
         await store.lose(name, one.job, one.start, lost_s)
-        await store.measure(name, [(one.job, one.start + 1, idle_s, idle_s, 0)], T0)
+        idle_s = idle_s if open_ else min(idle_s, lasted)
+        await store.measure(name, [(one.job, one.start + idle_s, idle_s, idle_s, 0)] if idle_s else [], T0)
         end = max(now, began) if open_ else began + lasted
         held_s += gpus * max(0, min(end, high) - max(began, low))
         parts = goodput.within(began, end, lost_s, idle_s, low, high)

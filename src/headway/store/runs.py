@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Insert, Table, and_, case, func, literal_column, or_, select, update
+from sqlalchemy import Insert, Table, and_, case, literal_column, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -17,6 +17,7 @@ from headway.store import ledger_schema as t
 from headway.store.base import Base
 
 Kind = tuple[str, str, str, str, str, int]  # the values of KIND
+Sample = tuple[int, int, int, int, int | None]  # job, at, seconds, idle seconds, joules (None: power was not said)
 Part = tuple[int, int, str]  # job, start, group: a row of runs
 KIND = ("team", "user", "partition", "gpu_type", "group", "per_node")
 OPEN = t.runs.c.end == literal_column("0")  # in words that the index of open runs has, too
@@ -96,24 +97,25 @@ class RunStore(Base):
     async def measure(
         self,
         cluster: str,
-        found: Iterable[tuple[int, int, int, int, int]],
+        found: Iterable[Sample],
         measured_to: int,
         hosts: Mapping[Part, tuple[int, int]] = MappingProxyType({}),
     ) -> None:
-        """(job, at, seconds, idle seconds, joules) each: of the run that the job was in at that moment. `hosts`: (joules, CPU-
-        seconds) of what runs held of nodes whose counters were read. With the mark, so that nothing is added twice."""
+        """Each of so many seconds before its moment, of which every run of the job has its part. `hosts`: (joules, CPU-seconds) of
+        what runs held of nodes whose counters were read. With the mark, so that nothing is added twice."""
         r = t.runs
         async with self._write() as db:
             for job, at, seconds, idle_s, joules in found:
-                here = (r.c.cluster == cluster, r.c.job == job, r.c.start < at, r.c.first == 1)
-                lasted = or_(OPEN, r.c.end > at - seconds)  # a figure may be given out for a while after its job's end
-                start = (await db.execute(select(func.max(r.c.start)).where(*here, lasted))).scalar()
-                if start is None:
-                    continue
-                of_run = and_(r.c.cluster == cluster, r.c.job == job, r.c.start == start)
-                added = {"measured_s": r.c.measured_s + seconds, "idle_s": r.c.idle_s + idle_s}
-                await db.execute(update(r).where(of_run).values(**added))
-                await db.execute(update(r).where(of_run, r.c.first == 1).values(energy_j=r.c.energy_j + joules))
+                there = (r.c.start < at, or_(OPEN, r.c.end > at - seconds))
+                query = select(r.c.start, r.c.end).where(r.c.cluster == cluster, r.c.job == job, r.c.first == 1, *there)
+                for start, end in (await db.execute(query)).all():
+                    lasted = min(end or at, at) - max(start, at - seconds)
+                    of_run = and_(r.c.cluster == cluster, r.c.job == job, r.c.start == start)
+                    await db.execute(update(r).where(of_run).values(idle_s=r.c.idle_s + idle_s * lasted // seconds))
+                    if joules is not None:
+                        await db.execute(update(r).where(of_run).values(measured_s=r.c.measured_s + lasted))
+                        drawn = r.c.energy_j + round(joules * lasted / seconds)
+                        await db.execute(update(r).where(of_run, r.c.first == 1).values(energy_j=drawn))
             for (job, start, group), (joules, cpu_s) in hosts.items():
                 of_part = (r.c.cluster == cluster, r.c.job == job, r.c.start == start, r.c.group == group)
                 added = {"energy_j": r.c.energy_j + joules, "cpu_measured_s": r.c.cpu_measured_s + cpu_s}

@@ -237,6 +237,7 @@ class BudgetOut(Wire):
     cap: bool
     held_back: bool
     start: int
+    end: int
 
 
 class EnergyRow(Wire):
