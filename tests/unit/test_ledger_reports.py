@@ -98,6 +98,8 @@ def test_energy_that_nobody_measured_is_reckoned_from_the_kind_of_gpu() -> None:
     assert energy.estimate_j("", 0, 100) == 500
     assert energy.estimate_j("h100", -60, -60) == 0, "measured for a moment longer than it ran"
     assert energy.Energy(1_800_000, 1_800_000).kwh(1.5) == 1.5
+    assert [energy.Energy(990, part).marked for part in (0, 10, 11)] == [False, False, True]
+    assert (energy.Energy(0, 1).marked, energy.Energy().marked) == (True, False)
 
 
 def hold(job: int, start: int, end: int, cpus: int, *nodes: str) -> Hold:

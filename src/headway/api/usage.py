@@ -15,7 +15,7 @@ from headway.api.access import Anyone, Principal, Right, State, sees_usage
 from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Refused
-from headway.ledger.energy import KWH_J, Energy, estimate_j
+from headway.ledger.energy import Energy, estimate_j
 from headway.ledger.money import cents, usd
 from headway.ledger.periods import Period, moment, zone
 from headway.store.usage import BY, Only, Order, RunRow, Span, Total
@@ -211,7 +211,7 @@ def _row(by: dict[str, str], parts: Sequence[Total], cost: Fraction, pue: float)
         waited_hours=hours("waited_s"),
         usd=usd(cents(cost)),
         energy_kwh=round(energy.kwh(pue), 4),
-        energy_estimated=energy.estimated_j > 0,
+        energy_estimated=energy.marked,
     )
 
 
@@ -254,7 +254,7 @@ async def runs(
 def _run(one: RunRow, place: Place, cost: Fraction) -> RunLine:
     elapsed = max(0, (one.end or place.now) - one.start)
     gpu_s, cpu_s = one.gpus * (elapsed - one.measured_s), one.cpus * elapsed - one.cpu_measured_s
-    estimated = estimate_j(one.gpu_type, gpu_s, cpu_s)
+    energy = Energy(one.energy_j, estimate_j(one.gpu_type, gpu_s, cpu_s))
     return RunLine(
         job=one.job,
         team=one.team,
@@ -277,7 +277,7 @@ def _run(one: RunRow, place: Place, cost: Fraction) -> RunLine:
         used_memory_mib=one.used_memory_mib,
         lost_s=one.lost_s,
         idle_s=one.idle_s,
-        energy_kwh=round((one.energy_j + estimated) * place.costs.pue / KWH_J, 4),
-        energy_estimated=estimated > 0,
+        energy_kwh=round(energy.kwh(place.costs.pue), 4),
+        energy_estimated=energy.marked,
         usd=usd(cents(cost)),
     )

@@ -38,6 +38,11 @@ class Energy:
     def joules(self) -> int:
         return self.measured_j + self.estimated_j
 
+    @property
+    def marked(self) -> bool:
+        """More than a hundredth is an estimate: the first seconds of a run, before anybody read a figure of it, are no matter."""
+        return self.estimated_j * 100 > self.joules
+
     def kwh(self, pue: float) -> float:
         """With cooling and losses: `pue` is what the whole site draws for each unit that computers draw."""
         return self.joules * pue / KWH_J

@@ -101,8 +101,8 @@ class RunStore(Base):
         measured_to: int,
         hosts: Mapping[Part, tuple[int, int]] = MappingProxyType({}),
     ) -> None:
-        """Each of so many seconds before its moment, of which every run of the job has its part. `hosts`: (joules, CPU-seconds) of
-        what runs held of nodes whose counters were read. With the mark, so that nothing is added twice."""
+        """Each of so many seconds before its moment, of which every run of the job has its part. `hosts`: (joules, CPU-seconds)
+        of what runs held of nodes whose counters were read. With the mark, so that nothing is added twice."""
         r = t.runs
         async with self._write() as db:
             for job, at, seconds, idle_s, joules in found:

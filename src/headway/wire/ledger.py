@@ -14,7 +14,7 @@ Usd = Annotated[Decimal, PlainSerializer(float, return_type=float)]
 
 class UsageRow(Wire):
     """`by`: the values of what was asked for, by name. A run counts in the stretch that it began in, its time where it ran.
-    `energy_estimated`: some of it was not measured."""
+    `energy_estimated`: more than a hundredth of it was not measured."""
 
     by: dict[str, str]
     runs: int
