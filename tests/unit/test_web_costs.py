@@ -119,11 +119,12 @@ async def test_the_runs_behind_a_row_sum_to_it(server: Server, by: str) -> None:
         assert round(sum(one["usd"] for one in runs), 2) == row["usd"]
 
 
-async def test_waits_lead_to_the_runs_of_that_size_and_an_hour_to_those_in_it(server: Server) -> None:
+async def test_waits_lead_to_the_runs_of_that_size_and_a_day_to_those_in_it(server: Server) -> None:
     ann = await server.client()
     page = await shown(ann, "?section=capacity&period=2026-10")
+    day = OCTOBER.start + 24 * H
+    assert f"section=runs&amp;period=2026-10&amp;gpu=h100&amp;start={OCTOBER.start}&amp;end={day}" in page
     hour = OCTOBER.start + 3 * H
-    assert f"section=runs&amp;period=2026-10&amp;gpu=h100&amp;start={hour}&amp;end={hour + H}" in page
     behind = await shown(ann, f"?section=runs&gpu=h100&start={hour}&end={hour + H}")
     assert set(re.findall(r"/jobs/(\d+)\"", behind)) == {"1", "2"}
     runs = await got(ann, "usage/runs?start=2026-10&waited=true&least_gpus=2&most_gpus=8")

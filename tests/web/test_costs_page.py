@@ -28,15 +28,11 @@ def test_an_invoice_prints_as_the_sheet_and_nothing_around_it(demo: Site, page: 
     expect(page.get_by_role("row", name="spare")).to_be_visible()
 
 
-def test_an_hour_of_the_chart_leads_to_its_runs(demo: Site, page: Page) -> None:
+def test_a_day_of_the_picture_leads_to_its_runs(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/costs?section=capacity")
-    held = page.locator("svg.hours .m-used").last
-    free = page.locator("svg.hours .m-free").last
-    colours = [one.evaluate("one => getComputedStyle(one).fill") for one in (held, free)]
-    assert len({*colours, "rgb(0, 0, 0)"}) == 3, "what is held, what is free, and neither black"
-    page.locator("svg.hours a").last.dispatch_event("click")
-    expect(page.get_by_role("link", name="all runs")).to_be_visible()
-    expect(page.get_by_text("gpu h100 · from")).to_be_visible()
+    page.locator(".heat__map a").first.dispatch_event("click")
+    expect(page.get_by_role("link", name="All runs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Runs of gpu h100 from")).to_be_visible()
 
 
 def test_a_budget_that_is_spent_is_said_above_the_queue(demo: Site, page: Page) -> None:

@@ -4,6 +4,7 @@ API's, for the teams that one sees. Every figure leads to the runs behind it, or
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -16,8 +17,9 @@ from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
 from headway.api.usage import Which
 from headway.ledger import capacity
-from headway.ledger.periods import Period, before, month_of, zone
+from headway.ledger.periods import Period, before, days, month_of, zone
 from headway.store.usage import BY, NONE
+from headway.web.heat import heat
 from headway.web.html import HEADERS, render, templates
 from headway.web.route import page_router
 from headway.wire.ledger import RunsOut, UsageRow
@@ -114,9 +116,12 @@ async def page(
         section=section,
         sections=shown,
         month=month,
+        month_title=f"{datetime.fromtimestamp(month.start, where):%B %Y}",
         earlier=before(month, where).name,
         later=month_of(month.end, where).name if month.end <= place.now else "",
         found=found,
+        heat=heat(found.types, month, where) if section == "capacity" else (),
+        days=days(month.start, month.end, where),
         by=by,
         bys=tuple(_BY.values()),
         columns=COLUMNS,
