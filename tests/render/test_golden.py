@@ -28,7 +28,17 @@ OF_GROUPS = (
 )
 
 
-OF_HEADS = ("slurmctld.service", "take-back", "slurm.conf", "agent.json", "etc/hosts", LIST, "slurmd.service")
+OF_HEADS = (
+    "slurmctld.service",
+    "take-back",
+    "state-folder",
+    "firewall.nft",
+    "slurm.conf",
+    "agent.json",
+    "etc/hosts",
+    LIST,
+    "slurmd.service",
+)
 
 
 def kept(cluster: Cluster) -> tuple[str, ...]:

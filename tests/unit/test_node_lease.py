@@ -152,7 +152,7 @@ class World:
         from agent.config import Config
         from agent.relay import Relay
 
-        known: dict[str, Any] = {"acts": True, "drains": frozenset({79}), **config}
+        known: dict[str, Any] = {"acts": True, "drains": frozenset({79}), "state": str(self.folder), **config}
         made = Relay(
             Config("10.0.0.1", **known),
             self.beats,
@@ -160,7 +160,6 @@ class World:
             str(self.deeds),
             str(self.watched),
             self.head,
-            str(self.folder / "heartbeat"),
         )
         made._began = 4000.0
         return made
@@ -294,7 +293,7 @@ def test_a_lease_is_renewed_by_the_head_that_leads_or_by_any_while_nobody_knows(
 
     if number is not None:
         leads(world, number, age_s)
-    leading = Leading(first, str(world.folder / "heartbeat"))
+    leading = Leading(first, str(world.folder))
     leading.look()
     keeper = Keeper(str(world.folder / "reports"), str(world.faults), str(world.folder / "turns"))
     keeper.leads = leading.mine() is not False
@@ -307,7 +306,7 @@ def test_a_heartbeat_that_is_just_being_written_changes_nothing(world: World) ->
     from agent.leading import Leading
 
     leads(world, 0)
-    leading = Leading(first=False, path=str(world.folder / "heartbeat"))
+    leading = Leading(first=False, state=str(world.folder))
     for change in ((world.folder / "heartbeat").unlink, (world.folder / "heartbeat").touch):
         leading.look()
         change()

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.domain.cluster import STATE
 from headway.render import takeback
-from headway.render.slurm_conf import STATE
 from tests import builders
 
 

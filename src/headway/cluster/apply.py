@@ -172,10 +172,11 @@ class Run:
         await asyncio.gather(*(self._guard(name, one(name)) for name in new))
         if self.failures:
             raise _not_there(self.failures, self.goal)
+        answering = {name: seen.machines[name] for name in seen.surveys}
         if new:
-            await own.same_folders(
-                self.env, cluster, seen.judgement.nfs, {name: seen.machines[name] for name in seen.surveys}
-            )
+            await own.same_folders(self.env, cluster, seen.judgement.nfs, answering)
+        if new or any((c.kind, c.what) == ("dir.make", cluster.state) for c in self.changes.changes):
+            await own.same_state(self.env, cluster, answering)
         await own.keep(cluster, seen, seen.surveys)
         return await site_of(cluster, self.env, seen.place(self.place), self.goal.members)
 

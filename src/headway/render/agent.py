@@ -70,6 +70,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
     told = {
         "head": word(site.addresses[head] if head else site.head_address, "address"),
         **_second(cluster, site, head),
+        **({"state": path(cluster.state, "storage.state")} if head and cluster.storage.state else {}),
         "kernel_log": SIMULATED_LOG if cluster.provider == "local" else "/dev/kmsg",
         "simulated": site.simulated_gpus,
         "pretended": pretended(cluster, site),

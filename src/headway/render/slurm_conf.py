@@ -10,12 +10,11 @@ from headway.render import power
 from headway.render.conf import Line
 from headway.render.hardware import Hardware, hardware, pretended
 from headway.render.slurm_nodes import node_lines, partition_lines
-from headway.render.text import MARK, pair, slurm_text
+from headway.render.text import MARK, pair, path, slurm_text
 from headway.render.version import Version, version
 
 PATH = "/etc/slurm/slurm.conf"
 JWT_KEY = "/etc/slurm/jwt_hs256.key"
-STATE = "/srv/headway-state/slurmctld"
 PROLOG = "/etc/headway/prolog"
 EPILOG = "/etc/headway/epilog"
 SUBMITTED_WHY = "sbatch notes its command in the home: a controller that is killed may not have saved it yet."
@@ -103,7 +102,7 @@ def _control(cluster: Cluster, site: Site) -> Section:
                 "block_null_hash",
                 "Only messages whose content is part of what their sender signed.",
             ),
-            Setting("StateSaveLocation", STATE, state),
+            Setting("StateSaveLocation", path(cluster.state, "storage.state"), state),
             Setting("CliFilterPlugins", "lua", SUBMITTED_WHY),
             *_ports(site),
         ),

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headway.domain.cluster import Cluster, Group, Site, Volume
 from headway.domain.files import File
-from headway.render import exports, sessions, takeback
+from headway.render import exports, sessions, state, takeback
 from headway.render.database import DATADIR
-from headway.render.slurm_conf import JOB_TMP, STATE
+from headway.render.slurm_conf import JOB_TMP
 from headway.render.text import MARK, path, script, word
 from headway.render.version import Version
 
@@ -44,12 +44,14 @@ def controller_units(cluster: Cluster, known: Version, name: str, *, around: str
     """Drop-ins of a head's other daemons. `around`: what runs before and after each start of slurmctld."""
     first = name == cluster.head
     beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
-    before = f"ExecStartPre=+{takeback.PROGRAM}\n" if first and cluster.controllers > 1 else ""
+    programs = [state.PROGRAM] if cluster.provider == "ssh" else []
+    programs += [takeback.PROGRAM] if first and cluster.controllers > 1 else []
+    before = "".join(f"ExecStartPre=+{program}\n" for program in programs)
     return _drop_ins(
         {
             "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
             "slurmctld.service": (
-                f"[Unit]\n{beside}RequiresMountsFor={STATE}\n{TRIES}\n"
+                f"[Unit]\n{beside}RequiresMountsFor={path(cluster.state, 'storage.state')}\n{TRIES}\n"
                 f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n{before}{around}"
             ),
             "slurmrestd.service": _slurmrestd(known),

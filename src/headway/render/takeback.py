@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from headway.domain.cluster import Cluster
 from headway.domain.files import File
-from headway.render.slurm_conf import STATE, TAKEOVER_S
-from headway.render.text import MARK, word
+from headway.render.slurm_conf import TAKEOVER_S
+from headway.render.text import MARK, path, word
 
 PROGRAM = "/usr/lib/headway/take-back"
 PORT = 6817
@@ -19,16 +19,21 @@ PORT = 6817
 def files(cluster: Cluster) -> dict[str, File]:
     if cluster.controllers == 1:
         return {}
-    return {PROGRAM: File(_program([word(name, "name") for name in cluster.heads[1:]]), mode=0o755)}
+    return {
+        PROGRAM: File(
+            _program([word(name, "name") for name in cluster.heads[1:]], path(cluster.state, "storage.state")),
+            mode=0o755,
+        )
+    }
 
 
-def _program(others: list[str]) -> str:
+def _program(others: list[str], state: str) -> str:
     return f"""\
 #!/usr/bin/python3 -IS
 # {MARK}
 import socket, struct, subprocess, time
 
-OTHERS, PORT, HEARTBEAT = {others!r}, {PORT}, "{STATE}/heartbeat"
+OTHERS, PORT, HEARTBEAT = {others!r}, {PORT}, "{state}/heartbeat"
 
 
 def listens(name):
