@@ -1,13 +1,22 @@
-"""Which of two heads leads: the one whose controller writes the heartbeat into the state folder. One alone writes none."""
+"""Which of two heads leads: the one whose controller writes the heartbeat into the state folder. One alone writes none.
+
+A controller that led, stood still with its machine or could not reach the folder, and goes on after the other has taken over
+would schedule beside it, from a queue of before. So who begins to lead leaves a new name there (render/takeback.py); where
+another one than its own stands there, this head's controller is ended, without saving what it takes for the queue. It
+starts again as one that stands by or takes back."""
 
 from __future__ import annotations
 
 import struct
+import subprocess
 import threading
 import time
 
+from .say import say
+
 BEAT_OVER_S = 12.0
 LOOK_S = 1.0
+OURS = "/run/slurmctld/leads"  # goes with the process
 
 
 class Leading:
@@ -35,11 +44,40 @@ class Looks(threading.Thread):
     """Beside everything else, each second: a folder whose file server is away holds up whoever reads there, and the nodes must
     go on hearing from their head."""
 
-    def __init__(self, leading: Leading) -> None:
+    def __init__(self, leading: Leading, state: str, ours: str = OURS) -> None:
         super().__init__(daemon=True)
-        self._leading = leading
+        self._leading, self._ours, self._theirs = leading, ours, f"{state}/leads"
+        self._doubts = 0  # looks in a row at which another one leads
 
     def run(self) -> None:
         while True:
-            self._leading.look()
+            self.look()
             time.sleep(LOOK_S)
+
+    def look(self) -> bool:
+        """Whether this head's controller was ended: at the second look that says so, for two files are not written at once."""
+        self._leading.look()
+        ours, theirs = _line(self._ours), _line(self._theirs)
+        self._doubts = self._doubts + 1 if ours and theirs and ours != theirs else 0
+        if self._doubts < 2:
+            return False
+        say(f"the controller here leads no more, {theirs.split()[0]} does: it is ended")
+        _end()
+        self._doubts = 0
+        return True
+
+
+def _line(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read(200).strip()
+    except OSError:
+        return ""
+
+
+def _end() -> None:
+    argv = ["systemctl", "kill", "--signal=KILL", "slurmctld.service"]
+    try:
+        subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        say(f"slurmctld could not be ended: {error}")

@@ -31,6 +31,7 @@ OF_GROUPS = (
 OF_HEADS = (
     "slurmctld.service",
     "take-back",
+    "headway/leads",
     "state-folder",
     "firewall.nft",
     "slurm.conf",

@@ -314,6 +314,33 @@ def test_a_heartbeat_that_is_just_being_written_changes_nothing(world: World) ->
         assert leading.mine() is False
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "ended"),
+    [
+        ("lab-head 1", "lab-head 1", 0),
+        ("lab-head 1", "lab-head2 7", 1),
+        ("lab-head 1", "lab-head 2", 1),  # in between the other led
+        ("", "lab-head2 7", 0),  # it stands by, or is no more
+        ("lab-head 1", "", 0),
+    ],
+)
+def test_a_controller_that_was_taken_over_from_is_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str, ended: int
+) -> None:
+    from agent import leading
+
+    done: list[str] = []
+    monkeypatch.setattr(leading, "_end", lambda: done.append("kill"))
+    for name, text in (("ours", ours), ("leads", theirs)):
+        if text:
+            (world.folder / name).write_text(f"{text}\n")
+    state = str(world.folder)
+    looks = leading.Looks(leading.Leading(True, state), state, str(world.folder / "ours"))
+    assert not looks.look(), "the two files are not written at one moment"
+    assert looks.look() is bool(ended)
+    assert len(done) == ended
+
+
 def test_a_head_that_does_not_say_whether_it_leads_renews_the_lease() -> None:
     from agent.node import renews
 

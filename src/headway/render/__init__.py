@@ -85,7 +85,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **systemd.user_limits(head_cpus),
         **power.files(cluster),
         **(_accounting(cluster, site) if first else {}),
-        **(takeback.files(cluster) if first else {}),
+        **takeback.files(cluster, first=first),
         **state.files(cluster, first=first),
         **submitted.files(recalls=first),
     }

@@ -17,6 +17,8 @@ PATH = "/etc/slurm/slurm.conf"
 JWT_KEY = "/etc/slurm/jwt_hs256.key"
 PROLOG = "/etc/headway/prolog"
 EPILOG = "/etc/headway/epilog"
+LEADS = "/usr/lib/headway/leads"
+LEADS_WHY = "It says in the state folder who leads: a controller that comes late finds another name there."
 SUBMITTED_WHY = "sbatch notes its command in the home: a controller that is killed may not have saved it yet."
 # As headway.api.access has it: the queue is everybody's to see, what a team has used its own people's.
 PRIVATE = "usage"
@@ -298,6 +300,7 @@ def _recovery(cluster: Cluster, known: Version) -> Section:
             Setting(
                 "TCPTimeout", "1", "Seconds; who takes over asks the dead head's slurmdbd four times before it works."
             ),
+            Setting("SlurmctldPrimaryOnProg", LEADS, LEADS_WHY),
         )
     return Section(
         "faults and recovery",
