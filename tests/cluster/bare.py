@@ -149,6 +149,17 @@ systemctl restart ssh.service
         self.inside(number, "sh", "-c", script)
         self.wait(lambda: _answers(self.address(number)))
 
+    def power_cut(self, number: int) -> None:
+        run("podman", "kill", self.container(number))
+
+    def power_on(self, number: int) -> None:
+        """podman gives it the name and resolver of its first boot again, which no machine would do."""
+        run("podman", "start", self.container(number), timeout_s=120)
+        script = (
+            "umount /etc/hostname /etc/resolv.conf 2>/dev/null; hostname $(cat /etc/hostname); systemctl reset-failed"
+        )
+        self.inside(number, "sh", "-c", f"{script}; systemctl restart systemd-journald ssh")
+
     def inside(self, number: int, *argv: str, check: bool = True, timeout_s: float = 60) -> str:
         """A command in a machine, past SSH."""
         return run("podman", "exec", self.container(number), *argv, check=check, timeout_s=timeout_s)
