@@ -78,5 +78,5 @@ async def test_a_volume_that_headway_has_yet_to_mount_is_not_asked_for(tmp_path:
 def test_what_down_deletes_with_the_data_is_the_clusters_own() -> None:
     two = replace(builders.cluster(provider="ssh"), controllers=2, storage=Storage(state="/shared/headway"))
     data = import_module("headway.cluster.down")._data  # its name in the package is the function
-    assert data(two, "lab-head2") == ("/srv/headway-state", "/shared/headway/lab")
+    assert data(two, "lab-head2") == ("/srv/headway-state", "/scratch/.headway/lab", "/shared/headway/lab")
     assert data(two, "lab-1-1") == ("/srv/headway-state",)
