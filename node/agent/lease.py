@@ -32,6 +32,7 @@ LEASE_S = 20.0
 LEASE_OVER_S = 28.0  # by then the processes are gone; health/silence.py has the same
 ASK_S = 8.0  # without an answer for so long, others are asked
 FRESH_S = 6.0  # an answer of another node counts so long
+TESTIFIED_S = 2.0  # others hear the head for so long already: one that comes back answers a node a second after another
 TICK_S = 0.25
 PORT = 6821
 _MOST_ASKED = 8
@@ -49,6 +50,7 @@ class Lease(threading.Thread):
         self.ended: deque[tuple[int, str]] = deque()
         self._asked: list[str] = []
         self._answers: dict[str, tuple[float, float]] = {}  # node -> (when it answered, when it had heard the head)
+        self._testified: float | None = None  # since when others say that they hear the head
         self._over = False
 
     def run(self) -> None:
@@ -69,10 +71,15 @@ class Lease(threading.Thread):
         """Ends the jobs when it is time to."""
         stood_still = now - self._ticked >= LEASE_S
         self._ticked = now
+        fresh = [heard for at, heard in self._answers.values() if now - at <= FRESH_S]
+        if now - self.heard < ASK_S or not any(now - heard < ASK_S for heard in fresh):
+            self._testified = None
+        elif self._testified is None:
+            self._testified = now
         if not stood_still and now - self.heard < LEASE_S:
             self._over = False
             return
-        why = "this machine stood still" if stood_still else self._cut_off(now)
+        why = "this machine stood still" if stood_still else self._cut_off(now, len(fresh))
         if not why or (self._over and not stood_still):
             return
         self._over = True
@@ -80,12 +87,11 @@ class Lease(threading.Thread):
             say(f"job {job}: its processes here were ended: {why}")
             self.ended.append((job, why))
 
-    def _cut_off(self, now: float) -> str:
-        """Why the node, and not the head, is away; "" when it is the head."""
-        fresh = {node: heard for node, (at, heard) in self._answers.items() if now - at <= FRESH_S}
-        if any(now - heard < ASK_S for heard in fresh.values()):
-            return "others hear the head, and this node does not"
-        if len(fresh) * 2 >= len(self._asked):
+    def _cut_off(self, now: float, answered: int) -> str:
+        """Why the node, and not the head, is away; "" when it is the head, or not known yet."""
+        if self._testified is not None:
+            return "others hear the head, and this node does not" if now - self._testified >= TESTIFIED_S else ""
+        if answered * 2 >= len(self._asked):
             return ""
         return f"no contact for {now - self.heard:.0f} s"
 

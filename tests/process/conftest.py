@@ -1,4 +1,5 @@
-"""Servers as processes of their own, without Slurm: too slow for `make check`."""
+"""What speaks to real servers on loopback (Headway's own, sshd, PostgreSQL, an object store), without Slurm: too slow for
+`make check`."""
 
 from __future__ import annotations
 

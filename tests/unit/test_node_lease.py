@@ -69,8 +69,38 @@ def test_a_head_that_is_away_costs_no_job() -> None:
         one._answers = dict.fromkeys(others, (float(now), 1000.0))
         one.look(float(now))
     assert jobs.ended == 0, "others have not heard it either"
-    one._answers = dict.fromkeys(others, (1100.0, 1099.0))
-    one.look(1100.0)
+    for now in range(1100, 1103):
+        one._answers = dict.fromkeys(others, (float(now), now - 1.0))
+        one.look(float(now))
+    assert list(one.ended) == [(7, "others hear the head, and this node does not")]
+
+
+def test_a_head_that_comes_back_answers_one_node_before_another() -> None:
+    jobs = Jobs()
+    others = ("10.0.0.3", "10.0.0.4")
+    one = lease(jobs, others)
+    for now in range(1001, 1060):
+        one._answers = dict.fromkeys(others, (float(now), 1000.0))
+        one.look(float(now))
+    one._answers = dict.fromkeys(others, (1060.0, 1059.9))  # it has answered these, and this node not yet
+    one.look(1060.0)
+    one.look(1061.0)
+    one.heard = 1061.5
+    one.look(1062.0)
+    one.heard = 1062.0
+    pass_time(one, 1081)
+    assert jobs.ended == 0
+    one._answers = dict.fromkeys(others, (1082.0, 1081.9))
+    one.look(1082.0)
+    assert jobs.ended == 0, "what was testified before counts no more"
+
+
+def test_what_others_testified_while_the_lease_ran_counts_when_it_ends() -> None:
+    jobs = Jobs()
+    one = lease(jobs, ("10.0.0.3",))
+    for now in range(1001, 1021):
+        one._answers = {"10.0.0.3": (float(now), now - 0.5)}
+        one.look(float(now))
     assert list(one.ended) == [(7, "others hear the head, and this node does not")]
 
 

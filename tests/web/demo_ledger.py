@@ -10,9 +10,10 @@ HOUR = 3600
 
 
 async def put(state: AppState, store: Store) -> None:
-    """A day of three nodes, one of them broken for a while, and of jobs: one lost its work, one idles."""
+    """Two weeks of three nodes, one of them broken for a while, and of jobs: one lost its work, one idles, and each working day
+    has its hours."""
     now = int(state.clock())
-    began = now - 24 * HOUR
+    began = now - 14 * 24 * HOUR
     await store.note_prices([PriceRow("demo", "main", float(began), "31.2", False)])
     await store.meter("demo", [(f"demo-1-{i}", "main") for i in (1, 2, 3, 4)], [], [], began)
     await store.put_node_spans("demo", [
@@ -32,5 +33,15 @@ async def put(state: AppState, store: Store) -> None:
             end - start, 900,
         )  # fmt: skip
         made.append((run, [Held("main", (node,), "h100", 8, 64, 8, 8)], lost_h * HOUR))
+    for day in range(2, 14):
+        for number, (from_h, hours, team, user) in enumerate(
+            ((4, 11, "vision", "alice"), (7, 5 + day % 4, "speech", "carol"), (9, 3, "vision", "bob"))
+        ):
+            start = now - day * 24 * HOUR + from_h * HOUR
+            run = Run(
+                10 * day + number, start, start + hours * HOUR, start - 90, start - day * 40, team, user, "train", team,
+                "COMPLETED", (f"demo-1-{number + 1}",), 8, 64, 1000, None, hours * HOUR, 90,
+            )  # fmt: skip
+            made.append((run, [Held("main", run.nodes, "h100", 8, 64, 8, 8)], 0))
     await store.put_runs("demo", made, collected_to=now)
     await store.measure("demo", [(105, now - 5 * HOUR, 6 * HOUR, 2 * HOUR, 90_000_000)], now)

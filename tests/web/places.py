@@ -97,6 +97,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("costs-chargeback", "/clusters/demo/costs?section=chargeback"),
         Place("costs-goodput", "/clusters/demo/costs?section=goodput"),
         Place("costs-capacity", "/clusters/demo/costs?section=capacity"),
+        Place("costs-energy", "/clusters/demo/costs?section=energy"),
         Place("costs-runs", "/clusters/demo/costs?section=runs"),
         Place("costs-none", "/clusters/prod/costs?section=budgets", role="viewer"),
     ),

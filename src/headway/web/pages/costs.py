@@ -3,6 +3,7 @@ API's, for the teams that one sees. Every figure of a team leads to the runs beh
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
 from headway.ledger.periods import Period, before, month_of, zone
 from headway.store.usage import BY
+from headway.web.heat import heat
 from headway.web.html import HEADERS, render, templates
 from headway.web.route import page_router
 
@@ -69,9 +71,11 @@ async def page(
         section=section,
         sections=shown,
         month=month,
+        month_title=f"{datetime.fromtimestamp(month.start, where):%B %Y}",
         earlier=before(month, where).name,
         later=month_of(month.end, where).name if month.end <= place.now else "",
         found=found,
+        heat=heat(found.types, month, where) if section == "capacity" else (),
         by=by,
         bys=tuple(_BY.values()),
         columns=COLUMNS,

@@ -13,7 +13,7 @@ import pytest
 from headway.domain.machine import Jump, Machine
 from headway.errors import Unreachable
 from headway.machines.ssh import Connections
-from tests.unit.test_machines_ssh import Server, serving
+from tests.process.test_machines_ssh import Server, serving
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine 'Queue.join':RuntimeWarning"),
