@@ -55,7 +55,8 @@ class RealWork(Acting):
     async def plan(self, cluster: Cluster) -> ChangeSet:
         from headway.cluster import plan
 
-        return await plan(cluster, await self._env(cluster))
+        async with self._to_look(cluster) as env:
+            return await plan(cluster, env)
 
     async def apply(self, cluster: Cluster, say: Say, deadline: float | None = None) -> None:
         from headway.cluster import apply
