@@ -155,10 +155,9 @@ systemctl restart ssh.service
     def power_on(self, number: int) -> None:
         """podman gives it the name and resolver of its first boot again, which no machine would do."""
         run("podman", "start", self.container(number), timeout_s=120)
-        script = (
-            "umount /etc/hostname /etc/resolv.conf 2>/dev/null; hostname $(cat /etc/hostname); systemctl reset-failed"
-        )
-        self.inside(number, "sh", "-c", f"{script}; systemctl restart systemd-journald ssh")
+        self.inside(number, "sh", "-c", "umount /etc/hostname /etc/resolv.conf; hostname $(cat /etc/hostname)")
+        self.wait(lambda: "bus" in self.inside(number, "ls", "/run/dbus", check=False))
+        self.inside(number, "systemctl", "restart", "systemd-journald", "ssh")
 
     def inside(self, number: int, *argv: str, check: bool = True, timeout_s: float = 60) -> str:
         """A command in a machine, past SSH."""
