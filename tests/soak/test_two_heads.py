@@ -113,10 +113,9 @@ def test_the_second_head_takes_over_and_the_first_one_comes_back(twin: Twin) -> 
 
 def test_a_head_that_stood_still_leads_no_more_when_it_goes_on(twin: Twin) -> None:
     job = twin.hold()
-    run = twin.bare.container(HEAD)
-    twin.lab.podman("pause", run)
+    twin.bare.stand_still(HEAD)
     meanwhile = twin.lab.wait(lambda: twin.submit("true"), "a submission while the first head stands still")
-    twin.lab.podman("unpause", run)
+    twin.bare.go_on(HEAD)
     said = lambda: twin.bare.inside(HEAD, "journalctl", "-u", "headway-agent", "--no-pager")  # noqa: E731
     twin.lab.wait(lambda: "leads no more, own-head2 does" in said(), "the controller that slept to be ended")
     twin.lab.wait(lambda: twin.leads(HEAD), "the first head to lead again", TAKEN_OVER_S)

@@ -13,6 +13,7 @@ import pytest
 
 from headway.cluster import own
 from headway.cluster.env import Env
+from headway.domain.change import Change, ChangeSet
 from headway.domain.cluster import Storage, Volume
 from headway.domain.machine import Machine
 from headway.errors import Refused
@@ -73,6 +74,17 @@ async def test_a_volume_that_headway_has_yet_to_mount_is_not_asked_for(tmp_path:
     world.cluster = replace(world.cluster, storage=storage)
     await world.check()
     assert world.asked == []
+
+
+@pytest.mark.parametrize(("unit", "stays"), [("shared.mount", False), ("models.mount", True)])
+def test_the_volume_under_the_state_is_not_taken_off(unit: str, stays: bool) -> None:
+    two = replace(builders.cluster(provider="ssh"), controllers=2, storage=Storage(state="/shared/headway"))
+    gone = Change("file.remove", "lab-head2", f"/etc/systemd/system/{unit}", "is detached")
+    if stays:
+        own.check_state_stays(two, ChangeSet("lab", (gone,)))
+    else:
+        with pytest.raises(Refused, match="Slurm's state lies on /shared, which would be detached from lab-head2"):
+            own.check_state_stays(two, ChangeSet("lab", (gone,)))
 
 
 def test_what_down_deletes_with_the_data_is_the_clusters_own() -> None:

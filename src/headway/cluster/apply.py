@@ -101,6 +101,7 @@ async def apply(
         await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
         await settle(goal, env, say, frozenset())
         return
+    own.check_state_stays(cluster, changes)
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)

@@ -7,6 +7,7 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import cast
 
 from headway.changes.own import Judgement, Known, judge
@@ -24,6 +25,7 @@ from headway.machines.survey import survey
 from headway.paths import node_dir
 from headway.render import firewall
 from headway.render.agent import AGENT
+from headway.render.systemd import escape
 
 _AT_ONCE = 32
 _TAKE_S = 900  # Python is installed where there is none
@@ -130,6 +132,18 @@ def check(found: Look) -> None:
             + "\n".join(f"  {gap.what}\n    {gap.fix}" for gap in found.stops),
             hint="nothing was changed on any of them; mend that, or take them out of hosts, and apply again",
         )
+
+
+def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
+    """Raises Refused when the volume that Slurm's state lies on would be detached below it."""
+    above = {f"{escape(str(path))}.mount": path for path in PurePosixPath(cluster.state).parents if str(path) != "/"}
+    for change in changes.changes:
+        unit = change.what.rpartition("/")[2]
+        if change.kind == "file.remove" and change.where in cluster.heads and unit in above:
+            raise Refused(
+                f"Slurm's state lies on {above[unit]}, which would be detached from {change.where}",
+                hint="name another storage.state and apply; then take the volume out",
+            )
 
 
 async def take(env: Env, server_id: str, machine: Machine) -> None:
