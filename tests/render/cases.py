@@ -203,7 +203,9 @@ def two_heads_cluster() -> Cluster:
 
 
 def own_two_heads_cluster() -> Cluster:
-    return replace(own_gpu_cluster(), controllers=2, storage=Storage(state="/shared/headway"))
+    made = replace(own_gpu_cluster(), controllers=2)
+    words = Dataset("words", f"{made.library}/versions/words", "/datasets/words", versioned=True)
+    return replace(made, storage=Storage(datasets=(words,), state="/shared/headway"))
 
 
 def own_two_heads_site() -> Site:

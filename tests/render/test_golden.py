@@ -33,6 +33,8 @@ OF_HEADS = (
     "take-back",
     "headway/leads",
     "state-folder",
+    ".mount",
+    "prolog",
     "firewall.nft",
     "slurm.conf",
     "agent.json",

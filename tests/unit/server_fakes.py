@@ -95,6 +95,9 @@ class FakeWork:
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> Any:
         return await self._call("storage_bench", cluster, node, mib)
 
+    async def shelf(self, cluster: Cluster) -> Any:
+        return await self._call("shelf", cluster)
+
     async def checks(self, cluster: Cluster) -> Any:
         return await self._call("checks", cluster)
 

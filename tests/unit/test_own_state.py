@@ -90,5 +90,5 @@ def test_the_volume_under_the_state_is_not_taken_off(unit: str, stays: bool) -> 
 def test_what_down_deletes_with_the_data_is_the_clusters_own() -> None:
     two = replace(builders.cluster(provider="ssh"), controllers=2, storage=Storage(state="/shared/headway"))
     data = import_module("headway.cluster.down")._data  # its name in the package is the function
-    assert data(two, "lab-head2") == ("/srv/headway-state", "/shared/headway/lab")
+    assert data(two, "lab-head2") == ("/srv/headway-state", "/scratch/.headway/lab", "/shared/headway/lab")
     assert data(two, "lab-1-1") == ("/srv/headway-state",)

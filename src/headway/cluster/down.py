@@ -55,14 +55,18 @@ async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple
     kept = await env.provider.release(cluster.name, delete_data=delete_data)
     if kept and cluster.storage.state:
         kept = (*kept, str(PurePosixPath(cluster.state).parent))
+    if kept and any(one.versioned for one in cluster.storage.datasets) and cluster.provider == "ssh":
+        kept = (*kept, cluster.library)
     await say("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
     return kept
 
 
 def _data(cluster: Cluster, name: str) -> tuple[str, ...]:
     """Of a machine one owns. Each head takes Slurm's state away: the last one to stop could have written it again."""
-    shared = (str(PurePosixPath(cluster.state).parent),) if cluster.storage.state and name in cluster.heads else ()
-    return ("/srv/headway-state", *shared)
+    if name not in cluster.heads:
+        return ("/srv/headway-state",)
+    state = (str(PurePosixPath(cluster.state).parent),) if cluster.storage.state else ()
+    return ("/srv/headway-state", str(PurePosixPath(cluster.library).parent), *state)
 
 
 async def _rest(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> None:

@@ -13,7 +13,7 @@ from headway.changes.machine import Wanted
 from headway.cluster import secrets as cluster_secrets
 from headway.cluster.env import Env
 from headway.cluster.shipped import shipped
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import SHARED_FOLDER, Cluster, Site
 from headway.machines import image
 from headway.machines.base import Place
 from headway.render import monitoring, render, units
@@ -75,6 +75,8 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
     head_dirs = [(cluster.state, "slurm", 0o700), *monitoring.DIRS]
     if cluster.containers == "builtin":  # from the start: scratch is everybody's, and whoever is first has the name
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))
+    if cluster.provider == "ssh":  # for the versions of datasets
+        head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_FOLDER)), "root", 0o755))
     homes = []
     for user in cluster.users:
         uid = site.uids[user.name]

@@ -10,6 +10,7 @@ from functools import cached_property
 from headway.domain.found import Found
 
 MAIN = "main"  # the one group of a file without groups
+SHARED_FOLDER = ".headway"  # Headway's own, on the scratch of machines one owns
 STATE = "/srv/headway-state/slurmctld"  # Slurm's own state, unless the file names a place
 
 
@@ -147,7 +148,8 @@ class Dataset:
     mount: str
     read_only: bool = True
     versioned: bool = (
-        False  # holds versions (`headway dataset add`): it stands in no file, and `source` is the server's own
+        False  # holds versions (`headway dataset add`): it stands in no file, and Headway keeps `source`, with provider ssh on
+        # the machines
     )
 
 
@@ -310,6 +312,11 @@ class Cluster:
     def state(self) -> str:
         """Folder of Slurm's state, on every head. The one above it is the cluster's own too."""
         return f"{self.storage.state}/{self.name}/slurmctld" if self.storage.state else STATE
+
+    @property
+    def library(self) -> str:
+        """Folder of the versions of datasets, on what machines one owns share."""
+        return f"{self.storage.scratch}/{SHARED_FOLDER}/{self.name}/datasets"
 
     @cached_property
     def machine_names(self) -> tuple[str, ...]:

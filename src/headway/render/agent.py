@@ -55,7 +55,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
     plan = group.plan
     from_head = () if head else exports.exported(site)
     mounts = [
-        {"path": path(where, "storage"), "source": f"/srv/headway/{word(what, 'storage')}", "read_only": read_only}
+        {"path": path(where, "storage"), "source": path(what, "storage"), "read_only": read_only}
         for what, where, read_only in volumes(cluster, site)
     ]
     mounts += [{"path": path(where, "storage"), "source": "/", "read_only": False} for where in from_head]

@@ -158,23 +158,27 @@ TasksMax=infinity
 def mounts(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
     """Unit name -> text: bound from the parent mount; on the nodes of machines one owns, from the head by NFS where it
     exports them."""
-    bound = {
-        f"{escape(where)}.mount": _mount(f"/srv/headway/{what}", where, ro)
-        for what, where, ro in volumes(cluster, site)
-    }
+    bound = {f"{escape(where)}.mount": _mount(what, where, ro) for what, where, ro in volumes(cluster, site)}
     from_head = () if head else exports.exported(site)
     outside = {f"{escape(volume.path)}.mount": _outside(volume) for volume in cluster.storage.volumes}
     return {**bound, **outside, **{f"{escape(where)}.mount": exports.mount(site, where) for where in from_head}}
 
 
 def volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:
-    """Home, scratch and every dataset that Headway brings: (name under the parent mount, where, read-only). Machines one owns
-    have a home and scratch of their own."""
+    """Home, scratch and every dataset that Headway brings: (folder on the machine, where, read-only). Machines one owns have a
+    home and scratch of their own, and mount the other datasets of the file themselves."""
     storage = cluster.storage
-    shared = [("home", storage.home, False), ("scratch", storage.scratch, False)]
+    if site.own:
+        return [(path(d.source, "storage.datasets"), d.mount, True) for d in storage.datasets if d.versioned]
+    below = "/srv/headway"
     return [
-        *([] if site.own else shared),
-        *((f"datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only) for d in storage.datasets if d.source),
+        (f"{below}/home", storage.home, False),
+        (f"{below}/scratch", storage.scratch, False),
+        *(
+            (f"{below}/datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only)
+            for d in storage.datasets
+            if d.source
+        ),
     ]
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headway.jobs.submit import Stage
     from headway.jobs.tunnel import Tunnel
     from headway.keep.archive import Header
+    from headway.keep.shelf import Shelf
 
 
 class RealWork(Acting):
@@ -116,6 +117,11 @@ class RealWork(Acting):
         from headway.keep.bench import bench
 
         return await bench(cluster, await self._env(cluster), node, mib)
+
+    async def shelf(self, cluster: Cluster) -> Shelf:
+        from headway.keep.shelf import Afar
+
+        return Afar(cluster, await self._env(cluster))
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
         from headway.cluster import checks
