@@ -45,9 +45,12 @@ MACHINES = {
     "openssh-client": "ssh",
 }
 BROWSER = {"chromium": "chromium"}
+POSTGRES = {"postgresql": "initdb"}
+NO_CLUSTER = Path("/etc/postgresql-common/createcluster.conf")  # installed alone it would start a server of its own
 REGISTRY = "docker-registry"  # installed it would start as a service, so its program is only unpacked
 REGISTRY_FOLDER = ROOT / ".cache" / REGISTRY
 PROGRAM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/lib/podman", "/usr/libexec/podman", "/usr/local/lib/podman")
+DATABASE = Path("/usr/lib/postgresql")
 
 # Room for the setup itself; machines and the node image are checked where they are made.
 DISK_MIB = {"check": 900, "demo": 2500, "test": 3500}
@@ -115,14 +118,15 @@ def run(
 
 
 def there(program: str) -> bool:
-    return bool(shutil.which(program) or shutil.which(program, path=":".join(PROGRAM_FOLDERS)))
+    folders = (*PROGRAM_FOLDERS, *map(str, DATABASE.glob("*/bin")))
+    return bool(shutil.which(program) or shutil.which(program, path=":".join(folders)))
 
 
 def missing_packages(purpose: str) -> list[str]:
     """Debian packages of which nothing is here, by looking for their programs."""
     wanted = {} if purpose == "check" else dict(MACHINES)
     if purpose == "test":
-        wanted |= BROWSER
+        wanted |= BROWSER | POSTGRES
     missing = [package for package, program in wanted.items() if not there(program)]
     if not (VENV / "bin" / "python").exists() and not can_make_venvs(sys.executable):
         missing.append("python3-venv")
@@ -185,6 +189,9 @@ def install_packages(packages: Sequence[str]) -> None:
     """apt-get update only where the lists that are here don't do."""
     argv = ["apt-get", "install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", *packages]
     env = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    if "postgresql" in packages and not NO_CLUSTER.exists():
+        NO_CLUSTER.parent.mkdir(exist_ok=True)
+        NO_CLUSTER.write_text("create_main_cluster = false\n")
     if any(Path("/var/lib/apt/lists").glob("*_Packages*")):
         try:
             run(argv, env=env)

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from as_person import bundles, identity, login
+from as_person import bundles, identity, login, once
 
 
 def sbatch(ask):
@@ -32,6 +32,11 @@ def sbatch(ask):
             bundles.stage(ask["stage"])
         identity.enter(entry, ask["cwd"])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if ask.get("tag"):
+            os._exit(once.once(ask["tag"], run))
+        run()
+
+    def run():
         os.execvpe(words[0], words, {**env, **ask.get("env", {}), "PWD": os.environ["PWD"]})
 
     code = identity.in_child(work)

@@ -1,15 +1,9 @@
-"""The store on a real PostgreSQL of its own, over a unix socket: what differs from SQLite is locking.
-Skipped where no
+"""The store on a real PostgreSQL of its own, over a unix socket: what differs from SQLite is locking. Skipped where no
 PostgreSQL is installed."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,48 +13,22 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.store import Store, open_store
 from headway.store.engine import open_engine
+from tests.postgres import BIN, postgres
 
-BIN = next(
-    (p for p in (*sorted(Path("/usr/lib/postgresql").glob("*/bin")), Path("/usr/bin")) if (p / "initdb").exists()), None
-)
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
-
-
-def _user() -> str:
-    """PostgreSQL refuses to run as root."""
-    if os.geteuid() != 0:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    return next((name for name in ("postgres", "nobody") if _known(name)), "nobody")
-
-
-def _known(name: str) -> bool:
-    return any(entry.pw_name == name for entry in pwd.getpwall())
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    user, me = _user(), os.geteuid() != 0
-    folder = Path(tempfile.mkdtemp(prefix="headway-pg-"))  # a short path: a socket's may have 107 characters
-    if not me:
-        shutil.chown(folder, user)
-    how = {} if me else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
-    initdb = [f"{BIN}/initdb", "-D", f"{folder}/db", "-U", "headway", "-A", "trust", "--no-sync"]
-    subprocess.run(initdb, check=True, capture_output=True, cwd="/", **how)
-    settings = [f"unix_socket_directories={folder}", "listen_addresses=", "fsync=off", "shared_buffers=16MB"]
-    options = " ".join(f"-c {setting}" for setting in settings)
-    control = [f"{BIN}/pg_ctl", "-D", f"{folder}/db", "-w"]
-    subprocess.run(
-        [*control, "-l", f"{folder}/log", "-o", options, "start"], check=True, capture_output=True, cwd="/", **how
-    )
-    yield f"postgresql://headway@/postgres?host={folder}"
-    subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True, cwd="/", **how)
-    shutil.rmtree(folder)
+    with postgres() as found:
+        yield found
 
 
 async def test_postgresql(url: str, tmp_path: Path) -> None:
     """One database for all, as several servers use it."""
     stores = await asyncio.gather(*(open_store(tmp_path, url) for _ in range(4)))
     try:
+        await _events(stores)
         await _claims(stores)
         await _uids_and_secrets(stores)
         await _people(stores[0])
@@ -106,6 +74,15 @@ async def _claims(stores: Sequence[Store]) -> None:
     assert again is not None
     assert (again.id, again.attempts) == (operation.id, 2)
     assert not await stores[0].finish(operation.id, "old:1", "done")
+
+
+async def _events(stores: Sequence[Store]) -> None:
+    """An apply tells of many machines at once."""
+    operation = await stores[0].enqueue_operation("told", "apply", "ann")
+    await asyncio.gather(*(stores[n % 2].add_event(operation.id, f"m{n}", "is made") for n in range(20)))
+    assert [event.seq for event in await stores[1].events_after(operation.id)] == list(range(1, 21))
+    await stores[0].claim("told:1", 1000, 30)
+    await stores[0].finish(operation.id, "told:1", "done")
 
 
 async def _uids_and_secrets(stores: Sequence[Store]) -> None:

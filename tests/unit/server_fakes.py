@@ -46,6 +46,7 @@ class FakeWork:
         # A cluster's accounting is read before it goes down, whatever the test is about.
         self.answers: dict[str, Any] = {"accounting": (), "node_events": (), "losses": {}, "saves": {}, **answers}
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.tags: list[str] = []  # of submissions
         self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster
         self.whole: dict[str, Cluster] = {}  # name -> what its file says, where builders' is not enough
 
@@ -98,6 +99,9 @@ class FakeWork:
     async def shelf(self, cluster: Cluster) -> Any:
         return await self._call("shelf", cluster)
 
+    async def rooms(self, cluster: Cluster) -> Any:
+        return await self._call("rooms", cluster)
+
     async def checks(self, cluster: Cluster) -> Any:
         return await self._call("checks", cluster)
 
@@ -131,7 +135,8 @@ class FakeWork:
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> Any:
         return await self._call("progress", cluster, jobs)
 
-    async def submit(self, cluster: Cluster, request: Any, user: str, stage: Any = None) -> Any:
+    async def submit(self, cluster: Cluster, request: Any, user: str, stage: Any = None, *, tag: str = "") -> Any:
+        self.tags += [tag] if tag else []
         return await self._call("submit", cluster, request, user, *([stage] if stage else []))
 
     async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> Any:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
+import pytest
+from sqlalchemy import text
+
+from headway.api.once import FOUND_AGAIN
 from headway.errors import Unanswered, Unreachable
 from headway.wire.work import SubmitOut
 from tests.unit.server_fakes import Server
@@ -99,3 +104,79 @@ async def test_who_is_not_known_is_told_so(server: Server) -> None:
     assert (await server.anonymous().post(JOBS, json={}, headers=KEY)).status_code == 401
     eve = await ready(server)
     assert (await eve.post(JOBS, json={}, headers={"idempotency-key": "x" * 300})).status_code == 409
+
+
+async def cut_off(server: Server, client: Any, path: str, **body: Any) -> None:
+    """What a server leaves that was killed in the middle of this request."""
+    begin, end = server.store.begin_answer, server.store.end_answer
+
+    async def elsewhere(name: str, request: str) -> Any:
+        found = await begin(name, request)
+        async with server.store._write() as db:
+            await db.execute(text("UPDATE answers SET server = 1 WHERE status = 0"))
+        return found
+
+    async def never(*_: Any) -> None:
+        raise asyncio.CancelledError
+
+    server.store.begin_answer, server.store.end_answer = elsewhere, never  # type: ignore[method-assign]
+    server.store.drop_answer, drop = never, server.store.drop_answer  # type: ignore[method-assign,assignment]
+    with pytest.raises(asyncio.CancelledError):
+        await client.post(path, json=body, headers=KEY)
+    server.store.begin_answer, server.store.end_answer, server.store.drop_answer = begin, end, drop  # type: ignore[method-assign]
+
+
+async def test_an_operation_that_a_killed_server_queued_is_the_answer(server: Server) -> None:
+    await server.apply()
+    ann, path = await server.client(), "/api/v1/clusters/lab/down"
+    await cut_off(server, ann, path)
+    again = await ann.post(path, json={}, headers=KEY)
+    third = await ann.post(path, json={}, headers=KEY)
+    queued = [one.id for one in await server.store.operations("lab") if one.kind == "down"]
+    assert (again.status_code, again.json()["id"], third.json()["id"]) == (202, *queued, *queued)
+    assert "key" not in again.json()
+    noted = [line.detail for line in await server.store.audit_trail() if line.action == "down"]
+    assert [line["operation"] for line in noted] == queued
+
+
+async def test_one_that_was_cut_off_before_its_line_in_the_audit_trail_gets_it(server: Server) -> None:
+    await server.apply()
+    ann, path, note = await server.client(), "/api/v1/clusters/lab/down", server.store.note
+
+    async def never(*_: Any, **__: Any) -> None:
+        raise asyncio.CancelledError
+
+    server.store.note = never  # type: ignore[method-assign]
+    await cut_off(server, ann, path)
+    server.store.note = note  # type: ignore[method-assign]
+    for _ in range(2):
+        assert (await ann.post(path, json={}, headers=KEY)).status_code == 202
+    assert len([line for line in await server.store.audit_trail() if line.action == "down"]) == 1
+
+
+async def test_a_submission_that_was_cut_off_is_sent_with_the_same_tag_and_kept_once(server: Server) -> None:
+    eve = await ready(server)
+    await cut_off(server, eve, JOBS)
+    again = await eve.post(JOBS, json={}, headers=KEY)
+    assert (again.status_code, again.json()["job_id"], submitted(server)) == (201, 5, 2)
+    assert len(server.work.tags) == 2
+    assert len(set(server.work.tags)) == 1
+    noted = [line for line in await server.store.audit_trail() if line.action == "submit"]
+    assert len(noted) == 1
+
+
+async def test_what_can_t_be_found_again_is_nobody_s_to_repeat(server: Server) -> None:
+    eve = await ready(server)
+    await cut_off(server, eve, "/api/v1/tokens")
+    again = await eve.post("/api/v1/tokens", json={}, headers=KEY)
+    assert again.status_code == 409
+    assert "cut off" in again.json()["detail"]
+
+
+def test_every_request_that_is_found_again_queues_an_operation_or_submits_a_job(server: Server) -> None:
+    """The list of addresses is by hand; operations are answered with 202 and made nowhere else."""
+    paths = server.app.openapi()["paths"]
+    queues = {path for path, ways in paths.items() if "202" in ways.get("post", {}).get("responses", {})}
+    assert len(queues) > 8
+    lost = {path for path in queues if not FOUND_AGAIN.fullmatch(re.sub(r"\{\w+\}", "7", path))}
+    assert {path.rpartition("/")[2] for path in lost} == {"reboot", "test"}  # they end with the server that does them

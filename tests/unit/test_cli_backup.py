@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from headway.wire.keeping import BackupOut, VolumeSpeedOut
+from headway.wire.storage import LostOut, MeasuredOut, StorageOut, VolumeOut
 
 from .cli_fakes import Cli, cli, cluster, operation
 
@@ -89,3 +91,23 @@ def test_volumes_are_measured(cli: Cli) -> None:
     assert "812 MiB/s" in lines[1]
     assert "Read-only" in lines[2]
     assert cli.api.named("storage_bench") == [(("lab",), {"node": "lab-1-1", "mib": 256})]
+
+
+def test_volumes_are_shown_with_who_has_lost_them(cli: Cli) -> None:
+    measured = MeasuredOut(path="/scratch", write_mib_s=812.4, read_mib_s=2100, node="lab-1-1", mib=256, at=1000.0)
+    lost = LostOut(node="lab-1-2", why="volumes: /data is not mounted")
+    volumes = [
+        VolumeOut(
+            path="/scratch", size_bytes=4 << 40, used_bytes=3 << 40, free_bytes=1 << 40, nodes=4, measured=measured
+        ),
+        VolumeOut(path="/data", type="nfs4", source="filer:/data", nodes=3, lost=[lost]),
+    ]
+    cli.api.on("storage", StorageOut(cluster="lab", volumes=volumes, stale="lab-head does not answer"))
+    said = cli("storage", "show", "lab")
+    head, scratch, data = said.out.splitlines()
+    assert head.split() == ["VOLUME", "TYPE", "USED", "FREE", "NODES", "WRITE", "READ", "CHECKPOINT"]
+    assert scratch.split() == ["/scratch", "-", "3.0", "TiB", "1.0", "TiB", "4", "812", "MiB/s", "2100", "MiB/s", "-"]
+    assert "3 of 4" in data
+    assert "lab-1-2: volumes: /data" in data
+    assert "lab-head does not answer" in said.err
+    assert json.loads(cli("storage", "show", "lab", "-o", "json").out)["volumes"][0]["measured"]["at"] == 1000.0

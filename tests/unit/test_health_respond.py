@@ -342,6 +342,18 @@ async def test_a_person_returns_a_node_only_after_its_tests(careful: Ward) -> No
         await careful.responder.ask_back(99, "ann", false_alarm=False)
 
 
+async def test_tests_that_a_person_asked_another_server_for_are_begun_by_the_one_that_leads(careful: Ward) -> None:
+    await careful.responder.take(signal(), [])
+    asked = await careful.another_server()
+    assert await asked.ask_back(1, "ann", false_alarm=False, begin=False) is None
+    assert asked.beside == {}
+    assert (await careful.newest()).state is IncidentState.TESTING
+    with pytest.raises(Conflict, match="is testing"):
+        await asked.ask_back(1, "bob", false_alarm=False, begin=False)
+    back = await careful.settle()
+    assert (back.state, back.steps[-1].actor) == (IncidentState.RETURNED, "ann")
+
+
 async def test_a_machine_that_was_fenced_is_switched_on_for_who_returns_its_node(careful: Ward) -> None:
     await careful.responder.take(signal(), [])
     assert (await careful.settle()).state is IncidentState.OUT

@@ -8,7 +8,6 @@ import json
 import os
 import pwd
 import signal
-import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,124 +19,19 @@ from headway.errors import Refused, Unanswered
 from headway.jobs.remote import call, command
 from headway.jobs.submit import submit
 from headway.jobs.warm import KEPT_S, MOST_EACH, Warm
-from headway.machines.program import program
 from headway.machines.run import Ran
 from headway.wire.work import SubmitIn
-from tests.builders import Clock, machine, open_to_all
+from tests.builders import Clock
+from tests.unit.head_here import HEAD, PERSON, Machine, head_here
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
 
-HEAD = machine("lab-head")
 SCRIPT = "#!/bin/bash\necho ä\n"
-PERSON = "alice"  # on this machine: nobody
-SBATCH = """\
-#!/bin/sh
-cd {folder} || exit 9
-for word; do last=$word; done
-echo "$(id -u) $(basename "$last")" >>submitted
-cat "$last" >script
-case "$MOOD" in
-slow) echo here >began; exec sleep 60;;
-sour) echo "sbatch: error: no such thing" >&2; exit 3;;
-loud) yes & ;;
-esac
-echo "Submitted batch job $(wc -l <submitted)"
-"""
-
-
-@dataclass
-class Machine:
-    """A head that is this machine: programs are real, except for sbatch, and `alice` is nobody."""
-
-    folder: Path
-    held: list[asyncio.subprocess.Process] = field(default_factory=list)
-    fresh: int = 0
-
-    def argv(self, argv: Sequence[str]) -> list[str]:
-        nobody = pwd.getpwnam("nobody")
-        entry = (PERSON, "x", nobody.pw_uid, nobody.pw_gid, "", str(self.folder), "/bin/bash")
-        code = f"""
-import pwd
-exec({program("as_person")!r}, {{"__name__": "p"}})
-from as_person import __main__, identity, login
-people = {{{PERSON!r}: pwd.struct_passwd({entry!r})}}
-def person(name):
-    return people[name] if name in people else identity.refuse(f"there is no user {{name}} on lab-head")
-def quietly(*_):
-    open({str(self.folder / "limits")!r}, "a").write("limited\\n")
-identity.person, identity.quietly, identity.UNIFIED = person, quietly, "/nowhere"
-login.login_environment = lambda entry: {{"PATH": {str(self.folder / "bin")!r} + ":/usr/bin:/bin"}}
-__main__.main()
-"""
-        return [sys.executable, "-I", "-S", "-c", code, argv[-1]]
-
-    async def hold(self, machine: Any, argv: Sequence[str]) -> Process:
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *self.argv(argv), stdin=pipe, stdout=pipe, start_new_session=True
-        )
-        self.held.append(process)
-        return Process(process)
-
-    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
-        pipe = asyncio.subprocess.PIPE
-        self.fresh += 1
-        process = await asyncio.create_subprocess_exec(*self.argv(argv), stdin=pipe, stdout=pipe, stderr=pipe)
-        out, err = await process.communicate(options.get("input"))
-        return Ran(tuple(argv), process.returncode or 0, out.decode(), err.decode(), 0.0, out)
-
-    def stream(self, *_: Any, **__: Any) -> Any:
-        raise AssertionError("nothing is streamed")
-
-    def converse(self, *_: Any, **__: Any) -> Any:
-        raise AssertionError("nobody talks")
-
-    def lines(self, name: str) -> list[str]:
-        file = self.folder / name
-        return file.read_text().splitlines() if file.exists() else []
-
-    async def until(self, name: str) -> None:
-        """Until the stand-in for sbatch has written the file."""
-        async with asyncio.timeout(20):
-            while not self.lines(name):
-                await asyncio.sleep(0.01)
-
-
-@dataclass
-class Process:
-    process: asyncio.subprocess.Process
-
-    @property
-    def over(self) -> bool:
-        assert self.process.stdout is not None
-        return self.process.stdout.at_eof() or self.process.returncode is not None
-
-    async def write(self, data: bytes) -> None:
-        assert self.process.stdin is not None
-        with contextlib.suppress(ConnectionError):
-            self.process.stdin.write(data)
-            await self.process.stdin.drain()
-
-    async def read(self) -> bytes:
-        assert self.process.stdout is not None
-        return await self.process.stdout.read(65536)
-
-    async def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        await self.process.wait()
 
 
 @pytest.fixture
 def head(tmp_path: Path) -> Machine:
-    open_to_all(tmp_path)
-    work = tmp_path / "home"
-    (work / "bin").mkdir(parents=True)
-    work.chmod(0o777)
-    sbatch = work / "bin" / "sbatch"
-    sbatch.write_text(SBATCH.format(folder=work))
-    sbatch.chmod(0o755)
-    return Machine(work)
+    return head_here(tmp_path)
 
 
 @pytest.fixture
@@ -186,6 +80,39 @@ async def test_a_helper_killed_under_a_submission_is_one_error_and_no_second_job
     os.killpg(head.held[0].pid, signal.SIGKILL)  # what slept
     assert (await submit(warm, HEAD, held(), PERSON)).job_id == 2  # with a new one
     assert len(head.held) == 2
+
+
+async def test_what_comes_again_with_its_tag_is_submitted_once(warm: Warm, head: Machine) -> None:
+    first = await submit(warm, HEAD, held(), PERSON, tag="a")
+    assert [(await submit(links, HEAD, held(), PERSON, tag="a")) for links in (warm, Warm(head))] == [first, first]
+    assert (await submit(warm, HEAD, held(), PERSON, tag="b")).job_id == 2
+    with pytest.raises(Refused, match="no such thing"):
+        await submit(warm, HEAD, held("sour"), PERSON, tag="c")
+    assert (await submit(warm, HEAD, held(), PERSON, tag="c")).job_id == 4  # there is no job of the refused one
+    assert len(head.lines("submitted")) == 4
+
+
+async def test_a_second_one_with_the_tag_waits_for_the_first(head: Machine) -> None:
+    """The server that sent the first was killed; another one asks again."""
+    sending = asyncio.create_task(submit(Warm(head), HEAD, held("slow"), PERSON, tag="a"))
+    await head.until("began")
+    second = asyncio.create_task(submit(Warm(head), HEAD, held(), PERSON, tag="a"))
+    os.kill(int(head.lines("began")[0]), signal.SIGKILL)
+    with pytest.raises(Unanswered):
+        await sending
+    assert (await second).job_id == 2
+    assert len(head.lines("submitted")) == 2
+
+
+async def test_nobody_knows_what_became_of_one_that_was_cut_off_under_its_tag(warm: Warm, head: Machine) -> None:
+    sending = asyncio.create_task(submit(warm, HEAD, held("slow"), PERSON, tag="a"))
+    await head.until("began")
+    os.killpg(head.held[0].pid, signal.SIGKILL)  # the machine, say
+    with pytest.raises(Unanswered):
+        await sending
+    with pytest.raises(Unanswered, match="cut off half-way"):
+        await submit(warm, HEAD, held(), PERSON, tag="a")
+    assert len(head.lines("submitted")) == 1
 
 
 async def test_one_that_dies_between_submissions_is_not_noticed(warm: Warm, head: Machine) -> None:

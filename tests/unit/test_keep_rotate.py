@@ -13,7 +13,7 @@ import pytest
 from headway.cluster import secrets
 from headway.cluster.env import Env
 from headway.domain.cluster import Cluster, KeySource
-from headway.domain.machine import Machine
+from headway.domain.machine import Machine, MachineState
 from headway.errors import Refused, Unreachable
 from headway.keep import rotate as module
 from headway.keep.rotate import rotate
@@ -31,9 +31,11 @@ class Fleet:
         self.key = ""
         self.log: list[str] = []
         self.down = False
+        self.off = False  # the node
 
     async def list(self, _: str) -> tuple[Machine, ...]:
-        return (builders.machine("lab-head"), builders.machine("lab-1-1"))
+        node = builders.machine("lab-1-1")
+        return (builders.machine("lab-head"), replace(node, state=MachineState.STOPPED) if self.off else node)
 
     async def admit(self, machine: Machine, authorized_keys: str) -> None:
         self.admitted[machine.name] = authorized_keys
@@ -47,6 +49,7 @@ class Fleet:
 
     async def wait_ready(self, machine: Machine, *, timeout_s: float) -> None:
         assert timeout_s > 0
+        assert not (self.off and machine.name == "lab-1-1")
         if self.down:
             raise Unreachable("no answer")
         assert self.key.split()[1] in self.admitted[machine.name]
@@ -75,7 +78,7 @@ async def test_the_new_key_is_let_in_before_the_old_one_goes(store: Store) -> No
     assert new != old
     assert fleet.log == ["lab-head 2", "lab-1-1 2", "drop lab-head", "drop lab-1-1", "lab-head 1", "lab-1-1 1"]
     assert all(keys == secrets.public_of(new) for keys in fleet.admitted.values())
-    assert set(await store.secrets("lab")) == {"bootstrap_key"}
+    assert set(await store.secrets("lab")) == {"bootstrap_key", "rotating/r1"}, "which goes with the operation"
 
 
 async def test_a_machine_that_does_not_take_the_new_key_keeps_the_old_one(store: Store) -> None:
@@ -86,7 +89,17 @@ async def test_a_machine_that_does_not_take_the_new_key_keeps_the_old_one(store:
     with pytest.raises(Unreachable):
         await rotate(LAB, env(fleet, store), say, "ssh", "r1")
     assert (await store.secrets("lab"))["bootstrap_key"] == old
-    assert all(secrets.public_of(old) in keys for keys in fleet.admitted.values())
+    assert all(keys == secrets.public_of(old) for keys in fleet.admitted.values()), "the new one is let in nowhere"
+    assert fleet.key == secrets.public_of(old)
+
+
+async def test_a_machine_that_is_off_gets_the_new_key_too(store: Store) -> None:
+    fleet = Fleet()
+    fleet.off = True
+    await store.put_secret("lab", "bootstrap_key", secrets.new_key())
+    await rotate(LAB, env(fleet, store), say, "ssh", "r1")
+    new = (await store.secrets("lab"))["bootstrap_key"]
+    assert fleet.admitted == dict.fromkeys(("lab-head", "lab-1-1"), secrets.public_of(new))
 
 
 async def test_a_rotation_that_was_killed_goes_on_with_the_same_key(
@@ -106,7 +119,7 @@ async def test_a_rotation_that_was_killed_goes_on_with_the_same_key(
     await rotate(LAB, env(Fleet(), store), say, "munge", "r1")
     assert keys[0] == keys[1] != "b2xk"
     assert len(base64.b64decode(keys[0])) == 1024
-    assert set(await store.secrets("lab")) == {"munge_key"}
+    assert set(await store.secrets("lab")) == {"munge_key", "rotating/r1"}
     await rotate(LAB, env(Fleet(), store), say, "munge", "r2")
     assert keys[2] != keys[1]
 

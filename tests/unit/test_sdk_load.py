@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -27,12 +28,13 @@ from headway.errors import (
     Unreachable,
 )
 from headway.sdk.client import Client
-from headway.sdk.discover import discover
+from headway.sdk.discover import discover, in_reach
 from headway.sdk.errors import to_error
 from headway.sdk.liveness import start_time
 from headway.sdk.load import identity, load_document
 from headway.spec.sshkey import key_fault
 from headway.wire.base import ErrorOut
+from headway.wire.work import SubmitIn
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8m1yvDOZ1uJ7m4w1Jb3m5b1m4w1Jb3m5b1m4w1Jb3m ann"
 
@@ -195,6 +197,29 @@ def test_environment_names_the_server(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
     with pytest.raises(Unreachable, match="check HEADWAY_URL"), discover() as client:
         client.me()
+
+
+def test_of_several_servers_the_one_that_answers_is_spoken_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
+    one, two = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+    urls = [f"http://127.0.0.1:{server.getsockname()[1]}" for server in (one, two)]
+    monkeypatch.setenv("HEADWAY_URL", ",".join(urls))
+    keys: list[str] = []
+
+    def far(request: httpx.Request) -> httpx.Response:
+        keys.append(request.headers["idempotency-key"])
+        if str(request.url).startswith(urls[0]):
+            one.close()  # it is killed under the request
+            raise httpx.RemoteProtocolError("gone", request=request)
+        return httpx.Response(201, json={"job_id": 7, "cluster": "lab", "user": "ann", "workdir": "~"})
+
+    url, token, refresh = in_reach()
+    with two, Client(url, token, refresh=refresh, transport=httpx.MockTransport(far)) as client:
+        assert client.url == urls[0]
+        assert client.sbatch("lab", SubmitIn()).job_id == 7
+        assert client.url == urls[1]
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from headway.cluster.env import Env
+from headway.cluster.secrets import new_key
 from headway.health import wake
+from headway.machines.ssh import Connections
 from headway.server.acting import Acting
 from headway.server.beside import Beside
 from headway.server.held import Open
 from tests import builders
+from tests.unit import server_fakes as fakes
 
 LAB = builders.cluster(3, 0)
 
@@ -104,3 +107,19 @@ async def test_while_an_apply_waits_machines_are_made_by_the_file_as_it_was(monk
     assert not resting.done()
     server.made.set()
     await resting
+
+
+async def test_a_key_that_another_server_gave_the_cluster_is_taken_up(server: fakes.Server, monkeypatch: Any) -> None:
+    connections = Connections("")
+    opened = Env(None, server.store, connections, Path())  # type: ignore[arg-type]
+
+    async def open_env(*_: Any) -> Env:
+        return opened
+
+    monkeypatch.setattr("headway.cluster.env.open_env", open_env)
+    holding = Acting(server.store, Path())
+    await holding._env(LAB)
+    assert connections.keyless
+    await server.store.put_secret(LAB.name, "bootstrap_key", new_key())
+    assert await holding._env(LAB) is opened
+    assert not connections.keyless

@@ -169,6 +169,19 @@ async def test_keys_that_are_not_headways_to_change_are_refused(server: Server) 
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
 
 
+async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> None:
+    async def fails(cluster: Any, _say: Any, _what: str, ref: str) -> None:
+        await server.store.put_secret(cluster.name, f"rotating/{ref}", "the new key")
+        raise Unreachable("lab-1-1 does not answer")
+
+    server.work.answers["rotate"] = fails
+    client = await server.client()
+    asked = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "ssh"})
+    await server.work_off()
+    assert (await server.store.operation(asked.json()["id"])).state == "failed"
+    assert [name for name in await server.store.secrets("lab") if name.startswith("rotating/")] == []
+
+
 # --- by the clock
 
 

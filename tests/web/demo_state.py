@@ -15,6 +15,7 @@ from typing import Any
 import demo_ledger
 import demo_notebooks
 import demo_operations
+import demo_storage
 from page_demo import CHECKS, TRAIN, broken, cluster, creating, head, losses, mixed, node, renamed, stale, training
 from sqlalchemy import insert, select
 from tests import builders
@@ -57,6 +58,7 @@ def answers() -> dict[str, Any]:
         "array": lambda cluster, job: {},
         "progress": lambda cluster, jobs: {},
         "metrics": metrics,
+        "rooms": demo_storage.rooms,
         "forget": None,
         "shares": _shares,
         "runs": lambda cluster, job: (),
@@ -195,6 +197,7 @@ def _resolved(work: FakeWork, name: str, nodes: Sequence[NodeOut], out: ClusterO
         Partition("train", slots, True, 1, 604800, 86400, (), False, 0, ()),
         Partition("debug", slots[:1], False, 2, 3600, 600, (), False, 0, ()),
     )
+    more["storage"] = demo_storage.STORAGE
     work.clusters[name] = more
     return builders.cluster(len(nodes) - spares if nodes else out.nodes, name=name, **more)
 
@@ -294,6 +297,7 @@ async def furnish(state: AppState, work: FakeWork) -> None:
     await demo_operations.put(state.store)
     await demo_notebooks.put(state.store, work, TRAIN, 105)
     await demo_ledger.put(state, state.store)
+    await demo_storage.put(state.store)
 
 
 GROUPS = (
@@ -319,11 +323,18 @@ async def put_elastic(state: AppState, work: FakeWork) -> None:
     names = ("gpu-1-1", "gpu-1-2", "gpu-1-5", "cheap-2-1", "night-3-1")
     there = [node(f"grow-{name}", f"leaf{name[-3]}", held=[TRAIN] * 8, partitions=["train"]) for name in names]
     there.insert(3, node("grow-cheap-2-2", "leaf2", machine="", states=["DOWN"], usable=False))
+    there[1] = node(
+        "grow-gpu-1-2", "leaf1", states=["IDLE", "DRAIN"], usable=False, reason=demo_storage.LOST, partitions=["train"]
+    )
     there[2] = node("grow-gpu-1-5", "leaf1", role="spare", partitions=["train"])
     out = cluster(name="grow", gpus_used=32, jobs_pending=0)
     shown = Snapshot(StatusOut(cluster=out, checks=CHECKS, nodes=[head(), *there]), (training(["grow-gpu-1-1"]),))
     await put(state, work, shown, "grow")
-    whole = replace(builders.cluster(1, 0, name="grow", teams=TEAMS, users=USERS), slots=slots, groups=GROUPS)
+    whole = replace(
+        builders.cluster(1, 0, name="grow", teams=TEAMS, users=USERS, storage=demo_storage.STORAGE),
+        slots=slots,
+        groups=GROUPS,
+    )
     work.whole["grow"] = whole
     document = server_fakes.document("grow", nodes=4, spares=1).model_dump()
     await state.store.save_cluster("grow", document, summary=summary_of(whole), state="ready", owner="ann")

@@ -53,6 +53,11 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("cluster-groups", "/clusters/grow"),
         Place("no-cluster", "/clusters/none", status=404),
     ),
+    "/clusters/{name}/storage": (
+        Place("storage", "/clusters/demo/storage"),
+        Place("storage-lost", "/clusters/grow/storage", role="operator"),
+        Place("storage-away", "/clusters/prod/storage", role="viewer"),
+    ),
     "/clusters/{name}/notebooks": (
         Place("notebooks", "/clusters/demo/notebooks", role="member"),
         Place("no-notebooks", "/clusters/demo/notebooks", role="operator"),

@@ -75,6 +75,7 @@ def answers() -> dict[str, Any]:
         "return_node": "returned",
         "reboot_node": rebooted,
         "test_node": (("gpus", True, "answer"),),
+        "rooms": (),
         "storage_bench": (VolumeSpeedOut(path="/scratch", write_mib_s=900.0),),
         "shares": (Share("default", 1.0, 0.5, 0.4, 12.5),),
         "control": None,

@@ -16,7 +16,7 @@ tests/unit/access_table.py, which says who must get through and who must not.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Protocol
 from urllib.parse import urlsplit
@@ -77,6 +77,8 @@ class Principal:
     only: str = ""  # the one cluster that their token is for; "" = every one
     address: str = ""  # where the request came from
     login: str | None = None  # their Linux user where an admin or the sign-in provider has said it
+    deed: str = ""  # names this very request, where it came with a key of its own (api/once.py), and
+    deed_at: float = 0.0  # when it first came
 
     @property
     def user(self) -> str:
@@ -215,6 +217,8 @@ def principal(
 
 def _known(request: Request, principal: Principal) -> Principal:
     """Kept with the request, so that a refusal later on is noted with its person's name."""
+    name, at = request.scope.get("state", {}).get("deed", ("", 0.0))
+    principal = replace(principal, deed=name, deed_at=at) if name else principal
     request.state.principal = principal
     return principal
 

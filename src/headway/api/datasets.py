@@ -27,10 +27,13 @@ Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
 @router.get("")
 async def datasets(name: str, state: State, _: Anyone, page: Page) -> list[DatasetOut]:
     """Every version there is, by name and number."""
+    return page.cut(await datasets_of(name, state), lambda one: (one.name, one.version))
+
+
+async def datasets_of(name: str, state: AppState) -> list[DatasetOut]:
     await state.row(name)
     jobs = await state.store.job_counts(name)
-    rows = [_out(one, jobs.get((one.name, one.number), 0)) for one in await state.store.versions(name)]
-    return page.cut(rows, lambda one: (one.name, one.version))
+    return [_out(one, jobs.get((one.name, one.number), 0)) for one in await state.store.versions(name)]
 
 
 @router.post("", status_code=202)
@@ -116,7 +119,7 @@ async def _queue(
     state: AppState, who: Principal, cluster: str, action: str, params: dict[str, Any], secret: str = ""
 ) -> OperationOut:
     operation = await state.store.enqueue_operation(
-        cluster, "dataset", who.person, params={"action": action, **params}, secret=secret
+        cluster, "dataset", who.person, params={"action": action, **params}, secret=secret, key=who.deed
     )
     queued(state, operation)
     await audit(state, who, f"dataset.{action}", cluster, operation=operation.id, **params)

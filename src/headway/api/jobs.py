@@ -63,7 +63,7 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
     user = who.acting(request.user)
     cluster = await workplace(state, name, who)
     request = request.model_copy(update={"stage_in": await pinned(state, cluster, request.stage_in)})
-    prepared = prepare_submit(request, cluster, user, new_mark())
+    prepared = prepare_submit(request, cluster, user, new_mark(who))
     with place(state, who):
         return await send(state, who, cluster, prepared, user, "submit")
 

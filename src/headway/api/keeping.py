@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Query
 
 from headway import __version__
-from headway.api.access import Admin, Operator, State, audit
+from headway.api.access import Admin, State, audit
 from headway.api.paging import Page
 from headway.api.places import allowed
 from headway.api.planning import queued
@@ -22,7 +22,7 @@ from headway.api.state import AppState
 from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.store import Operation
 from headway.wire.clusters import OperationOut
-from headway.wire.keeping import BackupIn, BackupOut, BenchIn, RestoreIn, RotateIn, VerifyIn, VolumeSpeedOut
+from headway.wire.keeping import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
 
 if TYPE_CHECKING:
     from headway.keep.archive import Header
@@ -34,7 +34,7 @@ router = APIRouter(tags=["backups"])
 async def backup(name: str, ask: BackupIn, state: State, who: Admin) -> OperationOut:
     """Queues a backup: jobs run on meanwhile. The operation's `kept` names the file."""
     folder = allowed(state, ask.to)
-    operation = await queue_backup(state, name, who.person, folder, ask.passphrase)
+    operation = await queue_backup(state, name, who.person, folder, ask.passphrase, deed=who.deed)
     assert operation is not None
     await audit(state, who, "backup", name, operation=operation.id, to=str(folder))
     return operation_out(operation)
@@ -62,7 +62,9 @@ async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> Operat
         )
     ref = random.token_hex(8)
     params = {"path": str(path), "ref": ref}
-    operation = await state.store.enqueue_operation(name, "restore", who.person, params=params, secret=_text(key))
+    operation = await state.store.enqueue_operation(
+        name, "restore", who.person, params=params, secret=_text(key), key=who.deed
+    )
     queued(state, operation)
     await audit(state, who, "restore", name, operation=operation.id, path=str(path))
     return operation_out(operation)
@@ -111,26 +113,25 @@ async def rotate(name: str, ask: RotateIn, state: State, who: Admin) -> Operatio
             f"{name} is signed in to with keys of your own inventory", hint="change them on the machines and in hosts"
         )
     params = {"what": ask.what, "ref": random.token_hex(8)}
-    operation = await state.store.enqueue_operation(name, "rotate", who.person, params=params)
+    operation = await state.store.enqueue_operation(name, "rotate", who.person, params=params, key=who.deed)
     queued(state, operation)
     await audit(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
     return operation_out(operation)
 
 
-@router.post("/clusters/{name}/storage/bench")
-async def storage_bench(name: str, ask: BenchIn, state: State, who: Operator) -> list[VolumeSpeedOut]:
-    """Measures each volume from one machine, now; what is written there is removed."""
-    _, cluster = await state.cluster(name)
-    found = await state.work.storage_bench(cluster, ask.node, ask.mib)
-    await audit(state, who, "storage.bench", name, node=ask.node, mib=ask.mib)
-    return list(found)
-
-
 async def queue_backup(
-    state: AppState, name: str, person: str, folder: Path, passphrase: str, *, keep: int = 0, ref: str = ""
+    state: AppState,
+    name: str,
+    person: str,
+    folder: Path,
+    passphrase: str,
+    *,
+    keep: int = 0,
+    ref: str = "",
+    deed: str = "",
 ) -> Operation | None:
     """`keep`: so many of the cluster's backups stay in the folder; 0: all. `ref`: names this backup among servers that may
-    think of it at once; None when another did."""
+    think of it at once; None when another did. `deed`: of the request that asks for it."""
     from headway.keep import archive
 
     _, cluster = await state.cluster(name)
@@ -139,7 +140,9 @@ async def queue_backup(
     ref = ref or random.token_hex(8)
     params: dict[str, Any] = {"to": str(folder), "ref": ref, "header": vars(header), "keep": keep}
     try:
-        operation = await state.store.enqueue_operation(name, "backup", person, params=params, secret=_text(key))
+        operation = await state.store.enqueue_operation(
+            name, "backup", person, params=params, secret=_text(key), key=deed
+        )
     except Conflict:
         return None
     queued(state, operation)

@@ -1,6 +1,9 @@
 """`Idempotency-Key`: a POST that carries one is done once. Sent again within a day with the same key it gets the answer of
 the first time; with another body it is refused.
 
+A request that was cut off with its server is gone on with where it can be told how far it had come (`FOUND_AGAIN`): its
+operation is found by the key, and the head knows which key a submission came with. Of the others nobody can say.
+
 A key belongs to the token or session that sent it. Answers may hold what is shown once (a new token), so they are kept
 encrypted under that very token and key, of which the server has only hashes."""
 
@@ -9,6 +12,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -16,13 +22,20 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.api import errors
-from headway.api.access import principal_of, state_of
+from headway.api.access import Principal, audit, principal_of, state_of
+from headway.api.shapes import operation_out
+from headway.api.state import AppState
 from headway.errors import HeadwayError
-from headway.store import Store
+from headway.store import AuditAsk, Operation
+from headway.store.answers import Answer
 from headway.wire.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
 
+NOTED_S = 60.0  # an operation has its line in the audit trail by then
 REPLAYED = "idempotency-replayed"
 _KEEP_HEADERS = ("content-type", "location")
+_QUEUES = r"apply|scale|down|backup|restore|roll|secrets/rotate|datasets|datasets/.+/(verify|remove)"
+_SUBMITS = r"jobs|run|jobs/\d+/(retry|rerun)"
+FOUND_AGAIN = re.compile(rf"{API_PREFIX}/clusters/[^/]+/({_QUEUES}|{_SUBMITS})")
 
 
 class Once:
@@ -36,19 +49,22 @@ class Once:
             await self._app(scope, receive, send)
             return
         try:
-            known = await principal_of(Request(scope)) is not None
+            who = await principal_of(Request(scope))
         except HeadwayError:
-            known = False
-        if not known:  # the app says what is wrong with them
+            who = None
+        if who is None:  # the app says what is wrong with them
             await self._app(scope, receive, send)
             return
         if not (key.isascii() and key.isprintable() and len(key) <= 255):
             await _refuse(f"{IDEMPOTENCY_KEY} is at most 255 printable ASCII characters", "")(scope, receive, send)
             return
         secret = headers.get("authorization", "") or headers.get("cookie", "")
-        await self._once(state_of(Request(scope)).store, _Deed(secret, key), scope, receive, send)
+        await self._once(state_of(Request(scope)), who, _Deed(secret, key), scope, receive, send)
 
-    async def _once(self, store: Store, deed: _Deed, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _once(
+        self, state: AppState, who: Principal, deed: _Deed, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        store = state.store
         try:
             body = await _whole(receive)
         except HTTPException as error:  # it is longer than we take
@@ -58,9 +74,14 @@ class Once:
         said = b"\n".join((scope["path"].encode(), scope.get("query_string", b""), body))
         request = hashlib.sha256(said).hexdigest()
         before = await store.begin_answer(deed.name, request)
+        at = state.clock()
         if before is not None:
-            await _again(deed, request, *before)(scope, receive, send)
-            return
+            if not await _ours(state, who, deed, before, request, scope["path"]):
+                before = await store.answer(deed.name) or before
+                await _again(deed, request, before)(scope, receive, send)
+                return
+            at = before.at
+        scope.setdefault("state", {})["deed"] = (deed.name, at)
         given = _Given(send)
         try:
             await self._app(scope, _replay(body, receive), given)
@@ -74,6 +95,34 @@ class Once:
             await store.end_answer(deed.name, given.status, deed.seal(given.headers, given.body))
 
 
+async def _ours(state: AppState, who: Principal, deed: _Deed, before: Answer, request: str, path: str) -> bool:
+    """Whether the request before was cut off with its server, and is now this server's to do. An operation that it had queued
+    is its answer."""
+    store = state.store
+    if before.status or before.request != request or not FOUND_AGAIN.fullmatch(path):
+        return False
+    if await store.presence.lives(before.server) or not await store.inherit_answer(deed.name, before.server):
+        return False
+    queued = await store.operation_of(deed.name)
+    if queued is None:
+        return True
+    await _note(state, who, queued)
+    body = operation_out(queued).model_dump_json().encode()
+    await store.end_answer(deed.name, 202, deed.seal({"content-type": "application/json"}, body))
+    return False
+
+
+async def _note(state: AppState, who: Principal, queued: Operation) -> None:
+    """The line of the audit trail, which comes after the operation, unless it was written before the server was killed."""
+    since = AuditAsk(target=queued.cluster, since=queued.created_at, until=queued.created_at + NOTED_S)
+    if any(line.detail.get("operation") == queued.id for line in await state.store.audit_trail(since, limit=500)):
+        return
+    action = {"rotate": "secrets.rotate", "dataset": f"dataset.{queued.params.get('action')}"}.get(
+        queued.kind, queued.kind
+    )
+    await audit(state, who, action, queued.cluster, operation=queued.id)
+
+
 class _Deed:
     """A key of somebody's: under which name it is kept, and the cipher for its answer."""
 
@@ -81,10 +130,10 @@ class _Deed:
         self.name = hashlib.sha256(f"name\n{secret}\n{key}".encode()).hexdigest()
         self._key = hashlib.sha256(f"answer\n{secret}\n{key}".encode()).digest()
 
-    def seal(self, headers: dict[str, str], body: bytes) -> str:
+    def seal(self, headers: Mapping[str, Any], body: bytes) -> str:
         from cryptography.fernet import Fernet
 
-        text = json.dumps([headers, base64.b64encode(body).decode()]).encode()
+        text = json.dumps([dict(headers), base64.b64encode(body).decode()]).encode()
         return Fernet(base64.urlsafe_b64encode(self._key)).encrypt(text).decode()
 
     def open(self, answer: str) -> tuple[dict[str, str], bytes]:
@@ -116,18 +165,18 @@ class _Given:
         await self._send(message)
 
 
-def _again(deed: _Deed, request: str, before: str, status: int, answer: str) -> ASGIApp:
+def _again(deed: _Deed, request: str, before: Answer) -> ASGIApp:
     from starlette.responses import Response
 
-    if before != request:
+    if before.request != request:
         return _refuse("this key was used for another request", "make a new key for each request")
-    if not status:
+    if not before.status:
         return _refuse(
             "the request of this key is under way, or was cut off with the server",
             "send it again in a moment; if this stays, look whether it was done before you send it under a new key",
         )
-    headers, body = deed.open(answer)
-    return Response(body, status, {**headers, REPLAYED: "true"})
+    headers, body = deed.open(before.answer)
+    return Response(body, before.status, {**headers, REPLAYED: "true"})
 
 
 def _refuse(message: str, hint: str) -> ASGIApp:

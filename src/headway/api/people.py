@@ -31,7 +31,13 @@ async def server(state: State, who: Everywhere) -> ServerOut:
     """Where it lies on its machine is for admins."""
     clusters = [row for row in await state.store.clusters() if who.reaches(row.name)]
     told = ServerOut(
-        url=state.settings.url, version=__version__, pid=0, state_dir="", database="", clusters=len(clusters)
+        url=state.settings.url,
+        version=__version__,
+        pid=0,
+        state_dir="",
+        database="",
+        clusters=len(clusters),
+        leads=state.store.presence.leads,
     )
     if not who.may(Right.ADMIN):
         return told

@@ -33,7 +33,7 @@ async def start(name: str, request: PipelineIn, state: State, who: Member) -> Pi
     user = who.acting(request.user)
     cluster = await workplace(state, name, who)
     pipeline = read_pipeline(request.document)
-    work = place(cluster, user).work(pipeline.name, new_mark())
+    work = place(cluster, user).work(pipeline.name, new_mark(who))
     _check(pipeline, cluster, user, work)
     kept = {
         "document": _masked(pipeline),

@@ -84,7 +84,7 @@ def _key_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
 
 
 def _closed(state: AppState) -> tuple[Path, ...]:
-    return (*SYSTEM_FOLDERS, state.settings.state_dir.resolve())
+    return (*SYSTEM_FOLDERS, state.settings.state_dir.resolve(), state.settings.data.resolve())
 
 
 def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:

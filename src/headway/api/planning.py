@@ -64,7 +64,9 @@ async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Ope
         "look_again": waits and not ask.confirmed,
         "deadline_s": ask.deadline_s,
     }
-    operation = await state.store.enqueue_operation(name, "apply", who.person, document=stored, params=params)
+    operation = await state.store.enqueue_operation(
+        name, "apply", who.person, document=stored, params=params, key=who.deed
+    )
     queued(state, operation)
     return operation
 
@@ -89,7 +91,7 @@ async def scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Ope
         "deadline_s": ask.deadline_s,
     }
     operation = await state.store.enqueue_operation(
-        name, "scale", who.person, document=document.model_dump(), params=params
+        name, "scale", who.person, document=document.model_dump(), params=params, key=who.deed
     )
     queued(state, operation)
     return operation
@@ -111,7 +113,7 @@ def scaled_document(document: Document, targets: Mapping[str, int]) -> Document:
 async def down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:
     row = await state.row(name)
     operation = await state.store.enqueue_operation(
-        name, "down", who.person, document=row.document, params={"delete_data": delete_data}
+        name, "down", who.person, document=row.document, params={"delete_data": delete_data}, key=who.deed
     )
     queued(state, operation)
     return operation

@@ -32,7 +32,7 @@ async def roll(name: str, ask: RollIn, state: State, who: Admin) -> OperationOut
         )  # raises what stops it
     until = None if ask.by_s is None else state.clock() + ask.by_s
     params = {"back": ask.back, "head": ask.head, "stop": ask.stop, "until": until}
-    operation = await state.store.enqueue_operation(name, "roll", who.person, params=params)
+    operation = await state.store.enqueue_operation(name, "roll", who.person, params=params, key=who.deed)
     queued(state, operation)
     await audit(state, who, "roll", name, operation=operation.id, **ask.model_dump())
     return operation_out(operation)

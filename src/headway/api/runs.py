@@ -33,16 +33,20 @@ MAX_ARCHIVE = 64 * 1024 * 1024  # bytes of a bundle as it is sent
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 
-def new_mark() -> str:
-    """Tells a job's folder from others of the same name, and sorts by time."""
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{random.token_hex(2)}"
+def new_mark(who: Principal) -> str:
+    """Tells a job's folder from others of the same name, and sorts by time. The same again for the same request."""
+    at, tail = (who.deed_at, who.deed[:4]) if who.deed else (time.time(), random.token_hex(2))
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(at))}-{tail}"
 
 
 async def send(
     state: AppState, who: Principal, cluster: Cluster, prepared: Prepared, user: str, kind: str, **links: Any
 ) -> SubmitOut:
     """Submits and keeps where it comes from. `links`: parent, pipeline, step."""
-    answer = await state.work.submit(cluster, prepared.request, user, prepared.stage)
+    tag = "" if "step" in links else who.deed  # a pipeline's request has many submissions
+    answer = await state.work.submit(cluster, prepared.request, user, prepared.stage, tag=tag)
+    if tag and await _kept_already(state, cluster, answer.job_id, who):
+        return answer
     versions = await _versions(state, cluster, prepared)
     told = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
     if answer.job_id:
@@ -63,6 +67,12 @@ async def send(
         await audit(state, who, kind, cluster.name, **told)
     state.live.poke(cluster.name)
     return answer
+
+
+async def _kept_already(state: AppState, cluster: Cluster, job_id: int, who: Principal) -> bool:
+    """A server that was killed before it could answer had kept the job, or had not."""
+    record = await state.store.job_record(cluster.name, job_id)
+    return record is not None and record.person == who.person and record.at >= who.deed_at
 
 
 async def _versions(state: AppState, cluster: Cluster, prepared: Prepared) -> list[Version]:
@@ -92,7 +102,7 @@ async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
     user = who.acting(request.user)
     cluster = await workplace(state, name, who)
     request = request.model_copy(update={"stage_in": await pinned(state, cluster, request.stage_in)})
-    prepared = prepare_run(request, cluster, user, new_mark())
+    prepared = prepare_run(request, cluster, user, new_mark(who))
     if request.dry_run:
         return run_out(prepared, name, user)
     done = await send(state, who, cluster, prepared, user, "run")
@@ -204,7 +214,7 @@ async def rerun(name: str, job_id: Number, request: RetryIn, state: State, who: 
     record = await _record(state, cluster, job_id)
     await must_own(state, cluster, who, record, f"run job {job_id} again")
     sent = _without_dependency(_with_secrets(record, request))
-    prepared = again(sent, record.facts, cluster, record.user, new_mark())
+    prepared = again(sent, record.facts, cluster, record.user, new_mark(who))
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
 
 

@@ -20,7 +20,7 @@ from headway.api.work import Resolved, Work
 from headway.domain.accounts import Share
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import with_versions
-from headway.domain.live import Check, JobState
+from headway.domain.live import Check, JobState, Room
 from headway.errors import HeadwayError, NotFound
 from headway.ledger.budgets import Standing
 from headway.paths import volumes_dir
@@ -65,6 +65,7 @@ class Settings:
     """What is fixed for the life of the server."""
 
     state_dir: Path
+    data_dir: Path | None = None  # where what clusters keep lies, when other servers share it; None: the state folder
     url: str = ""  # as people reach it, no slash at the end
     database: str = ""
     notebooks: str = ""  # origin of their own that notebooks are shown on
@@ -74,6 +75,10 @@ class Settings:
     oidc: Oidc | None = None
     tls: bool = False  # this process itself speaks TLS
     proxies: tuple[str, ...] = ()  # addresses of reverse proxies, which say where a request came from
+
+    @property
+    def data(self) -> Path:
+        return self.data_dir or self.state_dir
 
     @property
     def https(self) -> bool:
@@ -145,7 +150,7 @@ class AppState:
 
         if cluster.provider != "local":
             return Library(Path(cluster.library))
-        return Library(volumes_dir(self.settings.state_dir.resolve(), cluster.name) / "library")
+        return Library(volumes_dir(self.settings.data.resolve(), cluster.name) / "library")
 
     def datasets_changed(self, name: str) -> None:
         """The next who asks for the cluster gets it with the datasets that it has now."""
@@ -202,6 +207,10 @@ class AppState:
         """Jobs of the last days, from accounting, asked for once in a while for everybody."""
         return await self._shared(f"{cluster.name}/history", HISTORY_S, lambda: self.work.history(cluster))
 
+    async def rooms(self, cluster: Cluster, max_age_s: float) -> tuple[Room, ...]:
+        """How full its volumes are."""
+        return await self._shared(f"{cluster.name}/rooms", max_age_s, lambda: self.work.rooms(cluster))
+
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
         """What teams have used; it moves by the minute."""
         return await self._shared(f"{cluster.name}/shares", HISTORY_S, lambda: self.work.shares(cluster))
@@ -210,7 +219,11 @@ class AppState:
         """The ledger knows what accounting does. Raises what reading that raises."""
         from headway.api.collect import collect
 
-        await self._shared(f"{cluster.name}/ledger", max_age_s, lambda: collect(self, cluster))
+        async def alone() -> None:
+            async with self.store.presence.turn(f"ledger/{cluster.name}"):
+                await collect(self, cluster)
+
+        await self._shared(f"{cluster.name}/ledger", max_age_s, alone)
 
     async def standings(self, cluster: Cluster) -> list[Standing]:
         """Where teams stand with their budgets, by what the ledger knows."""

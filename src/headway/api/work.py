@@ -13,7 +13,7 @@ from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.ledger import News, NodeSpan, Run, Saves
-from headway.domain.live import Check, JobState, NodeState, Reservation
+from headway.domain.live import Check, JobState, NodeState, Reservation, Room
 from headway.domain.machine import Machine
 from headway.errors import Fault
 from headway.render.series import Query, Row
@@ -103,6 +103,10 @@ class Work(Protocol):
         """Where versions of datasets are kept on machines one owns."""
         ...
 
+    async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:
+        """How full each volume is, as the head sees it. Raises Unreachable."""
+        ...
+
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]: ...
 
     async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
@@ -129,7 +133,11 @@ class Work(Protocol):
         """Steps and loss of running jobs that write them in their logs."""
         ...
 
-    async def submit(self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None) -> SubmitOut: ...
+    async def submit(
+        self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None, *, tag: str = ""
+    ) -> SubmitOut:
+        """`tag`: of the request; what comes with it twice is submitted once, and answered the same."""
+        ...
 
     async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
         """Whether the user's bundle is on the cluster now; an empty archive only asks."""

@@ -95,7 +95,8 @@ def _storage(cluster: Cluster, observed: Observed) -> Iterator[Change]:
     for name in sorted(wanted - observed.datasets):
         yield Change("dataset.attach", "cluster", name, "is not mounted yet")
     for name in sorted(observed.datasets - wanted):
-        yield Change("dataset.detach", "cluster", name, "is no longer part of the cluster file", Disturbs.NODE_DRAIN)
+        why = "is no longer part of the cluster file: programs keep the files they have open there, and find no others"
+        yield Change("dataset.detach", "cluster", name, why, Disturbs.JOBS)
 
 
 def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:

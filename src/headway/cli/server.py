@@ -66,6 +66,8 @@ def status(output: Output = Format.table) -> None:
         ("url", server.url), ("version", server.version), ("process", str(server.pid)),
         ("state", server.state_dir), ("database", server.database), ("clusters", str(server.clusters)),
     ]  # fmt: skip
+    if not server.leads:
+        pairs.append(("part", "follows: another server on the database leads"))
     for line in show.facts(pairs, show.screen()):
         session.say(line)
 
@@ -113,7 +115,7 @@ def run(tls_cert: Cert = None, tls_key: Key = None) -> None:
 _SETTINGS = [
     f"HEADWAY_{name}"
     for name in (
-        "HOST", "PORT", "NOTEBOOK_PORT", "NOTEBOOK_URL", "DATASET_ROOTS", "PUBLIC_URL", "TLS_CERT", "TLS_KEY",
+        "HOST", "PORT", "NOTEBOOK_PORT", "NOTEBOOK_URL", "DATA", "DATASET_ROOTS", "PUBLIC_URL", "TLS_CERT", "TLS_KEY",
         "TRUSTED_PROXIES", "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET_FILE", "OIDC_ROLE_CLAIM", "OIDC_ROLES",
         "OIDC_USER_CLAIM", "OIDC_SCOPES",
     )

@@ -2,18 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headway.cli import session, show
 from headway.cli.session import ClusterName, Format, Output
+from headway.domain.dataset import size
+
+if TYPE_CHECKING:
+    from headway.wire.storage import VolumeOut
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="A cluster's volumes.")
 
 
 @app.callback()
 def _group() -> None: ...
+
+
+@app.command("show")
+def show_volumes(cluster: ClusterName = "", output: Output = Format.table) -> None:
+    """Each volume: the nodes that have it or have lost it, how full it is, how fast it was when it was last measured.
+
+    headway storage show lab"""
+    api = session.connect()
+    found = api.storage(session.pick(api, cluster))
+    if output is Format.json:
+        session.print_json(found)
+        return
+    if found.stale:
+        session.note(f"how full volumes are can't be read: {found.stale}")
+    columns = [
+        show.Column("VOLUME"), show.Column("TYPE"), show.Column("USED", right=True), show.Column("FREE", right=True),
+        show.Column("NODES", right=True), show.Column("WRITE", right=True), show.Column("READ", right=True),
+        show.Column("CHECKPOINT", right=True), show.Column("", shrink=True),
+    ]  # fmt: skip
+    for line in show.table(columns, [_row(one) for one in found.volumes], show.screen()):
+        session.say(line)
+
+
+def _row(one: VolumeOut) -> list[show.Cell]:
+    away = "; ".join(f"{lost.node}: {lost.why}" for lost in one.lost) or (f"the head: {one.fault}" if one.fault else "")
+    speed = one.measured
+    return [
+        one.path,
+        one.type or "-",
+        size(one.used_bytes) if one.used_bytes is not None else "-",
+        size(one.free_bytes) if one.free_bytes is not None else "-",
+        f"{one.nodes} of {one.nodes + len(one.lost)}" if one.lost else str(one.nodes),
+        *(
+            _speed(value)
+            for value in ((speed.write_mib_s, speed.read_mib_s, speed.checkpoint_mib_s) if speed else (0.0, 0.0, 0.0))
+        ),
+        (away, "bad"),
+    ]
 
 
 @app.command("bench")

@@ -176,6 +176,11 @@ class Storage:
     volumes: tuple[Volume, ...] = ()
     state: str = ""  # folder of a file system that all heads mount; "" = the provider gives them one
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Of everything that people keep files on."""
+        return self.home, self.scratch, *(volume.path for volume in self.volumes)
+
 
 @dataclass(frozen=True, slots=True)
 class JumpHost:

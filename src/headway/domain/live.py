@@ -98,6 +98,16 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """How full a volume is, in bytes; None where `fault` says why that is not known."""
+
+    path: str
+    size: int | None
+    free: int | None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """One line of readiness: `headway status` prints them, one (ok, message) a thing."""
 

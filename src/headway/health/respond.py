@@ -352,9 +352,12 @@ class Responder:
 
     # --- a person
 
-    async def ask_back(self, number: int, person: str, *, false_alarm: bool) -> asyncio.Task[Any] | None:
-        """A person says that the node works: its tests begin. Wait for what this returns, then take `go_on`. Raises
-        Conflict for an incident that is over, or under repair."""
+    async def ask_back(
+        self, number: int, person: str, *, false_alarm: bool, begin: bool = True
+    ) -> asyncio.Task[Any] | None:
+        """A person says that the node works: its tests begin. Wait for what this returns, then take `go_on`. Without `begin`
+        they are begun by whoever takes `go_on` next, in another server. Raises Conflict for an incident that is over, or
+        under repair."""
         incident = await self.env.store.incident(number)
         if incident.cluster != self.cluster.name:
             raise NotFound(f"{self.cluster.name} has no incident {number}", hint="headway incidents lists them")
@@ -369,13 +372,16 @@ class Responder:
                 f"incident {number} is of a machine that is not there: there is nothing to be tested",
                 hint="it ends when another machine has come",
             )
-        if incident.number in self.beside:
+        busy = incident.state in (IncidentState.REPAIRING, IncidentState.TESTING)
+        if incident.number in self.beside or (busy and not begin):
             raise Conflict(
                 f"incident {number} is {incident.state.value}: {incident.steps[-1].text}",
                 hint=f"headway incident show {number}",
             )
         evidence = {"tests": True, "asked": person, "false_alarm": false_alarm}
         incident = await self.tools.go(incident, IncidentState.TESTING, "tests begin", actor=person, evidence=evidence)
+        if not begin:
+            return None
         await self._beside(incident)
         return self.beside.get(number)
 

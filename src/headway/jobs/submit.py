@@ -21,6 +21,7 @@ SUBMIT_S = 60.0
 BUNDLE_S = 300.0
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _PARSABLE = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
+_NOBODY_KNOWS = 98  # node/as_person/once.py: what ran under this tag before was cut off
 _SIGNALLED = 128  # a code above it: ended by a signal, as in a shell
 _LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
 
@@ -36,8 +37,11 @@ class Stage:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-async def submit(links: Links, head: Machine, request: SubmitIn, user: str, stage: Stage | None = None) -> SubmitOut:
-    """Runs sbatch as `user`, through a login shell, in the asked folder or their home, once `stage` is there.
+async def submit(
+    links: Links, head: Machine, request: SubmitIn, user: str, stage: Stage | None = None, tag: str = ""
+) -> SubmitOut:
+    """Runs sbatch as `user`, through a login shell, in the asked folder or their home, once `stage` is there. What comes
+    again with the same `tag` is answered as the first time: sbatch runs once for it.
 
     `job_id` is 0 when sbatch did what was asked without submitting (--test-only, --help). Raises Refused with sbatch's
     own words, NotFound for an unknown user, NotAllowed for one that has left, Unanswered when it is not known whether
@@ -53,6 +57,8 @@ async def submit(links: Links, head: Machine, request: SubmitIn, user: str, stag
         "script_args": list(request.script_args),
         "has_script": request.script is not None,
     }
+    if tag:
+        ask["tag"] = tag
     if request.env:
         ask["env"] = dict(request.env)
     if stage is not None:
@@ -82,9 +88,12 @@ async def _once(links: Links, head: Machine, ask: dict[str, Any], script: bytes)
     why = ""
     try:
         ran = await call(links, head, ask, timeout_s=SUBMIT_S, stdin=script)
-        if ran.code <= _SIGNALLED:
+        if ran.code == _NOBODY_KNOWS:
+            why = ran.stderr.strip()
+        elif ran.code <= _SIGNALLED:
             return ran
-        why = f"it was ended by signal {ran.code - _SIGNALLED}"
+        else:
+            why = f"it was ended by signal {ran.code - _SIGNALLED}"
     except Unanswered as error:
         why = error.message
     except CommandFailed:

@@ -20,7 +20,8 @@ async def bench(cluster: Cluster, env: Env, node: str, mib: int) -> tuple[Volume
     if machine is None:
         raise NotFound(f"{cluster.name} has no machine {node or cluster.head}", hint=f"headway nodes {cluster.name}")
     storage = cluster.storage
-    paths = [storage.home, storage.scratch, *(one.path for one in storage.volumes if not one.read_only)]
+    fixed = {one.path for one in storage.volumes if one.read_only}
+    paths = [path for path in storage.paths if path not in fixed]
     argv = ["python3", "-I", "-S", "-c", program("bench"), json.dumps({"paths": paths, "mib": mib})]
     ran = await env.connections.remote(machine, argv, timeout_s=_S_A_VOLUME * len(paths))
     try:

@@ -44,6 +44,10 @@ class Dialer:
         self._jumps: dict[Jump, Any] = {}
         self._jumping = asyncio.Lock()
 
+    @property
+    def keyless(self) -> bool:
+        return not self._key_text
+
     def use_key(self, key: str) -> None:
         if key != self._key_text:
             self._key_text = key

@@ -143,6 +143,11 @@ class Connections:
         """The key to sign in with from now on: a cluster gets its own when it is first applied."""
         self._dialer.use_key(bootstrap_key)
 
+    @property
+    def keyless(self) -> bool:
+        """Opened before the cluster had a key."""
+        return self._dialer.keyless
+
     async def __aenter__(self) -> Connections:
         return self
 

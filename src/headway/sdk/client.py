@@ -33,6 +33,7 @@ from headway.wire.jobs import ArrayOut, JobOut, JobsPage
 from headway.wire.keeping import BackupIn, BackupOut, BenchIn, RestoreIn, RotateIn, VerifyIn, VolumeSpeedOut
 from headway.wire.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
 from headway.wire.people import AccessOut, MeOut, PersonIn, PersonOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
+from headway.wire.storage import StorageOut
 from headway.wire.work import (
     BundleOut,
     CommandIn,
@@ -135,6 +136,10 @@ class Client(Costs, Work):
     def rotate(self, cluster: str, what: Literal["munge", "jwt", "ssh", "database"]) -> OperationOut:
         """Queues another key in a key's place."""
         return self._post(f"/clusters/{part(cluster)}/secrets/rotate", OperationOut, RotateIn(what=what))
+
+    def storage(self, cluster: str) -> StorageOut:
+        """Each volume: which nodes have lost it, how full it is, how fast it was when it was last measured."""
+        return self._get(f"/clusters/{part(cluster)}/storage", StorageOut)
 
     def storage_bench(self, cluster: str, *, node: str = "", mib: int = 256) -> list[VolumeSpeedOut]:
         """How fast each volume is, from one machine ("" = the head). Takes as long as it takes to write and read."""

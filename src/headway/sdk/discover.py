@@ -14,6 +14,7 @@ from headway.errors import Refused, Unreachable
 if TYPE_CHECKING:
     from headway.sdk.client import Client
 
+_ANSWER_S = 2.0
 NO_SERVER = "no server"
 NO_SERVER_HINT = "headway server start"
 
@@ -28,13 +29,23 @@ def discover(state_dir: Path | str | None = None) -> Client:
 
 
 def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[], tuple[str, str]] | None]:
-    """(url, token, how to find it again): HEADWAY_URL and HEADWAY_TOKEN, else the state folder's server, else one that
-    this person started through sudo, else the config folder's client.json. Raises Unreachable ("no server; headway
-    server start") when there is none, Refused for an address that can't be one."""
+    """(url, token, how to find it again): HEADWAY_URL (of several, separated by ",", the first that answers) and
+    HEADWAY_TOKEN, else the state folder's server, else one that this person started through sudo, else the config folder's
+    client.json. Raises Unreachable ("no server; headway server start") when there is none, Refused for an address that can't
+    be one."""
     url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
     if url and state_dir is None:
-        _check(url, token)
-        return url, token or _known(paths.state_dir())[1], None
+        several = [one for one in url.split(",") if one] or [url]
+        for one in several:
+            _check(one, token)
+        token = token or _known(paths.state_dir())[1]
+        if len(several) == 1:
+            return several[0], token, None
+
+        def first() -> tuple[str, str]:
+            return next((one for one in several if _answers(one)), several[0]), token
+
+        return *first(), first
     folder = Path(state_dir) if state_dir is not None else paths.state_dir()
     chosen = state_dir is not None or "HEADWAY_STATE" in os.environ
 
@@ -43,6 +54,20 @@ def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[]
 
     found_url, found_token = find()
     return found_url, found_token, find
+
+
+def _answers(url: str) -> bool:
+    """Whether somebody listens there."""
+    import socket
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=_ANSWER_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def _check(url: str, token: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
 from headway.sdk.discover import NO_SERVER, NO_SERVER_HINT, in_reach, own_certificate
 from headway.sdk.errors import to_error
-from headway.wire.base import API_PREFIX, ErrorOut, Problem, Wire
+from headway.wire.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, Wire
 
 if TYPE_CHECKING:
     import ssl
@@ -40,6 +40,7 @@ class Http:
         self._token = token
         self._timeout_s = timeout_s
         self._refresh = refresh
+        self._several = refresh is not None and "," in os.environ.get("HEADWAY_URL", "")
         self._transport = transport
         self._http: httpx.Client | None = None
 
@@ -98,15 +99,24 @@ class Http:
         import httpx
 
         content = data if body is None else body.model_dump_json()
-        try:
-            answer = self._client().request(
-                method,
-                API_PREFIX + path,
-                content=content,
-                params=params,
-                headers=_content_type(body, data),
-                timeout=timeout_s or self._timeout_s,
+        headers = _content_type(body, data) or {}
+        if method == "POST" and self._several:  # it may be sent again, to another server of the same database
+            headers[IDEMPOTENCY_KEY] = os.urandom(16).hex()
+
+        def send() -> httpx.Response:
+            timeout = timeout_s or self._timeout_s
+            where = API_PREFIX + path
+            return self._client().request(
+                method, where, content=content, params=params, headers=headers, timeout=timeout
             )
+
+        try:
+            try:
+                answer = send()
+            except httpx.TransportError as error:
+                if isinstance(error, httpx.TimeoutException) or not self._moved(method):
+                    raise
+                answer = send()
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         _raise_for(answer.status_code, answer.content)
@@ -178,6 +188,13 @@ class Http:
             self.close()
             self.url, self._token = url.rstrip("/"), token
 
+    def _moved(self, method: str) -> bool:
+        """Whether another server answers now, and the request may go to it."""
+        before = self.url
+        if self._several and method in ("GET", "POST"):
+            self._reconnect()
+        return self.url != before
+
     def _unreachable(self, error: Exception) -> Unreachable:
         import httpx
 
@@ -188,7 +205,7 @@ class Http:
                 hint="HEADWAY_CA_FILE names its authority's file",
             )
         if isinstance(error, httpx.ConnectError):
-            named = self._refresh is None and os.environ.get("HEADWAY_URL", "").rstrip("/") == self.url
+            named = self.url in (one.rstrip("/") for one in os.environ.get("HEADWAY_URL", "").split(","))
             return Unreachable(f"{NO_SERVER} at {self.url}", hint=WRONG_URL_HINT if named else NO_SERVER_HINT)
         if isinstance(error, httpx.TimeoutException):
             return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")

@@ -6,6 +6,7 @@ HEADWAY_PORT           7878, or a free one where that is taken; 0 = any free one
 HEADWAY_NOTEBOOK_PORT  notebooks have a port of their own: 7879, or a free one where that is taken; 0 = any free one
 HEADWAY_NOTEBOOK_URL   how browsers reach that port, when a proxy stands before it: https://notebooks.example.org
 HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE; none = SQLite in the state folder
+HEADWAY_DATA           where what clusters keep lies, the same for all servers of a database; none = the state folder
 HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; none = any but the system's
 
 TLS, reverse proxies and the sign-in provider: headway.server.front. Access by people: docs/access.md.
@@ -38,6 +39,7 @@ def main() -> int:
             env.get("HEADWAY_HOST") or "127.0.0.1",
             port,
             env.get("HEADWAY_DATABASE_URL", ""),
+            data_dir=Path(env["HEADWAY_DATA"]).absolute() if env.get("HEADWAY_DATA") else None,
             dataset_roots=roots,
             notebooks=Notebooks(aside, front.origin(env, "HEADWAY_NOTEBOOK_URL")),
             front=front.read(env),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.fault import Daemon
-from headway.domain.incident import XidClass
+from headway.domain.incident import IncidentState, XidClass
 from headway.domain.live import JobState, NodeState
 from headway.errors import Conflict, HeadwayError
 from headway.server.held import Holding, Open
@@ -24,11 +24,18 @@ if TYPE_CHECKING:
     from headway.health.respond import Responder, Said
     from headway.health.tools import Tools
 
+_LOOK_S = 0.5
 _LAST_WORD_S = 0.3  # the answer goes out before a server kills itself
 
 
 class Acting(Holding):
-    """One who acts on a cluster's faults at a time (`Open.acting`)."""
+    """One who acts on a cluster's faults at a time (`_turn`)."""
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, cluster: Cluster, held: Open) -> AsyncIterator[None]:
+        """Here, and of all servers on the database."""
+        async with held.acting, self._store.presence.turn(f"acting/{cluster.name}"):
+            yield
 
     async def step(
         self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
@@ -44,7 +51,7 @@ class Acting(Holding):
             held.watch = Watch(cluster, held.env, responder, Tender(cluster, held.env))
         held.watch.cluster = held.watch.tender.cluster = cluster
         held.jobs = tuple(jobs)
-        async with held.acting:
+        async with self._turn(cluster, held):
             said = await responder.hear_notices() + await responder.go_on()
             said += await held.watch.step(nodes, held.jobs)
             await self._follow(cluster, held)
@@ -53,7 +60,7 @@ class Acting(Holding):
     async def hurry(self, cluster: Cluster) -> list[tuple[str, str]]:
         """What can't wait until an operation has ended: machines that are taken back."""
         held = await self._held(cluster)
-        async with held.acting:
+        async with self._turn(cluster, held):
             responder = self._responder(cluster, held)
             return await responder.hear_notices() + await responder.go_on(only=XidClass.RECLAIM)
 
@@ -128,7 +135,7 @@ class Acting(Holding):
             responder.silent = news.silent
             if not (calm and (news.silent or responder.done)):
                 return []
-        async with held.acting:
+        async with self._turn(cluster, held):
             if isinstance(news, Signal):
                 return await responder.take(news, held.jobs)
             if isinstance(news, Beats):
@@ -156,31 +163,41 @@ class Acting(Holding):
     async def bring_back(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
         held = await self._held(cluster)
         responder = self._responder(cluster, held)
-        async with held.acting:
-            tests = await responder.ask_back(number, person, false_alarm=false_alarm)
+        leads = self._store.presence.leads
+        async with self._turn(cluster, held):
+            tests = await responder.ask_back(number, person, false_alarm=false_alarm, begin=leads)
         if tests is not None:
             await asyncio.wait([tests])
-        async with held.acting:
-            await responder.go_on()
-        found = await self._store.incident(number)
+        if leads:
+            async with self._turn(cluster, held):
+                await responder.go_on()
+        found = await self._store.incident(number) if leads else await self._tested_elsewhere(number)
         if not found.state.closed:
             raise Conflict(
                 f"{found.node} stays out of service: {found.steps[-1].text}", hint=f"headway incident show {number}"
             )
         return found
 
+    async def _tested_elsewhere(self, number: int) -> Incident:
+        """The incident once the server that leads has its tests behind it."""
+        while True:
+            found = await self._store.incident(number)
+            if found.state is not IncidentState.TESTING:
+                return found
+            await asyncio.sleep(_LOOK_S)
+
     async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> str:
         from headway.health.person import drain
 
         held = await self._held(cluster)
-        async with held.acting:
+        async with self._turn(cluster, held):
             return await drain(self._responder(cluster, held).tools, node, reason, person)
 
     async def return_node(self, cluster: Cluster, node: str, person: str) -> str:
         from headway.health.person import bring_back
 
         held = await self._held(cluster)
-        async with held.acting:
+        async with self._turn(cluster, held):
             return await bring_back(self._responder(cluster, held).tools, node, person)
 
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:

@@ -61,7 +61,7 @@ class Open:
     responder: Responder | None = None
     waker: Waker | None = None
     making: asyncio.Lock = field(default_factory=asyncio.Lock)  # an apply, or machines that Slurm asks for
-    acting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one who acts on faults at a time
+    acting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one who acts on faults at a time, here
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     listing: asyncio.Task[tuple[Machine, ...]] | None = None
 
@@ -95,6 +95,16 @@ class Holding:
 
     async def close(self) -> None:
         await asyncio.gather(*(self.forget(name) for name in list(self._open)), return_exceptions=True)
+
+    async def stand_by(self) -> None:
+        """Another server leads from now on: whatever acts by itself ends, and is begun anew when this one leads again."""
+        for held in self._open.values():
+            responder, waker = held.responder, held.waker
+            held.watch = held.responder = held.waker = None
+            if responder is not None:
+                await responder.close()
+            if waker is not None:
+                await waker.close()
 
     async def read(self, cluster: Cluster) -> Reading:
         return await (await self._slurm(cluster)).poll.read()
@@ -130,6 +140,8 @@ class Holding:
 
                 env = await open_env(cluster, self._store, self._state_dir)
                 held = self._open[cluster.name] = Open(env, key)
+        if held.env.connections.keyless:  # another server may have made the cluster since
+            held.env.connections.use_key((await self._store.secrets(cluster.name)).get("bootstrap_key", ""))
         return held
 
     async def _slurm(self, cluster: Cluster) -> Slurm:

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from headway.server.door import Door, origin_of
 from headway.server.front import LOOPBACK, PLAIN, Front
 from headway.server.hearing import Listener
 from headway.server.keeping import Backups
+from headway.server.leading import Leading
 from headway.server.poll import Poller
 from headway.server.reconcile import Reconciler
 from headway.server.watching import Watcher
@@ -62,19 +63,21 @@ def serve(
     port: int = DEFAULT_PORT,
     url: str = "",
     *,
+    data_dir: Path | None = None,
     dataset_roots: tuple[Path, ...] = (),
     notebooks: Notebooks = Notebooks(),
     front: Front = PLAIN,
     make_work: MakeWork = RealWork,
 ) -> None:
-    """Runs until SIGTERM or SIGINT. `url` is the database's; port 0 takes a free one, a port in use gives way to a free
+    """Runs until SIGTERM or SIGINT. `url` is the database's; `data_dir` is where what clusters keep lies, when servers share
+    it (none: the state folder); port 0 takes a free one, a port in use gives way to a free
     one when it is the default. Refused when another server holds the state folder."""
     os.umask(0o077)
     lock = files.take(state_dir)
     try:
         files.need_room(state_dir)
         logs.configure(state_dir)
-        asyncio.run(_Server(state_dir, host, port, url, dataset_roots, notebooks, front, make_work).run())
+        asyncio.run(_Server(state_dir, data_dir, host, port, url, dataset_roots, notebooks, front, make_work).run())
     except Exception as error:
         log.error("the server could not go on", error=str(error), exc_info=not isinstance(error, HeadwayError))
         raise
@@ -86,6 +89,7 @@ def serve(
 @dataclass
 class _Server:
     state_dir: Path
+    data_dir: Path | None
     host: str
     port: int
     database: str
@@ -97,8 +101,9 @@ class _Server:
     async def run(self) -> None:
         began = time.monotonic()
         store = await open_store(self.state_dir, self.database)
-        work = self.make_work(store, self.state_dir)
+        work = self.make_work(store, self.data_dir or self.state_dir)
         try:
+            await store.presence.appear()
             # Bound before anything is written: a request waits in the socket's queue until the app is there.
             bound = bind(self.host, self.port)
             aside = bind(self.host, self.notebooks.port, default=NOTEBOOK_PORT)
@@ -106,7 +111,7 @@ class _Server:
             public = self.front.url or url
             apart = self.notebooks.url or origin_of(self.host, aside.getsockname()[1], url)
             token = await first_admin(store, self.state_dir)
-            state = AppState(store, work, Live(), self._settings(public, apart))
+            state = AppState(store, work, Live(), await self._settings(store, public, apart))
             # The folder's lock is ours: whoever held leases under its name is dead.
             owner = f"{_folder_name(self.state_dir)}:"
             freed = await store.free_leases(owner)
@@ -169,15 +174,26 @@ class _Server:
 
         http.on_started = ready
         watcher = state.work if hasattr(state.work, "step") else None
-        loops = [
-            asyncio.create_task(Reconciler(state, owner).run(), name="reconcile"),
-            asyncio.create_task(Poller(state, _watcher(watcher)).run(), name="poll"),
-            asyncio.create_task(Backups(state).run(), name="backups"),
-            asyncio.create_task(Collector(state).run(), name="ledger"),
-        ]
+        poller = Poller(state, _watcher(watcher))
+        led: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "reconcile": Reconciler(state, owner).run,
+            "backups": Backups(state).run,
+            "ledger": Collector(state).run,
+        }
         ears: Any = state.work if hasattr(state.work, "hear") else None
         if ears is not None:
-            loops.append(asyncio.create_task(Listener(state, ears).run(), name="hear"))
+            led["hear"] = Listener(state, ears).run
+
+        async def let_go() -> None:
+            poller.let_go()
+            stand_by: Callable[[], Awaitable[None]] | None = getattr(state.work, "stand_by", None)
+            if stand_by is not None:
+                await stand_by()
+
+        loops = [
+            asyncio.create_task(poller.run(), name="poll"),
+            asyncio.create_task(Leading(state, led, let_go, _say_if_broken).run(), name="lead"),
+        ]
         for task in loops:
             task.add_done_callback(_say_if_broken)
         try:
@@ -193,12 +209,15 @@ class _Server:
             return f"https://{self.front.tls.name or _shown_host(self.host)}:{port}"
         return f"http://{_shown_host(self.host)}:{port}"
 
-    def _settings(self, url: str, notebooks: str) -> Settings:
-        # Cookies know no ports: two servers of one host must not overwrite each other's. Browsers take a name that begins
-        # with __Host- only by TLS and for the whole host, so that no page of another port lays one over it.
-        cookie = f"headway_{_folder_name(self.state_dir)}"
+    async def _settings(self, store: Store, url: str, notebooks: str) -> Settings:
+        # Cookies know no ports: two servers of one host must not overwrite each other's, unless they have one database and
+        # so the same sessions. Browsers take a name that begins with __Host- only by TLS and for the whole host, so that
+        # no page of another port lays one over it.
+        name = _folder_name(self.state_dir)
+        cookie = f"headway_{await store.put_secret('', 'cookie', name) if store.presence.shared else name}"
         return Settings(
             state_dir=self.state_dir,
+            data_dir=self.data_dir,
             url=url,
             notebooks=notebooks,
             database=shown_url(database_url(self.state_dir, self.database)),

@@ -63,6 +63,11 @@ class Poller:
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
+    def let_go(self) -> None:
+        """Nothing is done any more about what was seen: this server does not lead."""
+        for task in self._tasks.values():
+            task.cancel()
+
     def _start(self, row: ClusterRow, now: float) -> None:
         """One reading at a time of each cluster, when its time has come."""
         task = self._tasks.get(row.name)
@@ -90,9 +95,12 @@ class Poller:
             if snapshot.stale != self._stale.get(row.name, ""):
                 self._stale[row.name] = snapshot.stale
                 log.info("reading", cluster=row.name, old=snapshot.stale or "no more")
-            if not snapshot.stale:
+            leads = self._state.store.presence.leads
+            if not snapshot.stale and leads:
                 await self._meter.look(self._state, cluster, snapshot.machines)
-            if row.state in {"ready", "failed"}:  # an apply that failed may have left a cluster that works
+            if not leads:
+                pass
+            elif row.state in {"ready", "failed"}:  # an apply that failed may have left a cluster that works
                 await self._act(cluster, snapshot)
             elif row.state == "changing":
                 await self._hurry(cluster)
@@ -122,7 +130,8 @@ class Poller:
     async def _machines_only(self, cluster: Cluster) -> None:
         """While a cluster is made there is no Slurm to ask; its machines appear one by one."""
         machines = await self._state.work.machines(cluster)
-        await self._meter.look(self._state, cluster, machines)
+        if self._state.store.presence.leads:
+            await self._meter.look(self._state, cluster, machines)
         known = self._state.live.snapshot(cluster.name)
         if machines != known.machines:
             self._state.live.put(replace(known, machines=machines))

@@ -15,7 +15,7 @@ from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.ledger import News, NodeSpan, Run, Saves
-from headway.domain.live import Check, JobState
+from headway.domain.live import Check, JobState, Room
 from headway.domain.machine import Machine
 from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
 from headway.render.series import Query, Row
@@ -123,6 +123,11 @@ class RealWork(Acting):
 
         return Afar(cluster, await self._env(cluster))
 
+    async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:
+        from headway.keep.volumes import rooms
+
+        return await rooms(cluster, await self._env(cluster))
+
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
         from headway.cluster import checks
 
@@ -167,7 +172,9 @@ class RealWork(Acting):
                 )
         return found
 
-    async def submit(self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None) -> SubmitOut:
+    async def submit(
+        self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None, *, tag: str = ""
+    ) -> SubmitOut:
         from headway.jobs.submit import submit
         from headway.jobs.words import explained
 
@@ -176,7 +183,7 @@ class RealWork(Acting):
         warm = known is not None and cluster.controllers == 1 and known.links.ready(user)
         slurm = known if known is not None and warm else await self._slurm(cluster)
         with explained(cluster, user):
-            return await submit(slurm.links, slurm.head, request, user, stage)
+            return await submit(slurm.links, slurm.head, request, user, stage, tag)
 
     async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
         from headway.jobs.submit import keep_bundle

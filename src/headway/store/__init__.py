@@ -14,6 +14,7 @@ from headway.store.records import (
     Person,
     PipelineRow,
     PriceRow,
+    SpeedRow,
     Token,
 )
 from headway.store.store import Store, open_store
@@ -32,6 +33,7 @@ __all__ = [
     "Person",
     "PipelineRow",
     "PriceRow",
+    "SpeedRow",
     "Store",
     "Token",
     "open_store",

@@ -6,11 +6,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from headway.errors import Unreachable
 from headway.store.engine import WRITE
+from headway.store.presence import Presence
+
+WRITER = 7240182
 
 
 class Locked(Unreachable):
@@ -21,6 +25,7 @@ class Base:
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
         self._engine = engine
         self._now = clock
+        self.presence = Presence(engine)
 
     @asynccontextmanager
     async def _read(self) -> AsyncIterator[AsyncConnection]:
@@ -30,11 +35,15 @@ class Base:
 
     @asynccontextmanager
     async def _write(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that may write; committed at the end, rolled back on an exception. No network inside."""
+        """A transaction that may write; committed at the end, rolled back on an exception. No network inside. One at a time, of
+        all servers on the database: SQLite's lock says so, and PostgreSQL is asked for one, so that what is read here holds
+        until it is written."""
         with _said_where_locked():
             async with self._engine.connect() as raw:
                 db = await raw.execution_options(**{WRITE: True})
                 async with db.begin():
+                    if self.presence.shared:
+                        await db.execute(text(f"SELECT pg_advisory_xact_lock({WRITER})"))
                     yield db
 
 

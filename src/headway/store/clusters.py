@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headway.store import schema as t
@@ -64,6 +64,7 @@ class ClusterStore(Base):
             if delete_data:
                 await db.execute(delete(t.secrets).where(t.secrets.c.cluster == name))
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
+                await db.execute(delete(t.volume_speeds).where(t.volume_speeds.c.cluster == name))
                 await db.execute(delete(t.refills).where(t.refills.c.cluster == name))
                 # A new cluster of this name counts its jobs from 1 again.
                 await db.execute(delete(t.jobs).where(t.jobs.c.cluster == name))
@@ -121,8 +122,6 @@ class ClusterStore(Base):
         if len(known) == len(wanted):
             return known
         async with self._write() if give else self._read() as db:
-            if give and self._engine.dialect.name == "postgresql":
-                await db.execute(text("LOCK TABLE uids IN SHARE ROW EXCLUSIVE MODE"))
             known = await self._known(db, wanted)
             last = (await db.execute(select(func.max(t.uids.c.uid)))).scalar()
             following = FIRST_UID if last is None else int(last) + 1

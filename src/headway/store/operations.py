@@ -35,9 +35,11 @@ class OperationStore(Base):
         document: Mapping[str, Any] | None = None,
         params: Mapping[str, Any] | None = None,
         secret: str = "",
+        key: str = "",
     ) -> Operation:
         """Puts an operation behind those of the same cluster that have not finished. `secret`: kept for it alone until it has
-        ended, under its name from own_secret(). Raises Conflict when there is one of that name: it is asked for already."""
+        ended, under its name from own_secret(). `key`: who asks again with it finds this one (`operation_of`). Raises Conflict
+        when there is one of either name: it is asked for already."""
         operation_id = f"op-{random.token_hex(6)}"
         row = {
             "id": operation_id,
@@ -49,6 +51,7 @@ class OperationStore(Base):
             "state": "queued",
             "created_at": self._now(),
             "kept": [],
+            "key": key or None,
         }
         name = own_secret(kind, params or {})
         try:
@@ -67,6 +70,12 @@ class OperationStore(Base):
         if row is None:
             raise NotFound(f"no operation {operation_id!r}")
         return _operation(row)
+
+    async def operation_of(self, key: str) -> Operation | None:
+        """The operation that a request of this key has queued."""
+        async with self._read() as db:
+            row = (await db.execute(select(t.operations).where(t.operations.c.key == key))).first()
+        return _operation(row) if row else None
 
     async def operations(self, cluster: str = "", *, limit: int = 50) -> tuple[Operation, ...]:
         """The latest first."""
@@ -102,8 +111,6 @@ class OperationStore(Base):
         )
         free = or_(o.c.state == "queued", and_(o.c.state == "running", o.c.lease_until < now))
         candidate = select(o.c.number).where(free, first_in_line, alone).order_by(o.c.number).limit(1)
-        if self._engine.dialect.name == "postgresql":
-            candidate = candidate.with_for_update(skip_locked=True)
         async with self._read() as db:  # the usual answer is "nothing to do": don't take the write lock for it
             if (await db.execute(select(o.c.number).where(free).limit(1))).first() is None:
                 return None
@@ -243,4 +250,5 @@ async def _forget(db: AsyncConnection, cluster: str, name: str) -> None:
 def _operation(row: Row[Any]) -> Operation:
     fields = dict(row._mapping)
     fields["kept"] = tuple(fields["kept"] or ())
+    del fields["key"]  # its asker's alone
     return Operation(**fields)

@@ -8,8 +8,8 @@ from typing import Any
 
 ROLES = ("viewer", "member", "lead", "operator", "admin")  # what each may do: api/access.py
 # Operations whose secret is kept for them alone, by the name "PREFIX" + ref, until they have ended: keys of backups that are
-# made or read, and keys to buckets that datasets are brought from.
-OWN_SECRETS = {"backup": "backup_key/", "restore": "backup_key/", "dataset": "s3_access/"}
+# made or read, keys to buckets that datasets are brought from, and keys that are to take another's place.
+OWN_SECRETS = {"backup": "backup_key/", "restore": "backup_key/", "dataset": "s3_access/", "rotate": "rotating/"}
 
 
 def own_secret(kind: str, params: Mapping[str, Any]) -> str:
@@ -97,6 +97,21 @@ class Operation:
     @property
     def secret(self) -> str:
         return own_secret(self.kind, self.params)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedRow:
+    """A volume's throughput from one machine, MiB a second; `error` where it could not be measured."""
+
+    cluster: str
+    path: str
+    node: str
+    mib: int
+    at: float
+    write_mib_s: float
+    read_mib_s: float
+    checkpoint_mib_s: float
+    error: str
 
 
 @dataclass(frozen=True, slots=True)

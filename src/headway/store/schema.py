@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0012"  # the newest migration; a test holds it against Alembic's own answer
+HEAD = "0013"  # the newest migration; a test holds it against Alembic's own answer
 
 metadata = MetaData(
     naming_convention={
@@ -142,6 +142,7 @@ operations = Table(
     Column("finished_at", Float),
     Column("error", JSON),
     Column("kept", JSON, nullable=False),
+    Column("key", String(64), index=True, unique=True),  # of the request that asked for it, where that had one
     Index("ix_operations_cluster_state", "cluster", "state"),
     # The database itself refuses to let two operations run on one cluster.
     Index(
@@ -311,6 +312,21 @@ job_datasets = Table(
 )
 
 # What was answered to requests that are not to be done twice. The answer can be read with the asker's own token alone.
+# The latest measurement of each.
+volume_speeds = Table(
+    "volume_speeds",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("path", String(500), primary_key=True),
+    Column("node", String(64), nullable=False),  # it was measured from
+    Column("mib", Integer, nullable=False),  # written
+    Column("at", Float, nullable=False),
+    Column("write_mib_s", Float, nullable=False),
+    Column("read_mib_s", Float, nullable=False),
+    Column("checkpoint_mib_s", Float, nullable=False),
+    Column("error", Text, nullable=False),
+)
+
 answers = Table(
     "answers",
     metadata,
@@ -319,6 +335,7 @@ answers = Table(
     Column("at", Float, nullable=False, index=True),
     Column("status", Integer, nullable=False),  # 0: being done
     Column("answer", Text, nullable=False),
+    Column("server", Integer, nullable=False, server_default="0"),  # whose request it is (store/presence.py)
 )
 
 audit = Table(

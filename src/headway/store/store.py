@@ -21,6 +21,7 @@ from headway.store.notebooks import NotebookStore
 from headway.store.operations import OperationStore
 from headway.store.people import PeopleStore
 from headway.store.prices import PriceStore
+from headway.store.volumes import VolumeStore
 
 
 class Store(
@@ -38,10 +39,12 @@ class Store(
     KeepStore,
     LedgerStore,
     DatasetStore,
+    VolumeStore,
 ):
     """Open it with `open_store`; `close` it at the end."""
 
     async def close(self) -> None:
+        await self.presence.close()
         await self._engine.dispose()
 
 

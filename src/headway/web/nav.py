@@ -20,6 +20,7 @@ CLUSTER = (
     Tab("queue", "Queue", "/queue"),
     Tab("submit", "Submit", "/submit", roles=("member", "lead", "operator", "admin")),
     Tab("nodes", "Nodes", "/nodes"),
+    Tab("storage", "Storage", "/storage"),
     Tab("incidents", "Incidents", "/incidents"),
     Tab("events", "Events", "/events"),
     Tab("notebooks", "Notebooks", "/notebooks"),

@@ -140,6 +140,7 @@ class ServerOut(Wire):
     state_dir: str
     database: str
     clusters: int
+    leads: bool = True  # of the servers on its database it is the one that carries out operations and acts on faults
 
 
 class HappeningOut(Wire):

@@ -1,0 +1,83 @@
+"""What is done once under a tag: who comes again with it, by way of another server even, gets the first one's answer.
+
+A file in the person's home for each tag, of a day or two. It is locked while its work runs, so that a second one waits for the
+end of the first; it says that the work has begun before it has, so that one that was cut off is told from one that never ran."""
+
+import json
+import os
+import time
+
+from as_person import identity
+
+FOLDER = ".headway-once"
+KEPT_S = 2 * 86400  # a key is good for one day
+NOBODY_KNOWS = 98
+
+
+def once(tag, work):
+    """Exit code, and on the standard outputs the words, of `work`: a function in whose place a program is put. One that
+    failed may be tried again."""
+    try:
+        file = opened(tag)
+    except OSError as error:
+        identity.refuse(f"{os.environ['HOME']} can't be written, so this can't be sent: {error.strerror}")
+    os.lockf(file, os.F_LOCK, 0)
+    told = os.pread(file, 1 << 22, 0)
+    if told == b"begun":
+        os.write(2, b"what ran for this request before was cut off half-way\n")
+        return NOBODY_KNOWS
+    if told:
+        answer = json.loads(told)
+        for number, name in ((1, "out"), (2, "err")):
+            pour(number, answer[name].encode("latin-1"))
+        return 0
+    keep(file, b"begun")
+    code, out, err = ran(work)
+    words = {"out": out.decode("latin-1"), "err": err.decode("latin-1")}
+    keep(file, json.dumps(words).encode() if code == 0 else b"")
+    pour(1, out)
+    pour(2, err)
+    return code
+
+
+def opened(tag):
+    folder = os.path.join(os.environ["HOME"], FOLDER)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        forget_old(folder)
+    return os.open(os.path.join(folder, tag), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def forget_old(folder):
+    for entry in os.scandir(folder):
+        try:
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime > KEPT_S:
+                os.unlink(entry.path)
+        except OSError:
+            pass
+
+
+def keep(file, data):
+    os.ftruncate(file, 0)
+    os.pwrite(file, data, 0)
+    os.fsync(file)
+
+
+def ran(work):
+    """(exit code, standard output, standard error) of the work in a child of its own."""
+    pipes = os.memfd_create("out"), os.memfd_create("err")
+
+    def apart():
+        os.dup2(pipes[0], 1)
+        os.dup2(pipes[1], 2)
+        work()
+
+    code = identity.in_child(apart)
+    return code, *(os.pread(number, 1 << 20, 0) for number in pipes)
+
+
+def pour(number, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(number, view) :]

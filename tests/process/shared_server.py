@@ -1,0 +1,53 @@
+"""One of two server processes on one database: `HEADWAY_DATA` is the folder both share. Machines are pretended; submissions go
+to the real node/as_person on this machine, with a stand-in for sbatch that counts."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+from headway import paths
+from headway.errors import Unreachable
+from headway.jobs.submit import submit
+from headway.jobs.warm import Warm
+from headway.server.main import Notebooks, serve
+from headway.store import Store
+from headway.wire.work import SubmitIn, SubmitOut
+from tests.unit.head_here import HEAD, PERSON, Machine
+from tests.unit.server_fakes import FakeWork, changes
+
+
+class Shared(FakeWork):
+    def __init__(self, _store: Store, data: Path) -> None:
+        super().__init__(
+            plan=changes(), machines=(), checks=(), read=Unreachable("no Slurm"), apply=self._apply, accounting=()
+        )
+        self._data = data
+        self._links = Warm(Machine(data / "home"))
+
+    async def _apply(self, cluster: Any, say: Any) -> None:
+        """Takes a moment in which the server may die; two at once on a cluster are written down."""
+        with (self._data / f"{cluster.name}.lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                (self._data / "two-at-once").write_text(cluster.name)
+            await say("nodes", "change")
+            await asyncio.sleep(0.15)
+
+    async def submit(self, _: Any, request: SubmitIn, user: str, stage: Any = None, *, tag: str = "") -> SubmitOut:
+        return await submit(self._links, HEAD, request, PERSON, None, tag)
+
+
+if __name__ == "__main__":
+    serve(
+        paths.state_dir(),
+        port=0,
+        url=os.environ["HEADWAY_DATABASE_URL"],
+        data_dir=Path(os.environ["HEADWAY_DATA"]),
+        notebooks=Notebooks(0),
+        make_work=Shared,
+    )

@@ -1,0 +1,180 @@
+"""Which of several servers on one PostgreSQL leads, who follows, and what the others say of its work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.api.live import Live
+from headway.api.state import AppState, Settings
+from headway.errors import Unreachable
+from headway.server import leading
+from headway.server.leading import Follower, Leading
+from headway.store import Store, open_store
+from tests.postgres import BIN, postgres
+from tests.unit.server_fakes import FakeWork, Server
+
+needs_postgres = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with postgres() as found:
+        yield found
+
+
+@pytest.fixture
+async def stores(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Store, Store]]:
+    monkeypatch.setattr(leading, "GRACE_S", 0.1)
+    monkeypatch.setattr(leading, "LOOK_S", 0.02)
+    one, two = await open_store(tmp_path, url), await open_store(tmp_path, url)
+    yield one, two
+    await one.close()
+    await two.close()
+
+
+async def until(there: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not there():
+            await asyncio.sleep(0.01)
+
+
+class One:
+    """A server whose only loop says that it runs."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store = store
+        self.state = AppState(store, FakeWork(), Live(), Settings(folder))
+        self.runs = False
+        self.let_go = 0
+        self.task = asyncio.create_task(Leading(self.state, {"loop": self.loop}, self.rest).run())
+
+    async def loop(self) -> None:
+        self.runs = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.runs = False
+
+    async def rest(self) -> None:
+        self.let_go += 1
+
+    async def die(self) -> None:
+        """As a kill does: the connection is gone, and nobody says goodbye."""
+        await self.store.presence.close()
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@needs_postgres
+async def test_one_leads_and_the_other_follows_when_it_is_gone(stores: tuple[Store, Store], tmp_path: Path) -> None:
+    one = One(stores[0], tmp_path)
+    await until(lambda: one.runs)
+    two = One(stores[1], tmp_path)
+    operation = await stores[0].enqueue_operation("led", "apply", "ann")
+    assert await stores[0].claim("one:1", 1000, 1e9) is not None
+    await until(lambda: two.store.presence.number and two.store.presence._db is not None)
+    assert (two.runs, stores[1].presence.leads) == (False, False)
+    await one.die()
+    await until(lambda: two.runs)
+    assert stores[1].presence.leads
+    again = await stores[1].claim("two:1", 1001, 30)  # it need not wait for the lease of the one before
+    assert again is not None
+    assert (again.id, again.attempts) == (operation.id, 2)
+    await stores[1].finish(operation.id, "two:1", "done")
+    await two.die()
+
+
+@needs_postgres
+async def test_a_leader_whose_connection_breaks_lets_go_and_may_lead_again(
+    stores: tuple[Store, Store], tmp_path: Path
+) -> None:
+    one = One(stores[0], tmp_path)
+    await until(lambda: one.runs)
+    assert stores[0].presence._db is not None
+    await stores[0].presence._db.invalidate()
+    await until(lambda: one.let_go == 1)
+    await until(lambda: one.runs)
+    assert stores[0].presence.leads
+    await one.die()
+
+
+@needs_postgres
+async def test_turns_are_taken_one_after_the_other_and_lives_are_seen(stores: tuple[Store, Store]) -> None:
+    one, two = stores[0].presence, stores[1].presence
+    await one.appear()
+    await two.appear()
+    assert (await two.lives(one.number), await two.lives(17)) == (True, False)
+    order: list[str] = []
+
+    async def second() -> None:
+        async with two.turn("lab"):
+            order.append("second")
+
+    async with one.turn("lab"):
+        waiting = asyncio.create_task(second())
+        async with two.turn("another"):
+            order.append("another")
+        order.append("first ends")
+    await waiting
+    assert order == ["another", "first ends", "second"]
+    gone = asyncio.create_task(second())
+    async with one.turn("lab"):
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+    async with one.turn("lab"):
+        pass  # whoever gave up has not kept it
+    await one.close()
+    assert not await two.lives(one.number)
+    with pytest.raises(Unreachable):
+        await one.lives(two.number)
+
+
+async def test_who_follows_tells_what_the_leader_does_and_lets_go_of_what_went_down(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await server.apply()
+    forgotten: list[str] = []
+
+    async def forget(name: str) -> None:
+        forgotten.append(name)
+
+    monkeypatch.setattr(server.state, "forget", forget)
+    follower = Follower(server.state)
+    await follower.look(silent=True)
+    seen = server.state.live.told
+    operation = await server.store.enqueue_operation("lab", "down", "ann")
+    await follower.look()
+    assert server.state.live.told == seen
+    await server.store.claim("far:1", 1000, 30)
+    await follower.look()
+    await server.store.finish(operation.id, "far:1", "failed", error={"message": "no disk\nmore"})
+    await follower.look()
+    await follower.look()
+    said = [one.text for one in server.state.live.news_after(seen) or []]
+    assert ['"state":"running"' in said[0], '"state":"failed"' in said[1], len(said)] == [True, True, 2]
+    assert forgotten == ["lab"]
+    assert "down failed: no disk" in [one.text for one in server.state.live.notices("lab")]
+
+
+async def test_a_server_alone_on_its_file_leads_at_once_and_has_every_turn(server: Server) -> None:
+    led = asyncio.Event()
+    presence = server.store.presence
+
+    async def loop() -> None:
+        led.set()
+        await asyncio.Event().wait()
+
+    rest: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)  # noqa: E731
+    task = asyncio.create_task(Leading(server.state, {"loop": loop}, rest).run())
+    await asyncio.wait_for(led.wait(), 5)
+    async with presence.turn("lab"), presence.turn("other"):
+        assert presence.leads
+    assert (await presence.lives(presence.number), await presence.lives(presence.number - 1)) == (True, False)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,112 @@
+"""What is said of volumes: who has lost one, how full and how fast they are; and the program that asks on the head."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.domain.cluster import Storage, Volume
+from headway.domain.incident import XidClass
+from headway.domain.live import Room
+from headway.errors import Unreachable
+from headway.machines.program import program
+from headway.wire.keeping import VolumeSpeedOut
+from tests import builders
+from tests.unit.server_fakes import Server, reading
+
+PATH = "/api/v1/clusters/lab/storage"
+VOLUMES = (Volume("data", "/data", "nfs4", "filer:/data"), Volume("ref", "/data/ref", "lustre", "mds:/ref", ("ro",)))
+
+
+async def look(server: Server, *nodes: Any, rooms: Any = ()) -> dict[str, Any]:
+    server.work.clusters["lab"] = {"storage": Storage(volumes=VOLUMES)}
+    server.work.answers |= {"read": reading(nodes=nodes), "machines": (), "rooms": rooms}
+    await server.apply()
+    answer = await (await server.client("eve", "viewer")).get(PATH)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+async def test_a_volume_is_lost_where_a_check_says_so_and_nowhere_else(server: Server) -> None:
+    await server.store.open_incident(
+        "lab", "lab-1-2", "mounts: /data can only be read", XidClass.MOUNT, 1000.0, {}, score=1
+    )
+    nodes = [builders.node(f"lab-1-{number}", "IDLE") for number in range(1, 5)]
+    nodes[0] = replace(nodes[0], states=("IDLE", "DRAIN"), reason="volumes: /data/ref is not mounted")
+    nodes[3] = replace(nodes[3], states=("DOWN",), reason="volumes: /data is not mounted")
+    found = {one["path"]: one for one in (await look(server, *nodes))["volumes"]}
+    assert {path: one["nodes"] for path, one in found.items()} == {
+        "/home": 3,
+        "/scratch": 3,
+        "/data": 2,
+        "/data/ref": 2,
+    }
+    assert found["/data"]["lost"] == [{"node": "lab-1-2", "why": "mounts: /data can only be read"}]
+    assert found["/data/ref"]["lost"] == [{"node": "lab-1-1", "why": "volumes: /data/ref is not mounted"}]
+    assert (found["/data/ref"]["type"], found["/data/ref"]["read_only"], found["/home"]["type"]) == ("lustre", True, "")
+
+
+async def test_how_full_they_are_and_why_that_is_not_known(server: Server) -> None:
+    rooms = (Room("/home", 1000, 400), Room("/data", None, None, "no answer for 5 s"))
+    found = await look(server, rooms=rooms)
+    home, scratch, data, _ = found["volumes"]
+    assert [home[key] for key in ("size_bytes", "used_bytes", "free_bytes")] == [1000, 600, 400]
+    assert (scratch["size_bytes"], data["used_bytes"], data["fault"]) == (None, None, "no answer for 5 s")
+    assert found["stale"] == ""
+
+
+async def test_a_head_that_does_not_answer_is_named_and_the_rest_is_said(server: Server) -> None:
+    found = await look(server, rooms=Unreachable("lab-head does not answer"))
+    assert found["stale"] == "lab-head does not answer"
+    assert [one["path"] for one in found["volumes"]] == ["/home", "/scratch", "/data", "/data/ref"]
+
+
+async def test_the_last_measurement_of_each_stays(server: Server) -> None:
+    await look(server)
+    olga = await server.client("olga", "operator")
+    for speed in (100.0, 900.0):
+        server.work.answers["storage_bench"] = (VolumeSpeedOut(path="/scratch", write_mib_s=speed),)
+        assert (await olga.post(f"{PATH}/bench", json={"node": "lab-1-1", "mib": 64})).status_code == 200
+    server.work.answers["storage_bench"] = (VolumeSpeedOut(path="/data", error="Read-only file system"),)
+    await olga.post(f"{PATH}/bench", json={})
+    measured = {one["path"]: one["measured"] for one in (await olga.get(PATH)).json()["volumes"]}
+    assert measured["/home"] is None
+    assert [measured["/scratch"][key] for key in ("write_mib_s", "node", "mib", "at")] == [900.0, "lab-1-1", 64, 1000.0]
+    assert [measured["/data"][key] for key in ("error", "node")] == ["Read-only file system", "lab-head"]
+    await server.store.forget_cluster("lab", delete_data=True)
+    assert await server.store.speeds("lab") == {}
+
+
+async def test_the_page_says_the_same(server: Server) -> None:
+    node = builders.node("lab-1-1", "IDLE", "DRAIN", reason="volumes: /data is not mounted")
+    await look(server, node, rooms=(Room("/home", 4 << 40, 1 << 40), Room("/data", 1000, 20)))
+    page = (await (await server.client("eve", "viewer")).get("/clusters/lab/storage")).text
+    for words in ("lost on 1 of 1", "/data is not mounted", "3.0 TiB of 4.0 TiB", "75 %", "No dataset has a version"):
+        assert words in page
+    assert "storage bench" not in page, "a viewer may not"
+
+
+def test_the_program_answers_for_each_place(tmp_path: Path) -> None:
+    places = [str(tmp_path), str(tmp_path / "none")]
+    argv = [sys.executable, "-I", "-S", "-c", program("volumes"), json.dumps({"paths": places})]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    here, none = sorted((json.loads(line) for line in ran.stdout.splitlines()), key=lambda row: len(row["path"]))
+    assert 0 < here["free"] <= here["size"]
+    assert none["error"] == "No such file or directory"
+
+
+def test_a_place_that_hangs_keeps_nobody_waiting() -> None:
+    code = (
+        program("volumes")
+        .replace("ANSWER_S = 5.0", "ANSWER_S = 0.2")
+        .replace("told = os.statvfs(path)", "time.sleep(60 if path == '/hangs' else 0); told = os.statvfs('/')")
+    )
+    argv = [sys.executable, "-I", "-S", "-c", code, json.dumps({"paths": ["/hangs", "/"]})]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    rows = {row["path"]: row for row in map(json.loads, ran.stdout.splitlines())}
+    assert rows["/hangs"]["error"] == "no answer for 0.2 s"
+    assert rows["/"]["size"] > 0

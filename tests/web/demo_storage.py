@@ -1,0 +1,66 @@
+"""Volumes and datasets of the furnished site: one volume is nearly full, one is lost on a node, one can't be asked."""
+
+from __future__ import annotations
+
+import time
+
+from headway.domain.cluster import Cluster, Storage, Volume
+from headway.domain.dataset import Version
+from headway.domain.live import Room
+from headway.errors import Unreachable
+from headway.store import SpeedRow, Store
+
+TIB = 1 << 40
+STORAGE = Storage(
+    volumes=(
+        Volume("projects", "/projects", "nfs4", "filer.example.org:/export/projects"),
+        Volume("reference", "/reference", "lustre", "mds1@tcp:mds2@tcp:/reference", ("ro",)),
+    )
+)
+LOST = "volumes: /projects is not mounted"  # as a node's check says it
+_ROOMS = {
+    "/home": Room("/home", 2 * TIB, int(1.37 * TIB)),
+    "/scratch": Room("/scratch", 40 * TIB, int(2.9 * TIB)),
+    "/projects": Room("/projects", 120 * TIB, int(71.4 * TIB)),
+    "/reference": Room("/reference", None, None, "no answer for 5 s"),
+}
+
+
+def rooms(cluster: Cluster) -> tuple[Room, ...]:
+    if cluster.name == "prod":
+        raise Unreachable("prod-head does not answer")
+    return tuple(_ROOMS[path] for path in cluster.storage.paths)
+
+
+async def put(store: Store) -> None:
+    now = time.time()
+    figures = {
+        "/home": (412.0, 655.0, 318.0),
+        "/scratch": (5870.0, 9120.0, 4405.0),
+        "/projects": (1180.0, 1630.0, 870.0),
+    }
+    for name in ("demo", "grow"):
+        await store.note_speeds(
+            SpeedRow(name, path, f"{name}-1-1", 4096, now - 5 * 3600, *found, "") for path, found in figures.items()
+        )
+    for number, (name, files, size, days, checked, damage) in enumerate(
+        (
+            ("fineweb", 4212, 3_480_000_000_000, 41, 6, ""),
+            ("fineweb", 4480, 3_910_000_000_000, 9, None, ""),
+            (
+                "imagenet",
+                1_331_167,
+                157_300_000_000,
+                120,
+                2,
+                "shards/000417.tar has another content than its manifest says",
+            ),
+        ),
+        1,
+    ):
+        version = 2 if number == 2 else 1
+        source = "s3://corpora/fineweb" if name == "fineweb" else "/srv/data/imagenet"
+        at = now - days * 86400.0
+        seen = None if checked is None else now - checked * 86400.0
+        one = Version("demo", name, version, f"{number}" * 64, files, size, source, "ann", at, seen, damage)
+        await store.add_version(one)
