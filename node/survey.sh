@@ -1,5 +1,6 @@
 # What is on a machine that nobody has set up yet, for headway.machines.survey to read. Needs a shell and nothing else, reads
-# only, and passes over whatever is missing. $1: paths to look at, $2: user names; both separated by blanks.
+# only, and passes over whatever is missing. $1: paths to look at, $2: user names, both separated by blanks; $3: a folder that may
+# not be there yet, whose file system is asked for.
 LC_ALL=C
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
@@ -60,6 +61,17 @@ for path in $1; do
         [ "$where" = "$path" ] && echo "${rest#*- }"
     done </proc/self/mountinfo | tail -n 1)"
 done
+part state
+at=$3
+while [ -n "$at" ] && [ "$at" != / ] && ! timeout 20 [ -d "$at" ]; do at=${at%/*}; done
+if [ -n "$3" ]; then
+    where=$(timeout 20 stat -c %m "${at:-/}")
+    [ -n "$where" ] && echo "$where $(stat -c '%i %Z' "${where:-/}") $(while read -r _ _ _ _ point _ rest; do
+        [ "$point" = "$where" ] && echo "${rest#*- }"
+    done </proc/self/mountinfo | tail -n 1)"
+fi
+part addresses
+grep -B 1 '/32 host LOCAL' /proc/net/fib_trie 2>/dev/null | sed -n 's/^ *|-- //p' | sort -u
 part users
 for name in $2; do getent passwd "$name"; done 2>/dev/null
 part filesystems

@@ -24,9 +24,10 @@ def main() -> None:
 
             power(*values)
         elif role == "keep":
+            from .config import load
             from .recall import keep
 
-            keep()
+            keep(load().state)
         elif role == "recall":
             from .recall import recall
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .config import Config
 from .headfigures import HeadWatcher
-from .leading import Leading
+from .leading import Leading, Looks
 from .metrics import Giver
 from .munge import Munge
 from .relay import Relay
@@ -164,7 +164,8 @@ def serve_head(config: Config) -> None:
     ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     ears.bind((address, PORT))
     munge = Munge()
-    head, leading = Head(), Leading(config.first)
+    head, leading = Head(), Leading(config.first, config.state)
+    Looks(leading, config.state).start()
     watcher = HeadWatcher(head.beats)
     watcher.start()
     Giver(address, lambda: watcher.text).start()
@@ -176,7 +177,6 @@ def serve_head(config: Config) -> None:
             head.forget_old(time.time())
             due = now + 3600
         if now >= beat:
-            leading.look()
             head.leads = leading.mine() is not False
             head.write_beats(BEATS)
             beat = now + BEAT_S

@@ -28,7 +28,6 @@ from typing import TypeVar
 from .say import whole_lines
 
 T = TypeVar("T")
-STATE = "/srv/headway-state/slurmctld"
 KEPT = "/var/lib/headway/recall"
 DONE = "/var/lib/headway/recalled.jsonl"
 NOTES = "/home/*/.headway-submitted"
@@ -82,7 +81,7 @@ class Kept:
     environment: bytes = b""
 
 
-def keep(state: str = STATE, kept: str = KEPT) -> None:
+def keep(state: str, kept: str = KEPT) -> None:
     """Called before the controller starts, which deletes what it knows no job of."""
     os.makedirs(kept, mode=0o700, exist_ok=True)
     try:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .config import Config
-from .leading import HEARTBEAT, Leading
+from .leading import Leading
 from .lease import LEASE_OVER_S
 from .say import say, whole_lines
 
@@ -54,14 +54,13 @@ class Relay(threading.Thread):
         deeds: str = DEEDS,
         watched: str = WATCHED,
         execute: Run = run,
-        heartbeat: str = HEARTBEAT,
     ) -> None:
         super().__init__(daemon=True)
         self._config = config
         self._beats = beats  # node -> when it was last heard, unix seconds
         self._faults, self._deeds, self._watched = faults, deeds, watched
         self._run = execute
-        self._leading = Leading(config.first, heartbeat)
+        self._leading = Leading(config.first, config.state)
         self._led: bool | None = None
         self._led_since = 0.0
         self._began = time.time()

@@ -118,7 +118,7 @@ def op_leave(step: dict[str, Any]) -> None:
     if old:
         socket.sethostname(old)
         run(["cp", "-a", f"{BEFORE}/etc/hostname", "/etc/hostname"], 20)
-    for path in [BEFORE, STAMPS, *(["/srv/headway-state"] if step.get("delete_data") else [])]:
+    for path in [BEFORE, STAMPS, *step.get("delete", [])]:
         shutil.rmtree(path, ignore_errors=True)
     for path in (MANAGED, "/etc/headway/held-by"):
         op_remove({"path": path})

@@ -149,6 +149,28 @@ systemctl restart ssh.service
         self.inside(number, "sh", "-c", script)
         self.wait(lambda: _answers(self.address(number)))
 
+    def power_cut(self, number: int) -> None:
+        run("podman", "kill", self.container(number))
+
+    def stand_still(self, number: int) -> None:
+        """As a machine that is suspended: nothing of it answers, its kernel neither."""
+        self._plug(number, up=False)
+        run("podman", "pause", self.container(number))
+
+    def go_on(self, number: int) -> None:
+        run("podman", "unpause", self.container(number))
+        self._plug(number, up=True)
+
+    def _plug(self, number: int, *, up: bool) -> None:
+        network.plug(int(run("podman", "inspect", "--format", "{{.State.Pid}}", self.container(number))), up=up)
+
+    def power_on(self, number: int) -> None:
+        """podman gives it the name and resolver of its first boot again, which no machine would do."""
+        run("podman", "start", self.container(number), timeout_s=120)
+        self.inside(number, "sh", "-c", "umount /etc/hostname /etc/resolv.conf; hostname $(cat /etc/hostname)")
+        self.wait(lambda: "bus" in self.inside(number, "ls", "/run/dbus", check=False))
+        self.inside(number, "systemctl", "restart", "systemd-journald", "ssh")
+
     def inside(self, number: int, *argv: str, check: bool = True, timeout_s: float = 60) -> str:
         """A command in a machine, past SSH."""
         return run("podman", "exec", self.container(number), *argv, check=check, timeout_s=timeout_s)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from tests.cluster.lab import Lab
 
-from headway.render.slurm_conf import STATE, TAKEOVER_S
+from headway.domain.cluster import STATE
+from headway.render.slurm_conf import TAKEOVER_S
 
 SPEC = """\
 name: pair

@@ -202,6 +202,17 @@ def two_heads_cluster() -> Cluster:
     return replace(gpu_cluster(1, 2), controllers=2)
 
 
+def own_two_heads_cluster() -> Cluster:
+    made = replace(own_gpu_cluster(), controllers=2)
+    words = Dataset("words", f"{made.library}/versions/words", "/datasets/words", versioned=True)
+    return replace(made, storage=Storage(datasets=(words,), state="/shared/headway"))
+
+
+def own_two_heads_site() -> Site:
+    cluster, before = own_two_heads_cluster(), own_gpu_site()
+    return replace(before, addresses={**before.addresses, cluster.heads[1]: "10.87.3.9"})
+
+
 def cases() -> dict[str, tuple[Cluster, Site]]:
     gpu, cpu, old = gpu_cluster(), cpu_cluster(), old_gpu_cluster()
     mixed = grouped_cluster()
@@ -215,4 +226,5 @@ def cases() -> dict[str, tuple[Cluster, Site]]:
         "local-gpus-22.05": (old, site_of(old)),
         "own-cpus-22.05": (cpu, own_site(cpu)),
         "own-gpus-24.11": (own_gpu_cluster(), own_gpu_site()),
+        "own-two-heads-24.11": (own_two_heads_cluster(), own_two_heads_site()),
     }

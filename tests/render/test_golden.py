@@ -28,7 +28,20 @@ OF_GROUPS = (
 )
 
 
-OF_HEADS = ("slurmctld.service", "take-back", "slurm.conf", "agent.json", "etc/hosts", LIST, "slurmd.service")
+OF_HEADS = (
+    "slurmctld.service",
+    "take-back",
+    "headway/leads",
+    "state-folder",
+    ".mount",
+    "prolog",
+    "firewall.nft",
+    "slurm.conf",
+    "agent.json",
+    "etc/hosts",
+    LIST,
+    "slurmd.service",
+)
 
 
 def kept(cluster: Cluster) -> tuple[str, ...]:

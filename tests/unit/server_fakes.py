@@ -96,6 +96,9 @@ class FakeWork:
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> Any:
         return await self._call("storage_bench", cluster, node, mib)
 
+    async def shelf(self, cluster: Cluster) -> Any:
+        return await self._call("shelf", cluster)
+
     async def rooms(self, cluster: Cluster) -> Any:
         return await self._call("rooms", cluster)
 

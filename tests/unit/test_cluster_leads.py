@@ -13,7 +13,7 @@ from headway.cluster.env import Env
 from headway.cluster.leads import head_now, second_alone, the_head
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
-from headway.health.heads import AGAIN_S, TRIES, Heads
+from headway.health.heads import AGAIN_S, TAKES_OVER_S, TRIES, Heads
 from headway.machines.run import Ran
 from tests import builders
 from tests.builders import Clock
@@ -34,6 +34,7 @@ class Place:
         self.silent: set[str] = set()
         self.without: set[str] = set()
         self.primary = "UP"
+        self.leads = SECOND
         self.done: list[str] = []
         self.fails = False
 
@@ -52,6 +53,9 @@ class Place:
             return Ran(tuple(argv), int(machine.name in self.without) * 3, "", "", 0.0)
         if list(argv) == ["scontrol", "ping"]:
             return Ran(tuple(argv), 0, PING.format(self.primary), "", 0.0)
+        if argv[0] == "cat":
+            assert argv[1] == f"{TWO.state}/leads"
+            return Ran(tuple(argv), 0, f"{self.leads} 5e7c\n", "", 0.0)
         assert list(argv) == ["true"], argv
         return Ran(tuple(argv), 0, "", "", 0.0)
 
@@ -129,6 +133,23 @@ async def test_a_head_that_stopped_is_started_and_not_again_at_once() -> None:
     ]
     assert await heads.step(TWO, place.env, place.machines) == []
     assert place.done == [f"start {FIRST}"]
+
+
+async def test_a_second_head_in_the_middle_of_taking_over_is_waited_for() -> None:
+    place, clock = Place(), Clock()
+    heads = Heads(clock)
+    place.stop(FIRST)
+    place.primary, place.leads = "DOWN", FIRST
+    assert await heads.step(TWO, place.env, place.machines) == []
+    place.leads = SECOND
+    assert len(await heads.step(TWO, place.env, place.machines)) == 1
+    again = Heads(clock)
+    place.leads = FIRST
+    assert await again.step(TWO, place.env, place.machines) == []
+    clock.now += TAKES_OVER_S
+    assert len(await again.step(TWO, place.env, place.machines)) == 1, (
+        "one that can't lead is no reason to leave both off"
+    )
 
 
 async def test_a_head_that_stands_still_is_switched_off_before_it_is_started() -> None:

@@ -259,10 +259,8 @@ def test_the_agent_reads_what_apply_writes(tmp_path: Path) -> None:
     assert told.kernel_log == agent.SIMULATED_LOG
     assert checks.UNFIT == agent.UNFIT
     written = {*json.loads(place.read_text())}
-    assert written == {field.name for field in fields(config.Config)} - {
-        "others",
-        "first",
-    }  # of clusters with two heads
+    of_two_heads = {"others", "first", "state"}
+    assert written == {field.name for field in fields(config.Config)} - of_two_heads
 
 
 def test_nobody_but_the_interface_asks_whether_gpus_are_real() -> None:

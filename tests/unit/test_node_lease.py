@@ -182,7 +182,7 @@ class World:
         from agent.config import Config
         from agent.relay import Relay
 
-        known: dict[str, Any] = {"acts": True, "drains": frozenset({79}), **config}
+        known: dict[str, Any] = {"acts": True, "drains": frozenset({79}), "state": str(self.folder), **config}
         made = Relay(
             Config("10.0.0.1", **known),
             self.beats,
@@ -190,7 +190,6 @@ class World:
             str(self.deeds),
             str(self.watched),
             self.head,
-            str(self.folder / "heartbeat"),
         )
         made._began = 4000.0
         return made
@@ -324,7 +323,7 @@ def test_a_lease_is_renewed_by_the_head_that_leads_or_by_any_while_nobody_knows(
 
     if number is not None:
         leads(world, number, age_s)
-    leading = Leading(first, str(world.folder / "heartbeat"))
+    leading = Leading(first, str(world.folder))
     leading.look()
     keeper = Keeper(str(world.folder / "reports"), str(world.faults), str(world.folder / "turns"))
     keeper.leads = leading.mine() is not False
@@ -337,12 +336,39 @@ def test_a_heartbeat_that_is_just_being_written_changes_nothing(world: World) ->
     from agent.leading import Leading
 
     leads(world, 0)
-    leading = Leading(first=False, path=str(world.folder / "heartbeat"))
+    leading = Leading(first=False, state=str(world.folder))
     for change in ((world.folder / "heartbeat").unlink, (world.folder / "heartbeat").touch):
         leading.look()
         change()
         leading.look()
         assert leading.mine() is False
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "ended"),
+    [
+        ("lab-head 1", "lab-head 1", 0),
+        ("lab-head 1", "lab-head2 7", 1),
+        ("lab-head 1", "lab-head 2", 1),  # in between the other led
+        ("", "lab-head2 7", 0),  # it stands by, or is no more
+        ("lab-head 1", "", 0),
+    ],
+)
+def test_a_controller_that_was_taken_over_from_is_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str, ended: int
+) -> None:
+    from agent import leading
+
+    done: list[str] = []
+    monkeypatch.setattr(leading, "_end", lambda: done.append("kill"))
+    for name, text in (("ours", ours), ("leads", theirs)):
+        if text:
+            (world.folder / name).write_text(f"{text}\n")
+    state = str(world.folder)
+    looks = leading.Looks(leading.Leading(True, state), state, str(world.folder / "ours"))
+    assert not looks.look(), "the two files are not written at one moment"
+    assert looks.look() is bool(ended)
+    assert len(done) == ended
 
 
 def test_a_head_that_does_not_say_whether_it_leads_renews_the_lease() -> None:

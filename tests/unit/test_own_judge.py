@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from headway.changes.own import Judgement, Known, judge
+from headway.domain.cluster import Host, Storage, Volume
 from headway.domain.found import Difference, Found, FoundGpu, FoundMount, FoundNic, Holder, Survey
 from headway.render.hardware import gpu_type, hardware_of
 from headway.render.slurm_small import gres_conf
@@ -146,6 +149,83 @@ def test_no_nfs_in_the_kernel_is_refused_clearly() -> None:
         in stops(told)
     )
     assert "lab-1-1 (10.9.0.11) has to mount the head's /home and /scratch, and its kernel has no NFS" in stops(told)
+
+
+TWO = replace(LAB, controllers=2, storage=Storage(state="/shared/headway"))
+SHARED = FoundMount("filer:/srv", "nfs4", "7 1", "/shared", "10.9.0.50")
+
+
+def state_stops(storage: Storage = TWO.storage, **states: FoundMount | None) -> str:
+    """What is said of two heads whose state folder lies on these."""
+    two = replace(TWO, storage=storage)
+    found = {two.heads[0]: SHARED, two.heads[1]: SHARED} | {f"lab-{name}": one for name, one in states.items()}
+    surveys = {
+        name: replace(GOOD, machine=name, address=f"10.9.0.{n}", hostname=f"rack{n}", state=found.get(name))
+        for n, name in enumerate(two.machine_names, 10)
+    }
+    return stops(judge(two, surveys, NEW))
+
+
+def test_a_state_folder_that_another_machine_serves_outlives_either_head() -> None:
+    assert state_stops() == ""
+
+
+def test_a_state_folder_on_a_heads_own_disk_is_refused() -> None:
+    said = "lab-head2 (10.9.0.11) has /shared/headway on its own disk; name a folder in storage.state"
+    assert said in state_stops(head2=FoundMount("/dev/sda1", "ext4", "2 1", "/"))
+    assert said in state_stops(head2=None)
+    assert said in state_stops(head2=FoundMount("tmpfs", "tmpfs", "1 1", "/shared"))
+
+
+@pytest.mark.parametrize("server", ["10.9.0.10", "rack10", "lab-head", "192.168.7.1"])
+def test_a_heads_own_export_of_the_state_folder_is_refused(server: str) -> None:
+    two = replace(TWO, hosts=(Host("lab-head", "lab-head"),))
+    surveys = {
+        name: replace(
+            GOOD, machine=name, address=f"10.9.0.{n}", hostname=f"rack{n}", addresses=frozenset([f"192.168.7.{n - 9}"]),
+            state=replace(SHARED, source=f"{server}:/srv", server=""),
+        )
+        for n, name in enumerate(two.machine_names, 10)
+    }  # fmt: skip
+    said = stops(judge(two, surveys, NEW))
+    assert "lab-head2 (10.9.0.11) has /shared/headway from lab-head, one of the heads: it would be gone with it" in said
+
+
+def test_the_servers_address_counts_whatever_it_is_called() -> None:
+    assert "has /shared/headway from lab-head, one of the heads" in state_stops(
+        head2=replace(SHARED, server="10.9.0.10")
+    )
+
+
+def test_one_head_may_not_serve_the_other_from_its_disk() -> None:
+    said = state_stops(head=FoundMount("/dev/sdb1", "xfs", "7 1", "/shared"))
+    assert (
+        "/shared/headway is not the same kind of file system on both heads: xfs on lab-head, nfs4 on lab-head2" in said
+    )
+
+
+def test_two_folders_of_one_name_are_not_one() -> None:
+    assert "/shared/headway is not one folder on lab-head and lab-head2" in state_stops(
+        head2=replace(SHARED, mark="8 1")
+    )
+
+
+def test_a_volume_that_is_not_mounted_yet_is_judged_by_its_line() -> None:
+    def volume(source: str) -> Storage:
+        return Storage(state="/shared/headway", volumes=(Volume("s", "/shared", "nfs4", source),))
+
+    bare = FoundMount("/dev/sda1", "ext4", "2 1", "/")
+    assert state_stops(volume("filer:/srv"), head=bare, head2=bare) == ""
+    assert "from lab-head2, one of the heads" in state_stops(volume("10.9.0.11:/srv"), head=bare, head2=bare)
+
+
+def test_two_heads_need_a_home_that_neither_exports() -> None:
+    surveys = {
+        name: replace(GOOD, machine=name, address=f"10.9.0.{n}", state=SHARED, mounts={})
+        for n, name in enumerate(TWO.machine_names, 10)
+    }
+    said = stops(judge(TWO, surveys, NEW))
+    assert "lab-head would export /home and /scratch, which the machines do not share: with controllers: 2" in said
 
 
 def test_a_machine_that_comes_later_must_share_what_the_first_ones_do() -> None:

@@ -11,7 +11,7 @@ import pytest
 from headway.changes.own import Judgement
 from headway.cluster.own import Look
 from headway.domain.cluster import Host, JumpHost, OwnSite
-from headway.domain.found import Found, FoundGpu, FoundNic, Holder
+from headway.domain.found import Found, FoundGpu, FoundMount, FoundNic, Holder
 from headway.errors import Refused
 from headway.machines.base import Place
 from headway.machines.inventory import Inventory, Taken
@@ -197,3 +197,33 @@ def test_a_look_by_sudo_knows_from_where_it_came(above: str) -> None:
         input=tail, capture_output=True, text=True, check=True, timeout=20,
     )  # fmt: skip
     assert ran.stdout == "198.51.100.7\n"
+
+
+def state_part(folder: Path) -> str:
+    script = (Path(__file__).parents[2] / "node" / "survey.sh").read_text()
+    part = script.partition("part state\n")[2].partition("part users")[0]
+    argv = ["sh", "-c", f"part() {{ :; }}\n{part}", "sh", "", "", str(folder)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20).stdout
+
+
+def test_what_a_folder_that_is_not_there_yet_would_lie_on(tmp_path: Path) -> None:
+    told = read("lab-head", "10.9.0.10", parts(state=state_part(tmp_path / "not" / "yet").splitlines()[0]), NOW)
+    assert told.state is not None
+    assert (
+        told.state.at == subprocess.run(["stat", "-c", "%m", tmp_path], capture_output=True, text=True).stdout.strip()
+    )
+    assert told.state.kind
+    assert read("lab-head", "10.9.0.10", parts(), NOW).state is None
+
+
+def test_the_server_of_a_mount_is_told_by_its_address() -> None:
+    line = "/shared 2 1795000000 nfs4 filer:/srv rw,vers=4.2,clientaddr=10.9.0.10,addr=10.9.0.50"
+    told = read("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW)
+    assert told.state == FoundMount("filer:/srv", "nfs4", "2 1795000000", "/shared", "10.9.0.50")
+    assert told.addresses == {"10.9.0.10", "127.0.0.1"}
+
+
+def test_a_second_head_is_the_next_machine_and_those_with_a_place_keep_it(kept: Inventory) -> None:
+    names = ("lab-head", "lab-head2", "lab-1-1", "lab-1-2")
+    assert kept.places("new", names, hosts("h", "a", "b", "c"))["lab-head2"].address == "a"
+    assert addresses(kept, "h", "a", "b", "c", names=names)["lab-head2"] == "c"

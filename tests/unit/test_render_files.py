@@ -120,6 +120,7 @@ def test_units_name_files_that_are_rendered(cluster: Cluster) -> None:
         "/etc/slurm/gres.conf",
         "/etc/slurm/topology.conf",
         "/usr/lib/headway/take-back",  # of two heads: it goes with the unit that runs it
+        "/usr/lib/headway/state-folder",  # of machines one owns, the same
         "/usr/lib/headway/agent.pyz",
     }  # the last: cluster.shipped
     for role, rows in roles.items():

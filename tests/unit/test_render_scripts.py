@@ -32,7 +32,7 @@ def test_a_job_gets_folders_that_all_its_tasks_may_write(tmp_path: Path) -> None
 
 
 def test_no_job_begins_where_a_volume_is_lost(tmp_path: Path) -> None:
-    there, lost = ("proc", "/proc", False), ("scratch", "/scratch-of-nobody", False)
+    there, lost = ("/srv/headway/proc", "/proc", False), ("/srv/headway/scratch", "/scratch-of-nobody", False)
     (tmp_path / "proc").mkdir()
     assert prolog(tmp_path, volumes=[there, lost]) == 0, "a machine that has it in its own way"
     (tmp_path / "scratch").mkdir()

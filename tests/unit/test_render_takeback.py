@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.domain.cluster import STATE
 from headway.render import takeback
-from headway.render.slurm_conf import STATE
 from tests import builders
 
 
@@ -30,7 +30,7 @@ def other() -> Iterator[socket.socket]:
 
 def program(folder: Path, port: int) -> Path:
     cluster = replace(builders.cluster(), controllers=2)
-    text = takeback.files(cluster)[takeback.PROGRAM].text
+    text = takeback.files(cluster, first=True)[takeback.PROGRAM].text
     for old, new in (
         (STATE, str(folder)),
         (f"PORT, HEARTBEAT = ['{cluster.heads[1]}'], {takeback.PORT}", f"PORT, HEARTBEAT = ['127.0.0.1'], {port}"),
@@ -54,7 +54,7 @@ def start(made: Path) -> subprocess.Popen[bytes]:
 
 
 def test_a_cluster_with_one_head_has_no_such_program() -> None:
-    assert takeback.files(builders.cluster()) == {}
+    assert takeback.files(builders.cluster(), first=True) == {}
 
 
 @pytest.mark.parametrize(("number", "age_s"), [(0, 0), (1, 60)])

@@ -19,6 +19,7 @@ from headway.errors import Refused, Unreachable
 from headway.jobs import lineage
 from headway.jobs.run import Prepared
 from headway.keep import library
+from headway.keep.shelf import Near
 from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.work import SubmitIn, SubmitOut
 from tests import builders
@@ -187,12 +188,33 @@ async def test_a_folder_that_is_not_there_is_said(server: Server, mounts: Mounts
     assert "No such file" in str((await done(server, asked, "failed")).error)
 
 
-async def test_machines_of_ones_own_are_refused(server: Server, source: Path) -> None:
-    server.work.clusters["lab"] = {"provider": "ssh"}
-    server.state._resolved.clear()
+class Shared:
+    """Versions on machines one owns, as the head would keep them."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.library = library.Library(folder)
+        self.near = Near(self.library)
+        server.work.clusters["lab"] = {"provider": "ssh"}
+        server.work.answers["shelf"] = lambda _: self.near
+        server.state._resolved.clear()
+        server.state.datasets_changed("lab")
+
+
+async def test_on_machines_of_ones_own_the_head_keeps_them(
+    server: Server, mounts: Mounts, source: Path, tmp_path: Path
+) -> None:
+    shared = Shared(server, tmp_path / "scratch")
+    assert (await add(server, source)).kept == ("/datasets/tiny/1",)
+    assert (shared.library.folder("tiny") / "1" / "a.txt").read_text() == "alpha"
+    assert not (server.state.settings.state_dir / "volumes").exists()
+    (mounted,) = (await server.state.cluster("lab"))[1].storage.datasets
+    assert (mounted.source, mounted.mount) == ("/scratch/.headway/lab/datasets/versions/tiny", "/datasets/tiny")
+    assert mounts.there == {"tiny"}
     client = await server.client()
-    answer = await client.post(API, json={"name": "tiny", "source": str(source)})
-    assert "local clusters only" in answer.json()["detail"]
+    await done(server, await client.post(f"{API}/tiny/1/verify"))
+    await done(server, await client.post(f"{API}/tiny/1/remove", json={}))
+    assert not (shared.library.folder("tiny") / "1").exists()
+    assert mounts.there == set()
 
 
 async def test_what_the_file_mounts_there_is_in_the_way_and_the_other_way_round(
@@ -221,7 +243,7 @@ async def test_damage_is_named_and_stays_known(server: Server, mounts: Mounts, s
     await add(server, source)
     client = await server.client()
     await done(server, await client.post(f"{API}/tiny/1/verify"))
-    file = server.state.library("lab").folder("tiny") / "1" / "a.txt"
+    file = server.state.library(builders.cluster()).folder("tiny") / "1" / "a.txt"
     file.chmod(0o644)
     file.write_text("ALPHA")
     operation = await done(server, await client.post(f"{API}/tiny/1/verify"), "failed")
@@ -252,7 +274,7 @@ async def test_a_version_that_lineage_names_stays_unless_forced_and_the_lineage_
     assert "lineage of job 41:" in refused.json()["detail"]
     await done(server, await client.post(f"{API}/tiny/1/remove", json={"force": True}))
     assert (await client.get(API)).json() == []
-    assert not (server.state.library("lab").folder("tiny") / "1").exists()
+    assert not (server.state.library(builders.cluster()).folder("tiny") / "1").exists()
     assert mounts.there == set()
     assert "was removed by ann" in (await client.post(f"{API}/tiny/1/verify")).json()["detail"]
     server.work.answers |= {"job": builders.job(41, "COMPLETED", user="ann"), "run_command": _nothing()}
@@ -370,7 +392,7 @@ async def test_a_bucket_is_brought_in_and_its_keys_are_forgotten(server: Server,
     assert operation.kept == ("/datasets/tiny/1",)
     (one,) = await server.store.versions("lab")
     assert (one.source, one.files) == ("s3://sets/tiny", 1)
-    assert (server.state.library("lab").folder("tiny") / "1" / "a.txt").read_text() == "alpha"
+    assert (server.state.library(builders.cluster()).folder("tiny") / "1" / "a.txt").read_text() == "alpha"
     trail = await server.store.audit_trail()
     assert "hush" not in str([operation, await server.store.secrets("lab"), trail])
     wrong = await client.post(API, json={"name": "tiny", "source": "s3://none/tiny", "s3": s3})

@@ -14,6 +14,7 @@ from headway.spec.load import check, parse_yaml
 CATALOGUE = load_catalogue({})
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGkmVv3MMU8rK1RtH0oxfnDOZzTQAv4wqeYmLM8lJ2Vm"
 SECRET = "b3BlbnNzaC1rZXktdjEAAAAA"
+TWO = "controllers: 2\nprovider: ssh\nhosts: [a, b, c, d, e, f]"
 TOP = {"name": "lab", "plan": "h100-8", "nodes": 4}
 
 
@@ -217,7 +218,36 @@ ROWS: list[tuple[str, str, str]] = [
     # machines
     ("nodes: 200\nspares: 1", "nodes", "is 201, and local machines are at most 200"),
     ("hosts: [10.0.0.1]", "hosts", "belongs to provider ssh"),
-    ("controllers: 2\nprovider: ssh\nhosts: [a, b, c, d, e]", "controllers", "its own NFS export"),
+    ("controllers: 2\nprovider: ssh\nhosts: [a, b, c, d, e, f]", "storage.state", "its own NFS export"),
+    (
+        "controllers: 2\nprovider: ssh\nstorage: {state: /s}\nhosts: [a, b, c, d, e]",
+        "hosts",
+        "plus two heads need 6; add machines, two heads first",
+    ),
+    ("storage: {state: /shared/x}", "storage.state", "is for provider ssh"),
+    (f"{TWO}\nstorage: {{state: shared/x}}", "storage.state", "must be an absolute path"),
+    (f"{TWO}\nstorage: {{state: /}}", "storage.state", "can't be the root folder"),
+    (
+        f"{TWO}\nstorage: {{state: /home/headway}}",
+        "storage.state",
+        "people's own folders are; for example /home/.headway",
+    ),
+    (
+        f"{TWO}\nstorage: {{state: /box/x, volumes: [{{name: box, path: /box, mount: none /srv/box bind}}]}}",
+        "storage.state",
+        "a folder of each machine; name that folder itself: state: /srv/box",
+    ),
+    (
+        f"{TWO}\nstorage: {{state: /box, volumes: [{{name: box, path: /box, mount: 'nfs4 filer:/box ro'}}]}}",
+        "storage.state",
+        "is read-only",
+    ),
+    (
+        "controllers: 2\nprovider: ssh\nstorage: {state: /s}\nhosts: [a, b, c, {address: d, role: head}, "
+        "{address: e, role: head}, {address: f, role: head}]",
+        "hosts[5].role",
+        "there are two heads already",
+    ),
     ("controllers: 3", "controllers", "1 or 2"),
     ("provider: ssh\nhosts: [a, b, c, d]", "hosts", "has 4 machines, and 4 nodes and spares plus the head need 5"),
     ("provider: ssh", "hosts", "need 5"),

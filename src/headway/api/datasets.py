@@ -89,11 +89,6 @@ async def pinned(state: AppState, cluster: Cluster, stage_in: Sequence[str]) -> 
 
 def can_hold(cluster: Cluster, name: str) -> None:
     """Raises Refused where the cluster can't have a dataset of this name with versions."""
-    if cluster.provider != "local":
-        raise Refused(
-            f"{cluster.name} runs on machines of your own: versions are kept for local clusters only",
-            hint="put the data on a volume that they mount (storage.volumes), or on /scratch by headway cp",
-        )
     field = in_the_way(cluster.storage, name)
     if field:
         raise Refused(

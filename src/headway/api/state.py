@@ -140,17 +140,17 @@ class AppState:
         """With the datasets that have versions here. Raises InvalidSpec with every fault."""
         found = await asyncio.to_thread(self.work.resolve, document)
         cluster = found.cluster
-        if cluster.provider != "local":
-            return found
         names = await self.store.dataset_names(cluster.name)
-        folders = {name: str(self.library(cluster.name).folder(name)) for name in names}
+        folders = {name: str(self.library(cluster).folder(name)) for name in names}
         return replace(found, cluster=replace(cluster, storage=with_versions(cluster.storage, folders)))
 
-    def library(self, cluster: str) -> Library:
-        """Where a local cluster's versions of datasets lie."""
+    def library(self, cluster: Cluster) -> Library:
+        """Where versions of datasets lie: on this machine for a local cluster, else on the cluster's own (keep.shelf)."""
         from headway.keep.library import Library
 
-        return Library(volumes_dir(self.settings.data.resolve(), cluster) / "library")
+        if cluster.provider != "local":
+            return Library(Path(cluster.library))
+        return Library(volumes_dir(self.settings.data.resolve(), cluster.name) / "library")
 
     def datasets_changed(self, name: str) -> None:
         """The next who asks for the cluster gets it with the datasets that it has now."""

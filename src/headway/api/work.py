@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the firs
     from headway.jobs.submit import Stage
     from headway.jobs.tunnel import Tunnel
     from headway.keep.archive import Header
+    from headway.keep.shelf import Shelf
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,10 @@ class Work(Protocol):
 
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
         """How fast each volume is, from one machine; `node` "" is the head."""
+        ...
+
+    async def shelf(self, cluster: Cluster) -> Shelf:
+        """Where versions of datasets are kept on machines one owns."""
         ...
 
     async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from headway.changes.shared import state_gaps
 from headway.domain.cluster import Cluster
 from headway.domain.found import Difference, Found, FoundMount, Survey
 from headway.domain.hostlist import compress
@@ -57,10 +58,10 @@ def judge(cluster: Cluster, surveys: Mapping[str, Survey], known: Known) -> Judg
             gaps.append(_warn(survey, what, "what it had is what Slurm goes by: it is at fault"))
         elif kept is None or _more(kept, survey.found):
             found[name] = survey.found
-        if name != cluster.head:
+        if name not in cluster.heads:
             differences += _differences(cluster, survey.found if not less else kept or survey.found, name)
     nfs, troubles = _storage(cluster, surveys, known)
-    gaps += [*troubles, *_versions(surveys), *_twice(surveys)]
+    gaps += [*troubles, *state_gaps(cluster, surveys), *_versions(surveys), *_twice(surveys)]
     return Judgement(tuple(_grouped(gaps)), tuple(differences), found, nfs)
 
 
@@ -136,7 +137,7 @@ def _system(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
 
 
 def _sizes(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
-    least = LEAST_MIB["head" if survey.machine == cluster.head else "node"]
+    least = LEAST_MIB["head" if survey.machine in cluster.heads else "node"]
     if survey.found.memory_mib < least:
         yield _stop(
             survey,
@@ -261,7 +262,9 @@ def _storage(cluster: Cluster, surveys: Mapping[str, Survey], known: Known) -> t
             gaps += _strangers(where, here, surveys)
         elif where in known.nfs or not _one_folder(here):
             nfs.append(where)
-    if nfs and not taken:
+    if nfs and cluster.controllers > 1:
+        gaps.append(_gone_with_head(cluster, nfs))
+    elif nfs and not taken:
         gaps += _no_nfs(cluster, nfs, surveys)
     return tuple(nfs), gaps
 
@@ -301,6 +304,14 @@ def _no_nfs(cluster: Cluster, nfs: list[str], surveys: Mapping[str, Survey]) -> 
     for name, survey in surveys.items():
         if name != cluster.head and not survey.nfs_client:
             yield _stop(survey, f"has to mount the head's {what}, and its kernel has no NFS", fix)
+
+
+def _gone_with_head(cluster: Cluster, nfs: list[str]) -> Gap:
+    what = " and ".join(nfs)
+    return Gap(
+        f"{cluster.head} would export {what}, which the machines do not share: with controllers: 2 it would be gone with it",
+        f"mount one {what} on every machine from elsewhere, or leave controllers out",
+    )
 
 
 def _versions(surveys: Mapping[str, Survey]) -> Iterator[Gap]:

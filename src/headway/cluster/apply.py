@@ -101,6 +101,7 @@ async def apply(
         await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
         await settle(goal, env, say, frozenset())
         return
+    own.check_state_stays(cluster, changes)
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
@@ -172,10 +173,11 @@ class Run:
         await asyncio.gather(*(self._guard(name, one(name)) for name in new))
         if self.failures:
             raise _not_there(self.failures, self.goal)
+        answering = {name: seen.machines[name] for name in seen.surveys}
         if new:
-            await own.same_folders(
-                self.env, cluster, seen.judgement.nfs, {name: seen.machines[name] for name in seen.surveys}
-            )
+            await own.same_folders(self.env, cluster, seen.judgement.nfs, answering)
+        if new or any((c.kind, c.what) == ("dir.make", cluster.state) for c in self.changes.changes):
+            await own.same_state(self.env, cluster, answering)
         await own.keep(cluster, seen, seen.surveys)
         return await site_of(cluster, self.env, seen.place(self.place), self.goal.members)
 

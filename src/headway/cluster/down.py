@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 from headway.cluster import ops, own
 from headway.cluster.env import Env, Say
@@ -45,15 +46,27 @@ async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple
 
     async def delete(name: str) -> None:
         if isinstance(env.provider, Owned):
-            await own.leave(env, machines[name], say, delete_data=delete_data)
+            await own.leave(env, machines[name], say, _data(cluster, name) if delete_data else ())
         await env.provider.delete(machines[name])
         if not isinstance(env.provider, Owned):
             await say(name, "deleted", done=True)
 
     await asyncio.gather(*(delete(name) for name in machines))
     kept = await env.provider.release(cluster.name, delete_data=delete_data)
+    if kept and cluster.storage.state:
+        kept = (*kept, str(PurePosixPath(cluster.state).parent))
+    if kept and any(one.versioned for one in cluster.storage.datasets) and cluster.provider == "ssh":
+        kept = (*kept, cluster.library)
     await say("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
     return kept
+
+
+def _data(cluster: Cluster, name: str) -> tuple[str, ...]:
+    """Of a machine one owns. Each head takes Slurm's state away: the last one to stop could have written it again."""
+    if name not in cluster.heads:
+        return ("/srv/headway-state",)
+    state = (str(PurePosixPath(cluster.state).parent),) if cluster.storage.state else ()
+    return ("/srv/headway-state", str(PurePosixPath(cluster.library).parent), *state)
 
 
 async def _rest(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> None:

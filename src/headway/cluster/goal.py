@@ -13,14 +13,13 @@ from headway.changes.machine import Wanted
 from headway.cluster import secrets as cluster_secrets
 from headway.cluster.env import Env
 from headway.cluster.shipped import shipped
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import SHARED_FOLDER, Cluster, Site
 from headway.machines import image
 from headway.machines.base import Place
 from headway.render import monitoring, render, units
 from headway.render.slurm_small import SHARED_IMAGES
 
 MYSQL_DIR = "/srv/headway-state/mysql"
-CONTROLLER_STATE = "/srv/headway-state/slurmctld"
 
 
 async def site_of(
@@ -73,9 +72,11 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
     rendered = {role: {**files, **shipped()} for role, files in render(cluster, site).items()}
     role_units = units(cluster, site)
     digests = cluster_secrets.digests(secrets)
-    head_dirs = [(CONTROLLER_STATE, "slurm", 0o700), *monitoring.DIRS]
+    head_dirs = [(cluster.state, "slurm", 0o700), *monitoring.DIRS]
     if cluster.containers == "builtin":  # from the start: scratch is everybody's, and whoever is first has the name
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))
+    if cluster.provider == "ssh":  # for the versions of datasets
+        head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_FOLDER)), "root", 0o755))
     homes = []
     for user in cluster.users:
         uid = site.uids[user.name]

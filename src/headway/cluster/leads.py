@@ -49,6 +49,15 @@ async def second_alone(cluster: Cluster, env: Env, machines: Mapping[str, Machin
     return second if lines and lines[0].endswith("is DOWN") else None
 
 
+async def leads_already(cluster: Cluster, env: Env, second: Machine) -> bool:
+    """Whether the second head was the last one to begin to lead, by the name in the state folder."""
+    try:
+        ran = await env.connections.remote(second, ["cat", f"{cluster.state}/leads"], timeout_s=ASK_S * 2, check=False)
+    except HeadwayError:
+        return False
+    return ran.stdout.split()[:1] == [second.name]
+
+
 async def answers(env: Env, machine: Machine) -> bool:
     try:
         await env.connections.remote(machine, ["true"], timeout_s=ASK_S * 2)

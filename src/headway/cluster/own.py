@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import cast
 
 from headway.changes.own import Judgement, Known, judge
@@ -24,6 +25,7 @@ from headway.machines.survey import survey
 from headway.paths import node_dir
 from headway.render import firewall
 from headway.render.agent import AGENT
+from headway.render.systemd import escape
 
 _AT_ONCE = 32
 _TAKE_S = 900  # Python is installed where there is none
@@ -36,6 +38,7 @@ _ENDED = (
     firewall.SERVICE,
 )
 _SIGN = ".headway-shared"
+_SIGNS = 'mkdir -p "$1" && : >"$2" && chown 1:1 "$2"'
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,17 @@ async def look(cluster: Cluster, env: Env) -> Look | None:
         async with limit:
             try:
                 machines[name] = await provider.candidate(cluster, name)
-                surveys[name] = await survey(env.connections, machines[name], paths, users)
+                surveys[name] = await survey(
+                    env.connections,
+                    machines[name],
+                    paths,
+                    users,
+                    cluster.storage.state if name in cluster.heads else "",
+                )
             except HeadwayError as error:
                 silent[name] = error
 
-    names = (cluster.head, *cluster.slot_names)
+    names = cluster.machine_names
     await asyncio.gather(*(ask(name) for name in names))
     uids = await env.store.uids(users, give=False)
     known = Known(
@@ -123,6 +132,18 @@ def check(found: Look) -> None:
             + "\n".join(f"  {gap.what}\n    {gap.fix}" for gap in found.stops),
             hint="nothing was changed on any of them; mend that, or take them out of hosts, and apply again",
         )
+
+
+def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
+    """Raises Refused when the volume that Slurm's state lies on would be detached below it."""
+    above = {f"{escape(str(path))}.mount": path for path in PurePosixPath(cluster.state).parents if str(path) != "/"}
+    for change in changes.changes:
+        unit = change.what.rpartition("/")[2]
+        if change.kind == "file.remove" and change.where in cluster.heads and unit in above:
+            raise Refused(
+                f"Slurm's state lies on {above[unit]}, which would be detached from {change.where}",
+                hint="name another storage.state and apply; then take the volume out",
+            )
 
 
 async def take(env: Env, server_id: str, machine: Machine) -> None:
@@ -149,8 +170,10 @@ async def take(env: Env, server_id: str, machine: Machine) -> None:
 async def same_folders(env: Env, cluster: Cluster, nfs: Iterable[str], machines: Mapping[str, Machine]) -> None:
     """That home and scratch, where they are used as they are, really are one folder: what the head writes, all others see.
     Raises Refused."""
-    head = machines[cluster.head]
-    asked = [machine for name, machine in machines.items() if name != cluster.head]
+    head = next((machines[name] for name in cluster.heads if name in machines), None)
+    if head is None:
+        return
+    asked = [machine for machine in machines.values() if machine is not head]
     token = secrets.token_hex(8)
     for where in sorted({cluster.storage.home, cluster.storage.scratch} - set(nfs)):
         file = f"{where}/{_SIGN}-{token}"
@@ -166,6 +189,34 @@ async def same_folders(env: Env, cluster: Cluster, nfs: Iterable[str], machines:
                 f"{where} looks alike on all machines, yet what {head.name} writes there does not show on {compress(lacking)}",
                 hint=f"mount one {where} on every machine, or none: then the head exports it",
             )
+
+
+async def same_state(env: Env, cluster: Cluster, machines: Mapping[str, Machine]) -> None:
+    """That the folder for Slurm's state is one folder on both heads, in which root may do as it likes. Nothing is asked where
+    Headway has yet to mount it. Raises Refused."""
+    where = cluster.storage.state
+    volumes = (volume.path for volume in cluster.storage.volumes)
+    heads = [machines[name] for name in cluster.heads if name in machines]
+    if not where or not heads or any(f"{where}/".startswith(f"{path}/") for path in volumes):
+        return
+    first, *others = heads
+    file = f"{where}/{_SIGN}-{secrets.token_hex(8)}"
+    made = await env.connections.remote(first, ["sh", "-c", _SIGNS, "sh", where, file], timeout_s=30, check=False)
+    try:
+        if made.code != 0:
+            raise Refused(
+                f"{first.name}: root can't make files of others in {where}: {made.stderr.strip()[-200:]}",
+                hint="Slurm's state is slurm's own there: let root of the heads be root on that file server (no_root_squash)",
+            )
+        for one in others:
+            ran = await env.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False)
+            if ran.code != 0:
+                raise Refused(
+                    f"{where} looks alike on both heads, yet what {first.name} writes there does not show on {one.name}",
+                    hint="mount one file system there on both",
+                )
+    finally:
+        await env.connections.remote(first, ["rm", "-f", file], timeout_s=30, check=False)
 
 
 async def keep(cluster: Cluster, found: Look, names: Iterable[str]) -> None:
@@ -195,9 +246,9 @@ async def still_let_in(env: Env, machine: Machine) -> None:
     )
 
 
-async def leave(env: Env, machine: Machine, say: Say, *, delete_data: bool = False) -> None:
-    """Gives one machine back, as far as it answers."""
-    step: ops.Step = {"op": "leave", "units": list(_ENDED), "delete_data": delete_data}
+async def leave(env: Env, machine: Machine, say: Say, delete: Sequence[str] = ()) -> None:
+    """Gives one machine back, as far as it answers. `delete`: folders of the cluster's data that go too."""
+    step: ops.Step = {"op": "leave", "units": list(_ENDED), "delete": list(delete)}
     try:
         await ops.perform(env.connections, machine, [step], timeout_s=_LEAVE_S)
         await say(machine.name, f"given back: {machine.address} is as it was, but for the packages", done=True)

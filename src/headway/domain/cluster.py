@@ -10,6 +10,8 @@ from functools import cached_property
 from headway.domain.found import Found
 
 MAIN = "main"  # the one group of a file without groups
+SHARED_FOLDER = ".headway"  # Headway's own, on the scratch of machines one owns
+STATE = "/srv/headway-state/slurmctld"  # Slurm's own state, unless the file names a place
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,8 @@ class Dataset:
     mount: str
     read_only: bool = True
     versioned: bool = (
-        False  # holds versions (`headway dataset add`): it stands in no file, and `source` is the server's own
+        False  # holds versions (`headway dataset add`): it stands in no file, and Headway keeps `source`, with provider ssh on
+        # the machines
     )
 
 
@@ -171,6 +174,7 @@ class Storage:
     scratch: str = "/scratch"
     datasets: tuple[Dataset, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    state: str = ""  # folder of a file system that all heads mount; "" = the provider gives them one
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -266,6 +270,10 @@ class Firewall:
     ssh_from: tuple[str, ...] = ()  # networks that may use SSH; () = every one
 
 
+def heads_of(cluster: str, controllers: int) -> tuple[str, ...]:
+    return tuple(f"{cluster}-head{number if number > 1 else ''}" for number in range(1, controllers + 1))
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A resolved cluster file: everything that rendering and diffing need, apart from addresses and secrets."""
@@ -298,12 +306,22 @@ class Cluster:
     @property
     def head(self) -> str:
         """Name of the machine that runs the controller, the database and user logins."""
-        return f"{self.name}-head"
+        return self.heads[0]
 
     @property
     def heads(self) -> tuple[str, ...]:
         """Machines that a controller runs on, in the order in which they lead; people log in on each."""
-        return tuple(f"{self.head}{number if number > 1 else ''}" for number in range(1, self.controllers + 1))
+        return heads_of(self.name, self.controllers)
+
+    @property
+    def state(self) -> str:
+        """Folder of Slurm's state, on every head. The one above it is the cluster's own too."""
+        return f"{self.storage.state}/{self.name}/slurmctld" if self.storage.state else STATE
+
+    @property
+    def library(self) -> str:
+        """Folder of the versions of datasets, on what machines one owns share."""
+        return f"{self.storage.scratch}/{SHARED_FOLDER}/{self.name}/datasets"
 
     @cached_property
     def machine_names(self) -> tuple[str, ...]:

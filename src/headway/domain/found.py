@@ -55,6 +55,8 @@ class FoundMount:
     source: str  # "" = a folder of the root file system's
     kind: str  # file system type
     mark: str  # the same on all machines that see the same folder
+    at: str = ""  # where it is mounted, when another folder was asked about
+    server: str = ""  # its address, where the kernel tells it
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Survey:
     users: Mapping[str, int] = field(default_factory=dict)  # of the names asked for, those it knows itself -> uid
     driver: str = ""  # of NVIDIA
     identity: str = ""  # its boot's id: the same machine under two addresses has the same
+    state: FoundMount | None = None  # what the folder for Slurm's state lies on
+    addresses: frozenset[str] = frozenset()  # IPv4, its own
     seen_from: str = ""  # the IPv4 address that this look came from, as the machine saw it
     amended: frozenset[str] = frozenset()  # CVE ids that its packages' own changelogs name as mended
 

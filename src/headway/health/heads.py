@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headway.cluster.env import Env
-from headway.cluster.leads import answers, second_alone
+from headway.cluster.leads import answers, leads_already, second_alone
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
@@ -16,6 +16,7 @@ from headway.errors import HeadwayError
 AGAIN_S = 120.0  # a start has so long to bring the daemons up before another one
 TRIES = 3
 SILENT_LOOKS = 2
+TAKES_OVER_S = 30.0  # so long the second one may take until it leads
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Heads:
     silent: int = 0  # looks in a row at which it ran and did not answer
     tries: int = 0
     tried_at: float = 0.0
+    off_since: float | None = None
 
     async def step(self, cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> list[tuple[str, str]]:
         """One look; what was done as (machine, words)."""
@@ -44,6 +46,9 @@ class Heads:
         second = await second_alone(cluster, env, machines)
         if second is None or self.tries >= TRIES:
             return []
+        if not running and await self._takes_over(cluster, env, second):
+            return []
+        self.off_since = None
         self.tries, self.tried_at = self.tries + 1, self.clock()
         try:
             if running:
@@ -57,3 +62,9 @@ class Heads:
         if self.tries == TRIES:
             return [(first.name, f"started again, for the last time; {second.name} leads until then: headway apply")]
         return [(first.name, f"started again; {second.name} leads until it is back")]
+
+    async def _takes_over(self, cluster: Cluster, env: Env, second: Machine) -> bool:
+        """Whether the second one has yet to lead: a first one that starts in the middle of that stops it, and nobody leads
+        until both have found out."""
+        self.off_since = self.clock() if self.off_since is None else self.off_since
+        return self.clock() - self.off_since < TAKES_OVER_S and not await leads_already(cluster, env, second)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from headway.cluster.env import Env, Say
-from headway.cluster.goal import CONTROLLER_STATE
 from headway.cluster.observe import machines_of
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
@@ -70,7 +69,7 @@ async def back_up(
         await _part(
             writer,
             "state",
-            _run(env, head, program_argv("state", CONTROLLER_STATE, since), ["copy", CONTROLLER_STATE]),
+            _run(env, head, program_argv("state", cluster.state, since), ["copy", cluster.state]),
             say,
         )
         await _part(writer, "database", _run(env, head, ["bash", "-c", _DUMP], ["mariadb-dump", DATABASE]), say)

@@ -17,7 +17,6 @@ from typing import Any
 from headway.cluster import ops
 from headway.cluster.apply import apply
 from headway.cluster.env import Env, Say
-from headway.cluster.goal import CONTROLLER_STATE
 from headway.cluster.observe import machines_of
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
@@ -98,7 +97,7 @@ async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, 
         if done or (await _stamp(env, machine)) == ref:
             done = True
             return
-        await _take(env, machine, say, path, key)
+        await _take(cluster, env, machine, say, path, key)
         step = ops.run_step(["sh", "-c", f"echo {shlex.quote(ref)} >{STAMP}"])
         await ops.perform(env.connections, machine, [step])
         done = True
@@ -141,8 +140,8 @@ async def _stamp(env: Env, head: Machine) -> str:
     return (await env.connections.remote(head, ["cat", STAMP], timeout_s=20, check=False)).stdout.strip()
 
 
-async def _take(env: Env, head: Machine, say: Say, path: Path, key: bytes) -> None:
-    takers = {"state": ("take", CONTROLLER_STATE), "database": ("database", DATABASE)}
+async def _take(cluster: Cluster, env: Env, head: Machine, say: Say, path: Path, key: bytes) -> None:
+    takers = {"state": ("take", cluster.state), "database": ("database", DATABASE)}
     with await asyncio.to_thread(Reader, path, key) as reader:
         parts = reader.parts()
         while (part := await asyncio.to_thread(next, parts, None)) is not None:

@@ -194,7 +194,7 @@ class SshProvider:
 
 
 def _names(cluster: Cluster) -> tuple[str, ...]:
-    return (cluster.head, *cluster.slot_names)
+    return cluster.machine_names
 
 
 def _at(host: Host) -> tuple[str, int]:

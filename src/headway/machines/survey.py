@@ -20,11 +20,13 @@ _NVIDIA = "0x10de"
 _CPU_LIST = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-async def survey(connections: Remote, machine: Machine, paths: Iterable[str], users: Iterable[str]) -> Survey:
-    """One look. Raises Unreachable."""
+async def survey(
+    connections: Remote, machine: Machine, paths: Iterable[str], users: Iterable[str], state: str = ""
+) -> Survey:
+    """One look. `state`: a folder whose file system is asked for, "" for none. Raises Unreachable."""
     script = (node_dir() / "survey.sh").read_bytes()
     began = time.time()
-    argv = ["sh", "-s", "--", " ".join(paths), " ".join(users)]
+    argv = ["sh", "-s", "--", " ".join(paths), " ".join(users), state]
     ran = await connections.remote(machine, argv, timeout_s=_SURVEY_S, input=script, check=False)
     parts = parts_of(ran.stdout)
     if "end" not in parts:
@@ -76,6 +78,8 @@ def read(name: str, address: str, parts: Mapping[str, list[str]], now: float) ->
         driver=_driver(parts["nvidia"]),
         identity=_first(parts["boot"]),
         amended=frozenset(parts["amended"]),
+        state=_state(parts.get("state", [])),
+        addresses=frozenset(filter(None, map(_ipv4, parts.get("addresses", [])))),
         seen_from=_ipv4(_first(parts.get("from", []))),
     )
 
@@ -172,6 +176,15 @@ def _mounts(lines: list[str]) -> Iterator[tuple[str, FoundMount]]:
         path, inode, changed, size, *rest = line.split()
         kind, source = (rest[0], rest[1]) if len(rest) > 1 else ("", "")
         yield path, FoundMount(source, kind, f"{inode} {changed} {size}")
+
+
+def _state(lines: list[str]) -> FoundMount | None:
+    if not lines:
+        return None
+    at, inode, changed, *rest = lines[0].split()
+    kind, source, options = (*rest, "", "", "")[:3]
+    told = dict(_pairs(options.split(","), "="))
+    return FoundMount(source, kind, f"{inode} {changed}", at, told.get("addr", ""))
 
 
 def _packages(lines: list[str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from headway.render import (
     slurm_conf,
     slurm_small,
     ssh,
+    state,
     submitted,
     systemd,
     takeback,
@@ -84,7 +85,8 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **systemd.user_limits(head_cpus),
         **power.files(cluster),
         **(_accounting(cluster, site) if first else {}),
-        **(takeback.files(cluster) if first else {}),
+        **takeback.files(cluster, first=first),
+        **state.files(cluster, first=first),
         **submitted.files(recalls=first),
     }
     if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):

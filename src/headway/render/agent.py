@@ -55,7 +55,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
     plan = group.plan
     from_head = () if head else exports.exported(site)
     mounts = [
-        {"path": path(where, "storage"), "source": f"/srv/headway/{word(what, 'storage')}", "read_only": read_only}
+        {"path": path(where, "storage"), "source": path(what, "storage"), "read_only": read_only}
         for what, where, read_only in volumes(cluster, site)
     ]
     mounts += [{"path": path(where, "storage"), "source": "/", "read_only": False} for where in from_head]
@@ -70,6 +70,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
     told = {
         "head": word(site.addresses[head] if head else site.head_address, "address"),
         **_second(cluster, site, head),
+        **({"state": path(cluster.state, "storage.state")} if head and cluster.storage.state else {}),
         "kernel_log": SIMULATED_LOG if cluster.provider == "local" else "/dev/kmsg",
         "simulated": site.simulated_gpus,
         "pretended": pretended(cluster, site),

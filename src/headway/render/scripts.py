@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from headway.domain.files import File
 from headway.render.agent import UNFIT
 from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
-from headway.render.text import MARK, path, word
+from headway.render.text import MARK, path
 from headway.render.version import Version
 
 JOB_SHM = "/dev/shm/headway"
@@ -145,7 +145,7 @@ def scripts(
 ) -> dict[str, File]:
     """`containers`: what runs them, as in `Cluster`. `acts`: whether jobs are requeued after faults. `volumes`: as
     systemd.volumes gives them. `outside`: places of what is mounted from elsewhere."""
-    rows = [f"/srv/headway/{word(what, 'storage')}:{path(where, 'storage')}" for what, where, _ in volumes]
+    rows = [f"{path(what, 'storage')}:{path(where, 'storage')}" for what, where, _ in volumes]
     rows += [f"/:{path(where, 'storage')}" for where in outside]
     lost = _LOST.format(volumes=" ".join(rows))
     folders = _ENROOT_FOLDERS if containers == "enroot" else ""

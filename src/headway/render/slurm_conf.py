@@ -10,14 +10,15 @@ from headway.render import power
 from headway.render.conf import Line
 from headway.render.hardware import Hardware, hardware, pretended
 from headway.render.slurm_nodes import node_lines, partition_lines
-from headway.render.text import MARK, pair, slurm_text
+from headway.render.text import MARK, pair, path, slurm_text
 from headway.render.version import Version, version
 
 PATH = "/etc/slurm/slurm.conf"
 JWT_KEY = "/etc/slurm/jwt_hs256.key"
-STATE = "/srv/headway-state/slurmctld"
 PROLOG = "/etc/headway/prolog"
 EPILOG = "/etc/headway/epilog"
+LEADS = "/usr/lib/headway/leads"
+LEADS_WHY = "It says in the state folder who leads: a controller that comes late finds another name there."
 SUBMITTED_WHY = "sbatch notes its command in the home: a controller that is killed may not have saved it yet."
 # As headway.api.access has it: the queue is everybody's to see, what a team has used its own people's.
 PRIVATE = "usage"
@@ -103,7 +104,7 @@ def _control(cluster: Cluster, site: Site) -> Section:
                 "block_null_hash",
                 "Only messages whose content is part of what their sender signed.",
             ),
-            Setting("StateSaveLocation", STATE, state),
+            Setting("StateSaveLocation", path(cluster.state, "storage.state"), state),
             Setting("CliFilterPlugins", "lua", SUBMITTED_WHY),
             *_ports(site),
         ),
@@ -299,6 +300,7 @@ def _recovery(cluster: Cluster, known: Version) -> Section:
             Setting(
                 "TCPTimeout", "1", "Seconds; who takes over asks the dead head's slurmdbd four times before it works."
             ),
+            Setting("SlurmctldPrimaryOnProg", LEADS, LEADS_WHY),
         )
     return Section(
         "faults and recovery",

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headway.domain.cluster import Cluster, Group, Site, Volume
 from headway.domain.files import File
-from headway.render import exports, sessions, takeback
+from headway.render import exports, sessions, state, takeback
 from headway.render.database import DATADIR
-from headway.render.slurm_conf import JOB_TMP, STATE
+from headway.render.slurm_conf import JOB_TMP
 from headway.render.text import MARK, path, script, word
 from headway.render.version import Version
 
@@ -44,12 +44,14 @@ def controller_units(cluster: Cluster, known: Version, name: str, *, around: str
     """Drop-ins of a head's other daemons. `around`: what runs before and after each start of slurmctld."""
     first = name == cluster.head
     beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
-    before = f"ExecStartPre=+{takeback.PROGRAM}\n" if first and cluster.controllers > 1 else ""
+    programs = [state.PROGRAM] if cluster.provider == "ssh" else []
+    programs += [takeback.PROGRAM] if first and cluster.controllers > 1 else []
+    before = "".join(f"ExecStartPre=+{program}\n" for program in programs)
     return _drop_ins(
         {
             "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
             "slurmctld.service": (
-                f"[Unit]\n{beside}RequiresMountsFor={STATE}\n{TRIES}\n"
+                f"[Unit]\n{beside}RequiresMountsFor={path(cluster.state, 'storage.state')}\n{TRIES}\n"
                 f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n{before}{around}"
             ),
             "slurmrestd.service": _slurmrestd(known),
@@ -156,23 +158,27 @@ TasksMax=infinity
 def mounts(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
     """Unit name -> text: bound from the parent mount; on the nodes of machines one owns, from the head by NFS where it
     exports them."""
-    bound = {
-        f"{escape(where)}.mount": _mount(f"/srv/headway/{what}", where, ro)
-        for what, where, ro in volumes(cluster, site)
-    }
+    bound = {f"{escape(where)}.mount": _mount(what, where, ro) for what, where, ro in volumes(cluster, site)}
     from_head = () if head else exports.exported(site)
     outside = {f"{escape(volume.path)}.mount": _outside(volume) for volume in cluster.storage.volumes}
     return {**bound, **outside, **{f"{escape(where)}.mount": exports.mount(site, where) for where in from_head}}
 
 
 def volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:
-    """Home, scratch and every dataset that Headway brings: (name under the parent mount, where, read-only). Machines one owns
-    have a home and scratch of their own."""
+    """Home, scratch and every dataset that Headway brings: (folder on the machine, where, read-only). Machines one owns have a
+    home and scratch of their own, and mount the other datasets of the file themselves."""
     storage = cluster.storage
-    shared = [("home", storage.home, False), ("scratch", storage.scratch, False)]
+    if site.own:
+        return [(path(d.source, "storage.datasets"), d.mount, True) for d in storage.datasets if d.versioned]
+    below = "/srv/headway"
     return [
-        *([] if site.own else shared),
-        *((f"datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only) for d in storage.datasets if d.source),
+        (f"{below}/home", storage.home, False),
+        (f"{below}/scratch", storage.scratch, False),
+        *(
+            (f"{below}/datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only)
+            for d in storage.datasets
+            if d.source
+        ),
     ]
 
 

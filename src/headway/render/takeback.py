@@ -1,34 +1,61 @@
-"""Before slurmctld starts on the first of two heads: the second one stands down.
+"""What keeps two heads from leading at once.
 
+Before slurmctld starts on the first of them the second one stands down.
 Slurm's own way (the first asks for control back) takes half a minute in which nobody schedules, and a slurmctld that has led
 once can't do so again without slurmdbd. So the second is told to end: it saves its state, systemd starts it anew, and it stands
 by. One that leads and can't be reached, by the heartbeat in the state folder, keeps the first from starting: two would
-schedule."""
+schedule.
+
+A controller that begins to lead says so in the state folder. One that stood still, or could not reach that folder, and goes on
+after the other has taken over finds another name there: the agent ends it (node/agent/leading.py)."""
 
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster
 from headway.domain.files import File
-from headway.render.slurm_conf import STATE, TAKEOVER_S
-from headway.render.text import MARK, word
+from headway.render.slurm_conf import LEADS, TAKEOVER_S
+from headway.render.text import MARK, path, word
 
 PROGRAM = "/usr/lib/headway/take-back"
 PORT = 6817
 
 
-def files(cluster: Cluster) -> dict[str, File]:
+def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
     if cluster.controllers == 1:
         return {}
-    return {PROGRAM: File(_program([word(name, "name") for name in cluster.heads[1:]]), mode=0o755)}
+    leads = {LEADS: File(_leads(path(cluster.state, "storage.state")), mode=0o755)}
+    return {**leads, **_take_back(cluster)} if first else leads
 
 
-def _program(others: list[str]) -> str:
+def _take_back(cluster: Cluster) -> dict[str, File]:
+    return {
+        PROGRAM: File(
+            _program([word(name, "name") for name in cluster.heads[1:]], path(cluster.state, "storage.state")),
+            mode=0o755,
+        )
+    }
+
+
+def _leads(state: str) -> str:
+    """Run by slurmctld, as slurm. The name is new each time; that of this machine goes with the process."""
+    return f"""\
+#!/bin/sh
+# {MARK}
+set -eu
+name="$(uname -n) $(cat /proc/sys/kernel/random/uuid)"
+echo "$name" >{state}/leads.new
+mv {state}/leads.new {state}/leads
+echo "$name" >/run/slurmctld/leads
+"""
+
+
+def _program(others: list[str], state: str) -> str:
     return f"""\
 #!/usr/bin/python3 -IS
 # {MARK}
 import socket, struct, subprocess, time
 
-OTHERS, PORT, HEARTBEAT = {others!r}, {PORT}, "{STATE}/heartbeat"
+OTHERS, PORT, HEARTBEAT = {others!r}, {PORT}, "{state}/heartbeat"
 
 
 def listens(name):

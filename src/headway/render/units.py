@@ -7,7 +7,19 @@ from dataclasses import replace
 from headway.domain.change import Disturbs
 from headway.domain.cluster import Cluster, Site
 from headway.domain.unit import Unit
-from headway.render import agent, database, exports, firewall, inside, monitoring, slurm_conf, ssh, systemd, takeback
+from headway.render import (
+    agent,
+    database,
+    exports,
+    firewall,
+    inside,
+    monitoring,
+    slurm_conf,
+    ssh,
+    state,
+    systemd,
+    takeback,
+)
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "cli_filter.lua")
@@ -77,7 +89,7 @@ def _head() -> tuple[Unit, ...]:
         ),
         Unit(
             "slurmctld.service",
-            restart_on=(slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service"), takeback.PROGRAM),
+            restart_on=(slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service"), state.PROGRAM, takeback.PROGRAM),
             reload_on=(slurm_conf.PATH, *(f"/etc/slurm/{name}" for name in _BESIDE)),
             reload=("sh", "-c", RECONFIGURE),
             disturbs=restart,
@@ -89,7 +101,7 @@ def _head() -> tuple[Unit, ...]:
 
 def _standby() -> Unit:
     """The slurmctld of a second head. It waits and answers nothing but pings: a start is how it reads its files anew."""
-    own = (slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service"), slurm_conf.PATH)
+    own = (slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service"), state.PROGRAM, slurm_conf.PATH)
     beside = (f"/etc/slurm/{name}" for name in _BESIDE)
     return Unit("slurmctld.service", restart_on=(*own, *beside), disturbs=Disturbs.NOTHING, stage="controller")
 

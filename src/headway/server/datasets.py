@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from headway.errors import HeadwayError, Refused
 from headway.keep.library import Progress, told
 from headway.keep.manifest import Folder, Manifest, Source
 from headway.keep.s3 import SCHEME, Access, Bucket
+from headway.keep.shelf import Near, Shelf
 from headway.render.systemd import escape
 from headway.store import Operation
 
@@ -36,16 +37,22 @@ class Datasets:
         self._say = say
         self._cluster = operation.cluster
         self._name = str(operation.params["name"])
-        self._library = state.library(operation.cluster)
 
     async def carry_out(self) -> tuple[str, ...]:
         """Where a version that was added is mounted."""
         action = self._operation.params["action"]
+        self._shelf = await self._shelf_of()
         if action == "add":
             return (await self._add(),)
         one = await self._state.store.version(self._cluster, self._name, int(self._operation.params["version"]))
         await (self._verify(one) if action == "verify" else self._remove(one))
         return ()
+
+    async def _shelf_of(self) -> Shelf:
+        _, cluster = await self._state.cluster(self._cluster)
+        if cluster.provider != "local":
+            return await self._state.work.shelf(cluster)
+        return Near(self._state.library(cluster))
 
     async def _add(self) -> str:
         state, store = self._state, self._state.store
@@ -57,28 +64,28 @@ class Datasets:
         manifest = await self._bring(path, number - 1)
         same = next((one for one in before if one.digest == manifest.digest), None)
         if same is not None:
-            await asyncio.to_thread(self._library.publish, self._name, same.number, manifest)
+            await self._shelf.publish(self._name, same.number, manifest)
             await self._say("version", f"{same.label} holds the same already", done=True)
             made = same
         else:
-            await asyncio.to_thread(self._library.publish, self._name, number, manifest)
+            await self._shelf.publish(self._name, number, manifest)
             made = Version(
                 self._cluster, self._name, number, manifest.digest, len(manifest.files), manifest.size, path,
                 self._operation.person, state.clock(),
             )  # fmt: skip
             await store.add_version(made)
             await self._say("version", f"{made.label} is kept, sha256 {made.digest[:12]}", done=True)
-        await asyncio.to_thread(self._library.done, self._name)
+        await self._shelf.done(self._name)
         await self._place(attached=True)
         return made.path
 
     async def _bring(self, path: str, before: int) -> Manifest:
         source_made = await self._source(path)
 
-        def read(progress: Progress) -> Manifest:
-            source = source_made()
+        async def read(progress: Progress) -> Manifest:
+            source = await asyncio.to_thread(source_made)
             try:
-                return self._library.bring(self._name, source, progress, before)
+                return await self._shelf.bring(self._name, source, progress, before)
             finally:
                 source.close()
 
@@ -101,8 +108,8 @@ class Datasets:
     async def _verify(self, one: Version) -> None:
         began = time.monotonic()
 
-        def read(progress: Progress) -> list[str]:
-            return self._library.verify(one.name, one.number, one.digest, progress)
+        async def read(progress: Progress) -> list[str]:
+            return await self._shelf.verify(one.name, one.number, one.digest, progress)
 
         damage = await self._watched("files", "read again", read)
         await self._state.store.note_checked(one, told(damage))
@@ -122,7 +129,7 @@ class Datasets:
             if not force:
                 await must_be_unused(self._state, one)
             await self._state.store.note_removed(one, self._operation.person, forced=count > 0)
-        freed = await asyncio.to_thread(self._library.remove, one.name, one.number)
+        freed = await self._shelf.remove(one.name, one.number)
         await self._say("version", f"{one.label} is removed, {size(freed)} are free", done=True)
         if not await self._state.store.versions(self._cluster, self._name):
             await self._place(attached=False)
@@ -159,10 +166,10 @@ class Datasets:
             return change.what == self._name
         return change.what.rpartition("/")[2] == unit
 
-    async def _watched(self, step: str, word: str, work: Callable[[Progress], T]) -> T:
-        """Runs what blocks in a thread, and says how far it is. A cancelled one has ended when this returns."""
+    async def _watched(self, step: str, word: str, work: Callable[[Progress], Coroutine[Any, Any, T]]) -> T:
+        """Says how far it is. A cancelled one has ended when this returns."""
         progress, pause = Progress(), FIRST_LOOK_S
-        task = asyncio.create_task(asyncio.to_thread(work, progress))
+        task = asyncio.create_task(work(progress))
         try:
             while not (await asyncio.wait({task}, timeout=pause))[0]:
                 done, every = size(progress.bytes), size(progress.of_bytes)

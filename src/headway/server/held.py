@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,8 +112,24 @@ class Holding:
     async def _env(self, cluster: Cluster) -> Env:
         return (await self._held(cluster)).env
 
+    @contextlib.asynccontextmanager
+    async def _to_look(self, cluster: Cluster) -> AsyncIterator[Env]:
+        """For one look by a file that may name other hosts than the cluster has: what is held open for those stays open,
+        for who goes on with them would close the other in turn."""
+        held = self._open.get(cluster.name)
+        if held is None or held.key == _key(cluster):
+            yield await self._env(cluster)
+            return
+        from headway.cluster.env import open_env
+
+        env = await open_env(cluster, self._store, self._state_dir)
+        try:
+            yield env
+        finally:
+            await env.close()
+
     async def _held(self, cluster: Cluster) -> Open:
-        key = (cluster.provider, cluster.hosts)
+        key = _key(cluster)
         async with self._opening:
             held = self._open.get(cluster.name)
             if held is not None and held.key != key:
@@ -162,3 +180,8 @@ class Holding:
         from headway.cluster.leads import head_now
 
         return machines.get(cluster.head) if cluster.controllers == 1 else await head_now(cluster, env, machines)
+
+
+def _key(cluster: Cluster) -> object:
+    """Where another one is, other machines are spoken to."""
+    return cluster.provider, cluster.hosts

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headway.jobs.submit import Stage
     from headway.jobs.tunnel import Tunnel
     from headway.keep.archive import Header
+    from headway.keep.shelf import Shelf
 
 
 class RealWork(Acting):
@@ -54,7 +55,8 @@ class RealWork(Acting):
     async def plan(self, cluster: Cluster) -> ChangeSet:
         from headway.cluster import plan
 
-        return await plan(cluster, await self._env(cluster))
+        async with self._to_look(cluster) as env:
+            return await plan(cluster, env)
 
     async def apply(self, cluster: Cluster, say: Say, deadline: float | None = None) -> None:
         from headway.cluster import apply
@@ -115,6 +117,11 @@ class RealWork(Acting):
         from headway.keep.bench import bench
 
         return await bench(cluster, await self._env(cluster), node, mib)
+
+    async def shelf(self, cluster: Cluster) -> Shelf:
+        from headway.keep.shelf import Afar
+
+        return Afar(cluster, await self._env(cluster))
 
     async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:
         from headway.keep.volumes import rooms

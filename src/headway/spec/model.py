@@ -91,6 +91,12 @@ class StoragePart(Part):
     volumes: list[MountedVolumePart] = Field(
         default_factory=list, max_length=50, description="File systems mounted from elsewhere."
     )
+    state: str | None = Field(
+        None,
+        description="Provider ssh: folder for Slurm's state, on a file system that both heads of controllers: 2 mount and "
+        "neither serves; on the head's own disk unless said.",
+        examples=["/shared/headway"],
+    )
 
 
 class PartitionPart(Part):

@@ -26,6 +26,7 @@ from headway.domain.cluster import (
     Team,
     User,
     Volume,
+    heads_of,
 )
 from headway.spec import fabric, groups, tiers
 from headway.spec.fields import UNLIMITED
@@ -129,6 +130,7 @@ def _storage(file: ClusterFile) -> Storage:
             for part in file.storage.datasets
         ),
         volumes=tuple(_volume(part) for part in file.storage.volumes),
+        state=(file.storage.state or "").rstrip("/"),
     )
 
 
@@ -218,8 +220,8 @@ def _user(file: ClusterFile, name: str, accounts: list[str], owner: str) -> User
 
 
 def _hosts(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Host, ...]:
-    """The head's first, then in order of the slots; more machines than places are a reserve, without a name."""
-    names = (f"{file.name}-head", *(slot.name for slot in slots))
+    """The heads' first, then in order of the slots; more machines than places are a reserve, without a name."""
+    names = (*heads_of(file.name, file.controllers), *(slot.name for slot in slots))
     parts = sorted(file.hosts, key=lambda part: part.role != "head")
     return tuple(_one_host(name, part) for name, part in zip((*names, *[""] * len(parts)), parts, strict=False))
 

@@ -17,6 +17,7 @@ from headway.errors import Fault
 from headway.spec import fabric, groups, slurmkeys, tiers, words
 from headway.spec.fields import UNLIMITED
 from headway.spec.model import ClusterFile, DatasetPart
+from headway.spec.state import state_troubles
 
 LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
 MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
@@ -127,20 +128,16 @@ def _provider(draft: Draft) -> None:
             draft.fault("hosts", "belongs to provider ssh", "say provider: ssh, or take hosts out")
         if draft.sized:
             _enough_machines(draft)
-        if draft.file.controllers > 1 and draft.file.provider == "ssh":
-            draft.fault(
-                "controllers",
-                "a second controller is for provider local so far: on machines you own the state folder would lie on the "
-                "head's own disk, or on its own NFS export, and be gone with it",
-                "leave it out",
-            )
         if draft.file.firewall.ssh_from and draft.file.provider == "local":
             draft.fault(
                 "firewall", "belongs to provider ssh", "take it out: local machines have a network of their own"
             )
     heads = [index for index, host in enumerate(hosts) if host.role == "head"]
-    for index in heads[1:]:
-        draft.fault(f"{draft.item('hosts', index)}.role", "there is a head already", "a cluster has one")
+    most = draft.file.controllers if draft.sure("controllers") else len(heads)
+    for index in heads[most:]:
+        there = "there is a head already" if most == 1 else "there are two heads already"
+        hint = "a cluster has one, or two with controllers: 2" if most == 1 else "a cluster has two at most"
+        draft.fault(f"{draft.item('hosts', index)}.role", there, hint)
     first: dict[tuple[str, int], int] = {}
     for index, host in enumerate(hosts):
         if host.sudo_password and host.user == "root":
@@ -183,11 +180,13 @@ def _enough_machines(draft: Draft) -> None:
             f"nodes + spares is {total}, and local machines are at most {MOST_LOCAL_NODES}",
             "use provider: ssh",
         )
-    if draft.file.provider == "ssh" and draft.sure("hosts") and have < total + 1:
+    need = total + draft.file.controllers
+    if draft.file.provider == "ssh" and draft.sure("hosts", "controllers") and have < need:
+        heads = "the head" if draft.file.controllers == 1 else "two heads"
         draft.fault(
             "hosts",
-            f"has {have} machines, and {total} nodes and spares plus the head need {total + 1}",
-            "add machines, the head first",
+            f"has {have} machines, and {total} nodes and spares plus {heads} need {need}",
+            f"add machines, {heads} first",
         )
 
 
@@ -236,6 +235,12 @@ def _datasets(draft: Draft) -> None:
             if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
                 draft.fault(f"{where}.path", f"covers or is in the mount of {name}, {other}", "keep them apart")
         seen_mounts[mount] = volume.name
+
+
+def _state(draft: Draft) -> None:
+    if draft.sure("provider", "controllers", "storage"):
+        for where, message, hint in state_troubles(draft.file):
+            draft.fault(where, message, hint)
 
 
 def mount_of(part: DatasetPart) -> str:
@@ -394,6 +399,7 @@ _RULES: tuple[Callable[[Draft], None], ...] = (
     _containers,
     _fabric,
     _datasets,
+    _state,
     _keeping,
     _partition_sizes,
     _partition_names,

@@ -1,0 +1,58 @@
+"""Before slurmctld starts on a machine one owns: the folder with Slurm's state is really there, and the state came along.
+
+A file system that is not mounted leaves an empty folder, or none: a controller that began there would know no job. When the
+cluster file names another folder than before, the first head brings the state over while no controller runs."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import STATE, Cluster
+from headway.domain.files import File
+from headway.render.text import path, script
+
+PROGRAM = "/usr/lib/headway/state-folder"
+LAST = "/srv/headway-state/slurmctld-is-at"  # where it lay at the last start
+
+
+def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
+    """`first`: of the head that leads whenever it can, the only one that ever moves the state."""
+    if cluster.provider != "ssh":
+        return {}
+    return {PROGRAM: File(_program(path(cluster.state, "storage.state"), first=first), mode=0o755)}
+
+
+def _program(now: str, *, first: bool) -> str:
+    return "#!/bin/sh\n" + script(
+        "set -eu",
+        f'now={now} last={LAST} own={STATE} was=""',
+        'die() { echo "$1" >&2; exit 1; }',
+        *(_COMES_ALONG if first else ()),
+        '[ -d "$now" ] || die "$now, where Slurm\'s state lies, is not there: is it mounted?"',
+        *(_SHARED if now != STATE else ()),
+        *(_MOVE if first else ()),
+    )
+
+
+# A move that was cut short between its last two steps is ended.
+_COMES_ALONG = ('[ -d "$now" ] || [ ! -d "$now.coming" ] || mv "$now.coming" "$now"',)
+_SHARED = (
+    "# With its file system not mounted, a folder of this name would be this machine's alone.",
+    '[ "$(stat -c %d "$now")" != "$(stat -c %d /)" ] || die "$now is on this machine\'s own disk: is it mounted?"',
+)
+_MOVE = (
+    '[ ! -e "$last" ] || was=$(cat "$last")',
+    "# Slurm's state lay elsewhere when slurmctld last wrote it down: it comes along. What was here is kept beside.",
+    '[ -z "$was" ] || [ -d "$was" ] || die "Slurm\'s state is to come from $was, which is not there: is it mounted?"',
+    "best=$now",
+    'for folder in "$was" "$own"; do',
+    '    [ -n "$folder" ] && [ -e "$folder/job_state" ] || continue',
+    '    if [ ! -e "$best/job_state" ] || [ "$folder/job_state" -nt "$best/job_state" ]; then best=$folder; fi',
+    "done",
+    'if [ "$best" != "$now" ]; then',
+    '    rm -rf "$now.coming" "$now.before"',
+    '    cp -a "$best" "$now.coming"',
+    '    mv "$now" "$now.before"',
+    '    mv "$now.coming" "$now"',
+    "fi",
+    'echo "$now" >"$last.new"',
+    'mv "$last.new" "$last"',
+)

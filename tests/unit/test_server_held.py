@@ -1,0 +1,49 @@
+"""What is held open for a cluster is its own file's: a look by another file of the same name opens its own, and closes that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.domain.cluster import Cluster, Host
+from headway.server.held import Holding
+from tests import builders
+
+OWN = builders.cluster(provider="ssh", hosts=(Host("lab-head", "10.0.0.1"),))
+MORE = replace(OWN, hosts=(*OWN.hosts, Host("lab-head2", "10.0.0.2")))
+
+
+class Opened:
+    def __init__(self, cluster: Cluster) -> None:
+        self.hosts, self.closed = cluster.hosts, False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def holding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Holding:
+    async def opens(cluster: Cluster, *_: Any) -> Any:
+        return Opened(cluster)
+
+    monkeypatch.setattr("headway.cluster.env.open_env", opens)
+    return Holding(None, tmp_path)  # type: ignore[arg-type]
+
+
+async def test_a_look_by_another_file_leaves_open_what_the_cluster_goes_on_with(holding: Holding) -> None:
+    kept: Any = await holding._env(OWN)
+    async with holding._to_look(MORE) as env:
+        other: Any = env
+        assert other.hosts == MORE.hosts
+        assert await holding._env(OWN) is kept
+    assert (other.closed, kept.closed) == (True, False)
+
+
+async def test_a_look_by_the_clusters_own_file_goes_by_what_is_open(holding: Holding) -> None:
+    kept: Any = await holding._env(OWN)
+    async with holding._to_look(OWN) as env:
+        assert env is kept
+    assert not kept.closed
