@@ -28,6 +28,7 @@ class Config:
     kernel_log: str = "/dev/kmsg"
     simulated: bool = False  # the GPUs
     pretended: bool = False  # the machine has less than the plan says
+    own_energy: bool = False  # the hardware is this machine's alone: so are its energy counters
     gpus: int = 0
     gpu_type: str = ""
     product: str = ""

@@ -18,6 +18,7 @@ from .held import jobs
 from .lease import end_jobs
 from .machine import Figure
 from .orphans import Orphans
+from .rapl import Rapl
 from .say import say
 
 READ_S = 5.0
@@ -96,6 +97,7 @@ class Watcher(threading.Thread):
         self._runner = runner or Runner()
         self._proc = proc
         self._orphans = Orphans(proc)
+        self._rapl = Rapl() if config.own_energy else None
         self._host = os.uname().nodename
         self._states: dict[int, tuple[str, str, float]] = {}  # process -> (name, state, since)
         self._due = self._text_due = 0.0
@@ -130,6 +132,7 @@ class Watcher(threading.Thread):
 
     def _write(self, seen: Seen) -> None:
         source = self._source
+        energy = self._rapl.figures() if self._rapl else ()
         self.text = metrics.text(
             self._host,
             source.driver if source else "",
@@ -137,7 +140,7 @@ class Watcher(threading.Thread):
             seen.gpus,
             seen.jobs,
             self.xids,
-            [*_errors(self.errors), *machine.own(), *machine.figures(self._proc), *self._disks.figures],
+            [*_errors(self.errors), *machine.own(), *machine.figures(self._proc), *energy, *self._disks.figures],
             {name: LEVELS[state.result.state] for name, state in self._runner.states.items()},
         )
 

@@ -139,6 +139,7 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/nodes": Row(ALL),
     "GET api/clusters/{name}/usage": Row(ALL),
     "GET api/clusters/{name}/usage/runs": Row(ALL),
+    "GET api/clusters/{name}/usage/nodes": Row(ALL),
     "GET api/clusters/{name}/invoice": Row(NODES),
     "GET api/clusters/{name}/invoices": Row(NODES),
     "POST api/clusters/{name}/invoice/close": Row(ADMIN, body={"period": "1970-01"}),

@@ -17,8 +17,10 @@ from headway.domain.cluster import Budget, Cluster
 from headway.domain.ledger import Saves
 from headway.domain.live import SPARES
 from headway.errors import HeadwayError, Unreachable
+from headway.jobs.course import Course
 from headway.render.series import Row
 from headway.server.collector import Collector
+from headway.store import PriceRow
 from headway.wire.work import SubmitOut
 from tests import builders
 from tests.unit.ledger_world import (
@@ -69,10 +71,44 @@ async def test_power_and_idleness_are_measured_once(server: Server, said: Accoun
     ann = await server.client()
     told = await got(ann, "energy?period=2026-10")
     assert told["total"]["measured_kwh"] == pytest.approx(1200 * 5600 / 3.6e6 * 1.3, rel=1e-3)
-    assert told["total"]["estimated_kwh"] == pytest.approx(20 * 8 * 700 / 3.6e6 * 1.3, rel=1e-2)
+    assert told["total"]["estimated_kwh"] == pytest.approx((20 * 8 * 700 + 1220 * 64 * 5) / 3.6e6 * 1.3, rel=1e-2)
     good = await got(ann, "goodput?period=2026-10")
     assert good["total"]["idle_gpu_hours"] == pytest.approx(8 * 540 / 3600, rel=1e-3)
     assert [one["kind"] for one in good["causes"]] == ["idle"]
+
+
+async def test_nodes_with_energy_counters_are_measured_and_the_others_are_marked(
+    server: Server, said: Accounting
+) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    cpus = cluster.group_of["lab-1-1"].plan.cpus
+    half = {"gpus": 0, "cpus": cpus // 2}
+    said.runs = [run(7, 0, 0, **half), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",), **half)]
+    asked: list[str] = []
+
+    def metrics(_: Cluster, queries: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+        asked.extend(one.text for one in queries if one.key == "nodes")
+        watts = tuple((float(one), 400.0) for one in range(int(since), int(until) + 1, step))
+        return (Row("nodes", "", {"node": "lab-1-1"}, watts),)
+
+    server.work.answers["metrics"] = metrics
+    for moment in (620, 620, 1220):
+        at(server, moment)
+        await collect(server.state, cluster)
+    assert "node_rapl_package_joules_total" in asked[0]
+    assert "node_rapl_dram_joules_total" in asked[0]
+    ann = await server.client()
+    told = await got(ann, "energy?period=2026-10")
+    teams = {one["team"]: one for one in told["teams"]}
+    assert teams["vision"]["measured_kwh"] == pytest.approx(1200 * 200 / 3.6e6 * 1.3, abs=1e-4)
+    assert teams["vision"]["estimated_kwh"] == pytest.approx(20 * cpus / 2 * 5 / 3.6e6 * 1.3, abs=1e-4), (
+        "the last seconds"
+    )
+    assert teams["speech"]["measured_kwh"] == 0
+    assert teams["speech"]["estimated_kwh"] == pytest.approx(1220 * cpus / 2 * 5 / 3.6e6 * 1.3, abs=1e-4)
+    lines = {one["job"]: one for one in (await got(ann, "usage/runs?start=2026-10-01"))["runs"]}
+    assert lines[7]["energy_kwh"] == pytest.approx(teams["vision"]["kwh"], abs=1e-4)
+    assert lines[8]["energy_estimated"]
 
 
 async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Server, said: Accounting) -> None:
@@ -84,6 +120,63 @@ async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Se
     await collect(server.state, cluster)
     first, again = await server.store.runs_of("lab", 7)
     assert (first.lost_s, again.lost_s) == (100, 0)
+
+
+async def test_a_scripted_run_s_goodput_is_what_is_known_of_it_within_1_percent(
+    server: Server, said: Accounting
+) -> None:
+    """The whole way, from a training's own reports, accounting and the GPUs' use to what is told: it waits 10 minutes, makes a
+    step every 2 s, saves every 50, is killed after step 1,830, waits 5 minutes, goes on at step 1,800, and holds its GPUs
+    for 20 minutes more when it is through."""
+    cluster = (await server.state.cluster("lab"))[1]
+    course = Course()
+    for step in range(1, 1831):
+        course.mark(step, OCTOBER.start + 600.0 + 2 * step)
+    killed, again = 600 + 2 * 1830, 600 + 2 * 1830 + 300
+    for step in range(1801, 4001):
+        course.mark(step, OCTOBER.start + again + 2.0 * (step - 1800))
+    through = again + 2 * 2200
+    productive_s, idle_s, lost_s, waited_s = 4000 * 2, 1200, 60, 900
+    first = {"submit": OCTOBER.start, "eligible": OCTOBER.start, "state": "NODE_FAIL"}
+    said.runs = [run(7, 600, killed, **first), run(7, again, through + 1200, eligible=OCTOBER.start + killed)]
+
+    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+        moments = range(int(since), int(until) + 1, step)
+        use = [(float(one), 90.0 if one <= OCTOBER.start + through else 0.0) for one in moments]
+        held = [pair for pair in use if not killed < pair[0] - OCTOBER.start <= again]
+        return (Row("use", "", {"hpc_job": "7"}, tuple(held)),)
+
+    server.work.answers |= {"metrics": metrics, "losses": {7: tuple(course.losses)}}
+    for moment in range(3600, through + 3600, 3600):
+        at(server, moment)
+        await collect(server.state, cluster)
+    told = (await got(await server.client(), "goodput?period=2026-10"))["total"]
+    gpu_hours = 8 / H
+    assert told["productive_gpu_hours"] == pytest.approx(productive_s * gpu_hours, rel=0.01)
+    assert told["lost_gpu_hours"] == pytest.approx(lost_s * gpu_hours, rel=0.05)
+    assert told["idle_gpu_hours"] == pytest.approx(idle_s * gpu_hours, rel=0.05)
+    assert told["goodput"] == pytest.approx(productive_s / (productive_s + lost_s + idle_s), rel=0.01)
+    assert told["ettr"] == pytest.approx(productive_s / (productive_s + lost_s + idle_s + waited_s), rel=0.01)
+
+
+async def test_causes_cost_what_chargeback_says_was_lost_over_a_month_s_end_and_a_change_of_price(
+    server: Server, said: Accounting
+) -> None:
+    await machines(server, 1)
+    end = 744 * H
+    said.runs = [run(7, end - 6 * H, end + 2 * H, state="NODE_FAIL"), run(8, 5 * H, 15 * H)]
+    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 10 * H), "80", False)])
+    at(server, end + 10 * H)
+    ann = await server.client()
+    await got(ann, "usage")
+    await server.store.measure("lab", [(8, OCTOBER.start + 15 * H, 10 * H, 5 * H, 0)], OCTOBER.start)
+    for month in ("2026-10", "2026-11"):
+        [team, *_] = [one for one in (await got(ann, f"chargeback?period={month}"))["teams"] if one["team"] == "vision"]
+        good = await got(ann, f"goodput?period={month}")
+        causes = {one["kind"]: one for one in good["causes"]}
+        assert causes["fault"]["usd"] == team["lost_usd"] > 0
+        assert causes["fault"]["gpu_hours"] == good["total"]["lost_gpu_hours"]
+        assert causes.get("idle", {"usd": 0})["usd"] == team["held_idle_usd"]
 
 
 async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_dollars(
@@ -241,6 +334,11 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     assert ("32.00 USD" in page, "of 10.00 GPU-hours a month are left to vision" in page) == (True, True)
     assert "It may use 32.00 GPU-hours; 10.00 are left" in page
     assert "are left to vision" in (await alice.get("/clusters/lab/submit")).text
+    await server.store.note_budget("lab", "vision", OCTOBER.start, "over", capped=True)
+    at(server, 60)
+    held = (await alice.post(f"{V1}/estimate", json=ask)).json()
+    assert (held["start"], held["budget"]["end"], held["expected_nodes"]) == (OCTOBER.end, OCTOBER.end, "")
+    assert "waits for the next period" in held["warning"]
     wrong = await alice.post(f"{V1}/estimate", json={"submit": {"script": "#!/bin/sh\n#SBATCH -N99\n"}})
     assert (wrong.status_code, "99 nodes" in wrong.text) == (422, True)
 

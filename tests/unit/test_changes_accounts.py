@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.changes.accounts import changes, desired, period_start, refills_due
+from headway.changes.accounts import changes, desired, period_end, period_start, refills_due
 from headway.domain.accounts import Account, Accounts, Association, Qos
 from headway.domain.change import Disturbs
 from headway.domain.cluster import Cluster, GpuHourCap, Team, User
@@ -212,6 +213,25 @@ def test_a_leaver_with_jobs_is_locked_and_the_jobs_end_as_the_file_says() -> Non
 def test_slurms_own_account_and_qos_are_left_alone() -> None:
     observed = parse("root||1|normal||\nroot|root|1|normal||\n", "root|Administrator|root\n", "normal|||||\n")
     assert observed == Accounts()
+
+
+@pytest.mark.parametrize(
+    ("per", "start"),
+    [
+        ("day", (2026, 5, 14)),
+        ("week", (2026, 5, 11)),
+        ("month", (2026, 5, 1)),
+        ("quarter", (2026, 4, 1)),
+        ("year", (2026, 1, 1)),
+    ],
+)
+def test_a_period_ends_when_the_next_one_begins(per: str, start: tuple[int, int, int]) -> None:
+    begun = datetime(*start, tzinfo=ZoneInfo("Europe/Berlin"))
+    for _ in range(9):
+        end = period_end(per, begun)
+        assert period_start(per, end) == end
+        assert period_start(per, end - timedelta(seconds=1)) == begun
+        begun = end
 
 
 @pytest.mark.parametrize(

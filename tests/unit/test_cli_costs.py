@@ -18,6 +18,8 @@ from headway.wire.ledger import (
     GoodputOut,
     InvoiceOut,
     LineOut,
+    NodeStateOut,
+    NodeStatesOut,
     PartsOut,
     TeamCostOut,
     UnassignedOut,
@@ -49,6 +51,20 @@ class Ledger:
         return UsageOut(
             cluster="lab", start=NOW, end=NOW + 60, as_of=NOW, rows=rows, total=row("", "33.20"), stale="away"
         )
+
+    def node_states(self, cluster: str, *, cursor: str, **asked: str) -> NodeStatesOut:
+        assert asked == {"start": "2026-10", "end": "", "group": ""}
+        state = "drained" if cursor else "up"
+        one = NodeStateOut(
+            node="lab-1-1",
+            group="main",
+            state=state,
+            start=NOW,
+            end=None if cursor else NOW + 90,
+            seconds=90,
+            reason="XID 79",
+        )
+        return NodeStatesOut(cluster=cluster, start=NOW, end=NOW, as_of=NOW, states=[one], next="" if cursor else "1")
 
     def chargeback(self, cluster: str, period: str) -> ChargebackOut:
         assert (cluster, period) == ("lab", "2026-10")
@@ -102,6 +118,15 @@ def test_usage_for_people_and_for_spreadsheets(capsys: pytest.CaptureFixture[str
     assert "away" in told.err
     costs.usage(by="team", output=costs.Sheet.csv)
     assert capsys.readouterr().out.splitlines()[1] == "vision,1,8.5,1.0,0.5,0.0,0.25,33.20,7.0,True"
+
+
+def test_what_nodes_were_is_told_with_all_its_pages(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.usage(nodes=True, start="2026-10")
+    first, second = capsys.readouterr().out.splitlines()[1:]
+    assert ("up" in first, "1:30 " in first) == (True, True)
+    assert ("drained" in second, "1:30+  XID 79" in second) == (True, True)
+    costs.usage(nodes=True, start="2026-10", output=costs.Sheet.csv)
+    assert [line.split(",")[2] for line in capsys.readouterr().out.splitlines()] == ["state", "up", "drained"]
 
 
 def test_a_team_s_name_is_no_formula_in_a_spreadsheet() -> None:

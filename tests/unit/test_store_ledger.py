@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headway.domain.ledger import Life, NodeSpan, Run, SpanKind
 from headway.errors import Conflict
+from headway.ledger import goodput
 from headway.ledger.held import held
 from headway.store import Store
 from headway.store.usage import Only, Span
@@ -72,6 +73,41 @@ async def test_what_was_measured_stays_when_accounting_is_read_again(store: Stor
     assert (await store.mark("lab")).collected_to == 0
 
 
+async def test_what_nodes_drew_is_kept_by_run_and_the_rest_of_it_is_unmeasured(store: Store) -> None:
+    await put(store, run(1, 0, 100), run(2, 50, 0, gpus=0, cpus=8), run(3, -900, -500), cluster="lab")
+    await put(store, run(4, 0, 100), cluster="other")
+    held_ = await store.holds("lab", T0 + 40, T0 + 100)
+    assert [(one.job, one.end and one.end - T0, one.nodes, one.cpus) for one in sorted(held_, key=lambda one: one.job)] == [
+        (1, 100, ("lab-1-1",), 32), (2, 0, ("lab-1-1",), 8),
+    ]  # fmt: skip
+    hosts = {(1, T0, "main"): (500, 32 * 60), (2, T0 + 50, "main"): (70, 8 * 50), (9, T0, "main"): (1, 1)}
+    await store.measure("lab", [(1, T0 + 60, 60, 0, 900)], T0 + 100, hosts)
+    await put(store, run(1, 0, 100))
+    whole = await store.usage("lab", Span(T0, T0 + H, T0 + 150), ["user"], Only())
+    [total] = whole
+    assert (total.energy_j, total.unmeasured_gpu_s, total.unmeasured_cpu_s) == (1470, 4 * 40, 32 * 40 + 8 * 50)
+    [half] = await store.usage("lab", Span(T0, T0 + 50, T0 + 150), ["user"])
+    assert (half.energy_j, half.unmeasured_cpu_s) == (700, 32 * 20)
+    [found] = await store.runs_of("lab", 1)
+    assert (found.energy_j, found.cpu_measured_s) == (1400, 1920)
+
+
+async def test_a_minute_is_shared_by_the_runs_that_it_is_of(store: Store) -> None:
+    """A job that ended within it, and began again: both are measured to the second, and nothing is left to be estimated."""
+    await put(store, run(1, -30, 20, state="REQUEUED"), run(1, 45, 130))
+    minutes = [(1, T0 + at, 60, 60 if at == 60 else 0, 6000) for at in (0, 60, 120, 180)]
+    await store.measure("lab", minutes, T0 + 180)
+    first, again = await store.runs_of("lab", 1)
+    assert (first.measured_s, first.idle_s, first.energy_j) == (50, 20, 5000)
+    assert (again.measured_s, again.idle_s, again.energy_j) == (85, 15, 8500)
+    [total] = await store.usage("lab", Span(T0 - H, T0 + H, T0 + H), [])
+    assert total.unmeasured_gpu_s == 0
+    await put(store, run(2, 0, 60, user="bob"))
+    await store.measure("lab", [(2, T0 + 60, 60, 60, None)], T0 + 180)
+    [bob] = await store.usage("lab", Span(T0 - H, T0 + H, T0 + H), [], Only(user="bob"))
+    assert (bob.idle_gpu_s, bob.unmeasured_gpu_s) == (240, 240), "GPUs that say what they do, and not what they draw"
+
+
 async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: Store) -> None:
     await put(store, run(1, 0, 0))
     await store.end_runs("lab", [(1, T0)], T0 + 60)
@@ -105,20 +141,25 @@ async def test_sums_are_those_made_by_hand(
 ) -> None:
     name = f"c{abs(hash((tuple(given_runs), start, length, now)))}"
     low, high = start, min(start + length, now)
-    held_s = lost_total = 0
+    held_s = lost_total = idle_total = 0
     for number, (began, lasted, open_, gpus, lost_s, idle_s) in enumerate(given_runs):
         one = run(number + 1, began, 0 if open_ else began + lasted, gpus=gpus)
         await put(store, one, cluster=name)
         lost_s = 0 if open_ else min(lost_s, lasted)
         await store.lose(name, one.job, one.start, lost_s)
-        await store.measure(name, [(one.job, one.start + 1, idle_s, idle_s, 0)], T0)
+        idle_s = idle_s if open_ else min(idle_s, lasted)
+        await store.measure(name, [(one.job, one.start + idle_s, idle_s, idle_s, 0)] if idle_s else [], T0)
         end = max(now, began) if open_ else began + lasted
         held_s += gpus * max(0, min(end, high) - max(began, low))
+        parts = goodput.within(began, end, lost_s, idle_s, low, high)
+        idle_total += gpus * parts[2]
+        assert gpus * parts[1] == (gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0)
         lost_total += gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0
     span = Span(T0 + start, T0 + start + length, T0 + now)
     found = await store.usage(name, span, [])
     assert sum(one.gpu_s for one in found) == held_s
     assert sum(one.lost_gpu_s for one in found) == lost_total
+    assert sum(one.idle_gpu_s for one in found) == idle_total
     cells = [one.use for one in await store.held(name, span)]
     assert sum(one.unit_s for one in cells) == held_s
     assert all(0 <= one.lost_unit_s + one.idle_unit_s <= one.unit_s for one in cells)

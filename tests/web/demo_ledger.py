@@ -44,4 +44,4 @@ async def put(state: AppState, store: Store) -> None:
             )  # fmt: skip
             made.append((run, [Held("main", run.nodes, "h100", 8, 64, 8, 8)], 0))
     await store.put_runs("demo", made, collected_to=now)
-    await store.measure("demo", [(105, now - 5 * HOUR, 6 * HOUR, 2 * HOUR, 90_000_000)], now)
+    await store.measure("demo", [(105, now - 3 * HOUR, 6 * HOUR, 2 * HOUR, 90_000_000)], now)

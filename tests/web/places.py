@@ -104,6 +104,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("costs-capacity", "/clusters/demo/costs?section=capacity"),
         Place("costs-energy", "/clusters/demo/costs?section=energy"),
         Place("costs-runs", "/clusters/demo/costs?section=runs"),
+        Place("costs-nodes", "/clusters/demo/costs?section=nodes"),
         Place("costs-none", "/clusters/prod/costs?section=budgets", role="viewer"),
     ),
 }

@@ -28,6 +28,13 @@ def test_an_invoice_prints_as_the_sheet_and_nothing_around_it(demo: Site, page: 
     expect(page.get_by_role("row", name="spare")).to_be_visible()
 
 
+def test_a_day_of_the_picture_leads_to_its_runs(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/costs?section=capacity")
+    page.locator(".heat__map a").first.dispatch_event("click")
+    expect(page.get_by_role("link", name="All runs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Runs of gpu h100 from")).to_be_visible()
+
+
 def test_a_budget_that_is_spent_is_said_above_the_queue(demo: Site, page: Page) -> None:
     now, made = int(demo.state.clock()), demo.work.clusters["demo"]
     budget = Budget("gpu_hours", Decimal("0.000001"), "year")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 
@@ -13,12 +14,14 @@ from headway.api.access import Anyone, Member, Principal, State
 from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
 from headway.api.usage import HOUR_S, fresh, teams_seen
+from headway.changes.accounts import period_end
 from headway.domain.cluster import Cluster, Group
 from headway.errors import Fault, InvalidSpec
 from headway.jobs.check import Asked, asked, seconds
 from headway.jobs.run import checked_run
 from headway.ledger.budgets import Level, Standing
 from headway.ledger.money import cents, usd
+from headway.ledger.periods import zone
 from headway.wire.ledger import BudgetOut, EstimateOut
 from headway.wire.work import CheckJobIn, CheckJobOut
 
@@ -69,9 +72,14 @@ async def _budgets_out(state: AppState, cluster: Cluster, found: Iterable[Standi
             cap=one.budget.cap,
             held_back=one.team in held_back,
             start=one.start,
+            end=_end(one, zone(cluster.costs.timezone)),
         )
         for one in found
     ]
+
+
+def _end(one: Standing, where: tzinfo) -> int:
+    return int(period_end(one.budget.per, datetime.fromtimestamp(one.start, where)).timestamp())
 
 
 # --- before a job is submitted
@@ -103,6 +111,7 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     cost = None if hours is None else per_hour * hours
     team = want.options.get("account") or next((t.name for t in cluster.teams if user in t.users), "")
     budget = next((one for one in await budgets_lately(state, cluster) if one.team == team), None)
+    waits = budget is not None and _spent(budget)
     return EstimateOut(
         team=team,
         gpus=want.gpus,
@@ -112,8 +121,8 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
         gpu_hours=gpu_hours,
         usd=None if cost is None else usd(cents(cost)),
         usd_per_hour=usd(cents(per_hour)),
-        start=told.starts_at,
-        expected_nodes=told.nodes,
+        start=max(told.starts_at, budget.end) if budget is not None and waits else told.starts_at,
+        expected_nodes="" if waits else told.nodes,
         budget=budget,
         warning=_over(budget, cost, gpu_hours) if budget else "",
     )
@@ -132,9 +141,14 @@ def unit_words(unit: str) -> str:
     return "USD" if unit == "usd" else "GPU-hours"
 
 
+def _spent(budget: BudgetOut) -> bool:
+    """No job of its team starts until the period ends, whatever Slurm expects."""
+    return budget.held_back or (budget.cap and budget.left <= 0)
+
+
 def _over(budget: BudgetOut, cost: Fraction | None, gpu_hours: float | None) -> str:
     asks = (None if cost is None else float(cost)) if budget.unit == "usd" else gpu_hours
-    if budget.held_back or (budget.cap and budget.left <= 0):
+    if _spent(budget):
         return "the team's budget is spent: the job waits for the next period"
     if asks is not None and asks > budget.left:
         return f"it may use {asks:,.2f} {unit_words(budget.unit)}; {budget.left:,.2f} are left of the team's budget"

@@ -19,9 +19,10 @@ from headway.domain.ledger import Held, Life, Run
 from headway.domain.live import SPARES
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError
-from headway.ledger import budgets, goodput, meter
+from headway.ledger import budgets, energy, goodput, meter
 from headway.ledger.held import held
 from headway.render.series import Query, Row
+from headway.store.runs import Sample
 
 OVERLAP_S = 3600  # records come late by minutes, and by as long as accounting was away
 DAY_S = 86_400
@@ -35,8 +36,13 @@ IDLE_PERCENT = 2.0
 
 log = structlog.get_logger("headway.ledger")
 _QUERIES = (
-    Query("use", "max by (hpc_job) (DCGM_FI_DEV_GPU_UTIL)"),
-    Query("power", "sum by (hpc_job) (DCGM_FI_DEV_POWER_USAGE)"),
+    # Of the whole minute: so what a job did in the part of it in which it ran is known, too.
+    Query("use", 'max by (hpc_job) (avg_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m]))'),
+    Query("power", 'sum by (hpc_job) (avg_over_time(DCGM_FI_DEV_POWER_USAGE{hpc_job!=""}[1m]))'),
+    Query(
+        "nodes",
+        "sum by (node) (rate(node_rapl_package_joules_total[1m]) or rate(node_rapl_dram_joules_total[1m]))",
+    ),
 )
 
 
@@ -151,11 +157,25 @@ async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
     if until <= since:
         return
     rows = await state.work.metrics(cluster, _QUERIES, since + MEASURE_S, until, MEASURE_S)
-    await state.store.measure(name, samples(rows), until)
+    await state.store.measure(name, samples(rows), until, await _hosts(state, cluster, rows))
 
 
-def samples(rows: Iterable[Row]) -> list[tuple[int, int, int, int, int]]:
-    """(job, at, seconds, idle seconds, joules) of every sample."""
+async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict[energy.Part, tuple[int, int]]:
+    """(joules, CPU-seconds) of runs, by the counters of the nodes they held."""
+    drawn = [
+        (row.labels.get("node", ""), int(at), watts) for row in rows if row.key == "nodes" for at, watts in row.values
+    ]
+    if not drawn:
+        return {}
+    moments = [at for _, at, _ in drawn]
+    holds = await state.store.holds(cluster.name, min(moments) - MEASURE_S, max(moments))
+    cpus = {name: group.plan.cpus for name, group in cluster.group_of.items()}
+    cpus |= {node.name: node.cpus for node in state.live.snapshot(cluster.name).nodes if node.cpus}
+    return energy.shared(drawn, MEASURE_S, holds, cpus)
+
+
+def samples(rows: Iterable[Row]) -> list[Sample]:
+    """Of every job and minute."""
     found: dict[tuple[int, int], dict[str, float]] = {}
     for row in rows:
         job = row.labels.get("hpc_job", "")
@@ -168,7 +188,7 @@ def samples(rows: Iterable[Row]) -> list[tuple[int, int, int, int, int]]:
             at,
             MEASURE_S,
             MEASURE_S if said.get("use", 100.0) < IDLE_PERCENT else 0,
-            round(said.get("power", 0.0) * MEASURE_S),
+            round(said["power"] * MEASURE_S) if "power" in said else None,
         )
         for (job, at), said in sorted(found.items())
     ]

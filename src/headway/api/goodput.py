@@ -82,27 +82,24 @@ def _parts_out(team: str, one: Parts) -> PartsOut:
 async def _lost_to(state: AppState, look: Look) -> list[Cause]:
     """What the dearest runs lost and idled, by what took it."""
     place, month = look.place, look.month
-    found = await state.store.runs(place.name, look.span, Only(look.seen), lossy=True, limit=MOST_LOSSY)
+    found = await state.store.runs(place.name, look.span, Only(look.seen), first="lossy", limit=MOST_LOSSY)
     if not found:
         return []
-    prices = {
-        segment.group: segment.usd_per_second
-        for segment in await reckoning.segments(state, place, month, {one.group for one in found})
-    }
+    cut = await reckoning.segments(state, place, month, {one.group for one in found})
     blamed = await _incidents(state, place, month)
     notebooks = {one.job_id for one in await state.store.notebooks(place.name)}
     sums: dict[tuple[str, str], list[tuple[int, Fraction, int]]] = {}
     for run in found:
-        rate = prices.get(run.group, Fraction(0)) / run.per_node
-        for key, amount_s in (
-            (_why_lost(run, blamed), run.lost_s),
-            (
-                ("notebook", "notebooks that idle") if run.job in notebooks else ("idle", "GPUs held that do nothing"),
-                run.idle_s,
-            ),
-        ):
-            if amount_s:
-                sums.setdefault(key, []).append((run.gpus * amount_s, rate * run.units * amount_s, run.job))
+        idles = ("notebook", "notebooks that idle") if run.job in notebooks else ("idle", "GPUs held that do nothing")
+        for segment in cut:
+            if segment.group != run.group:
+                continue
+            ends = run.end or place.now
+            _, *parts = good.within(run.start, ends, run.lost_s, run.idle_s, segment.start, min(segment.end, place.now))
+            rate = segment.usd_per_second * run.units / run.per_node
+            for key, amount_s in zip((_why_lost(run, blamed), idles), parts, strict=True):
+                if amount_s:
+                    sums.setdefault(key, []).append((run.gpus * amount_s, rate * amount_s, run.job))
     return [
         Cause(
             kind,

@@ -230,7 +230,7 @@ async def held_cost(
     for segment in await segments(state, place, period, groups):
         if only.group and only.group != segment.group:
             continue
-        narrowed = Only(only.teams, only.user, only.partition, only.gpu_type, segment.group)
+        narrowed = replace(only, group=segment.group)
         span = Span(segment.start, segment.end, place.now)
         for cell in await state.store.held(place.name, span, by, narrowed):
             cost = Fraction(cell.use.unit_s, cell.use.per_node) * segment.usd_per_second

@@ -26,7 +26,7 @@ router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
 @router.get("/energy")
 async def energy(name: str, state: State, who: Anyone, period: MonthText = "") -> EnergyOut:
-    """Of GPUs as their power was measured, else by their kind (`estimated`), with the site's own share."""
+    """Of GPUs and nodes as their power was measured, else by kind (`estimated`), with the site's own share."""
     return await energy_of(state, await looked(state, name, who, period))
 
 

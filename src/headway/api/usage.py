@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from headway.api import reckoning
@@ -15,10 +15,10 @@ from headway.api.access import Anyone, Principal, Right, State, sees_usage
 from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Refused
-from headway.ledger.energy import KWH_J, Energy, estimate_j
+from headway.ledger.energy import Energy, estimate_j
 from headway.ledger.money import cents, usd
 from headway.ledger.periods import Period, moment, zone
-from headway.store.usage import BY, Only, RunRow, Span, Total
+from headway.store.usage import BY, Only, Order, RunRow, Span, Total
 from headway.wire import sheets
 from headway.wire.base import Wire
 from headway.wire.ledger import RunLine, RunsOut, UsageOut, UsageRow
@@ -27,10 +27,39 @@ router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 GPU = {"gpu": "gpu_type"}  # what people call it
 HOUR_S = 3600
 MOST_RUNS = 1000
+_ANY_GPUS = 2**31 - 1
 MonthText = Annotated[str, Query(max_length=7, description="a month, as 2026-10; the one that is now unless said")]
 Form = Annotated[Literal["json", "csv"], Query(alias="format")]
-Name = Annotated[str, Query(max_length=64)]
+Name = Annotated[str, Query(max_length=64, description='"-": that has none')]
 When = Annotated[str, Query(max_length=40, description="2026-10, 2026-10-03, 2026-10-03T12:00, or unix seconds")]
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """What somebody asks about; "" = all of it."""
+
+    team: str = ""
+    user: str = ""
+    partition: str = ""
+    gpu: str = ""
+    group: str = ""
+    least_gpus: int = 0
+    most_gpus: int | None = None
+
+
+def _which(
+    team: Name = "",
+    user: Name = "",
+    partition: Name = "",
+    gpu: Name = "",
+    group: Name = "",
+    least_gpus: Annotated[int, Query(ge=0, le=_ANY_GPUS, description="runs of so many GPUs or more")] = 0,
+    most_gpus: Annotated[int | None, Query(ge=0, le=_ANY_GPUS, description="runs of so many GPUs or fewer")] = None,
+) -> Which:
+    return Which(team, user, partition, gpu, group, least_gpus, most_gpus)
+
+
+Asked = Annotated[Which, Depends(_which)]
 
 
 async def fresh(state: AppState, place: Place) -> str:
@@ -105,13 +134,10 @@ async def usage(
     name: str,
     state: State,
     who: Anyone,
+    which: Asked,
     by: Annotated[list[str] | None, Query(max_length=5, description="team, user, partition, gpu or group")] = None,
     start: When = "",
     end: When = "",
-    team: Name = "",
-    user: Name = "",
-    partition: Name = "",
-    gpu: Name = "",
     format: Form = "json",  # noqa: A002
 ) -> UsageOut | Response:
     """Sums by team, user, partition, GPU type and group. What still runs counts until now."""
@@ -119,17 +145,19 @@ async def usage(
     names = [GPU.get(one, one) for words in by or ["team"] for one in words.split(",")]
     if unknown := [one for one in names if one not in BY]:
         raise Refused(f"usage can't be told by {unknown[0]}", hint="by team, user, partition, gpu, group")
-    period, only = stretch(place, start, end), narrowed(place, who, team, user, partition, gpu)
+    period, only = stretch(place, start, end), narrowed(place, who, which)
     stale = await fresh(state, place)
     found = await usage_of(state, place, period, list(dict.fromkeys(names)), only, stale)
     return sheet(found, f"{name}-usage") if format == "csv" else found
 
 
-def narrowed(place: Place, who: Principal, team: str, user: str, partition: str, gpu: str) -> Only:
+def narrowed(place: Place, who: Principal, which: Which) -> Only:
     teams = teams_seen(place, who)
-    if team:
-        teams = (team,) if teams is None or team in teams else ()
-    return Only(teams, user, partition, gpu)
+    if which.team:
+        teams = (which.team,) if teams is None or which.team in teams else ()
+    sized = which.least_gpus or which.most_gpus is not None
+    gpus = (which.least_gpus, _ANY_GPUS if which.most_gpus is None else which.most_gpus) if sized else None
+    return Only(teams, which.user, which.partition, which.gpu, which.group, gpus)
 
 
 async def usage_of(
@@ -163,8 +191,7 @@ def energy_sum(parts: Iterable[Total]) -> Energy:
     measured = estimated = 0
     for one in parts:
         measured += one.energy_j
-        estimated += estimate_j(one.by[-1], 1, 0, one.unmeasured_gpu_s) if one.unmeasured_gpu_s else 0
-        estimated += estimate_j("", 0, 1, one.unmeasured_cpu_s)
+        estimated += estimate_j(one.by[-1], one.unmeasured_gpu_s, one.unmeasured_cpu_s)
     return Energy(measured, estimated)
 
 
@@ -184,7 +211,7 @@ def _row(by: dict[str, str], parts: Sequence[Total], cost: Fraction, pue: float)
         waited_hours=hours("waited_s"),
         usd=usd(cents(cost)),
         energy_kwh=round(energy.kwh(pue), 4),
-        energy_estimated=energy.estimated_j > 0,
+        energy_estimated=energy.marked,
     )
 
 
@@ -196,27 +223,26 @@ async def runs(
     name: str,
     state: State,
     who: Anyone,
+    which: Asked,
     start: When = "",
     end: When = "",
-    team: Name = "",
-    user: Name = "",
-    partition: Name = "",
-    gpu: Name = "",
     job: Annotated[int, Query(ge=0, le=2**53)] = 0,
     lossy: Annotated[bool, Query(description="only those that lost or idled, the dearest first")] = False,
+    waited: Annotated[bool, Query(description="only those that began then, the longest wait first")] = False,
     cursor: Annotated[str, Query(max_length=12, pattern=r"^\d*$")] = "",
     limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 100,
 ) -> RunsOut:
     """Every run of every job, the latest first; of one job the first first."""
     place = await place_of(state, name)
-    period, only = stretch(place, start, end), narrowed(place, who, team, user, partition, gpu)
+    period, only = stretch(place, start, end), narrowed(place, who, which)
     await fresh(state, place)
     after = int(cursor or 0)
+    first: Order = "lossy" if lossy else "waited" if waited else "latest"
     if job:
         found = [one for one in await state.store.runs_of(name, job) if only.teams is None or one.team in only.teams]
     else:
         span = Span(period.start, period.end, place.now)
-        found = await state.store.runs(name, span, only, lossy=lossy, after=after, limit=limit + 1)
+        found = await state.store.runs(name, span, only, first=first, after=after, limit=limit + 1)
     cut = found if job else found[:limit]
     more = str(after + limit) if len(found) > len(cut) else ""
     whole = Period("", min((one.start for one in cut), default=0), place.now + 1)
@@ -227,8 +253,8 @@ async def runs(
 
 def _run(one: RunRow, place: Place, cost: Fraction) -> RunLine:
     elapsed = max(0, (one.end or place.now) - one.start)
-    blind = max(0, elapsed - one.measured_s)
-    estimated = estimate_j(one.gpu_type, one.gpus, one.cpus, blind)
+    gpu_s, cpu_s = one.gpus * (elapsed - one.measured_s), one.cpus * elapsed - one.cpu_measured_s
+    energy = Energy(one.energy_j, estimate_j(one.gpu_type, gpu_s, cpu_s))
     return RunLine(
         job=one.job,
         team=one.team,
@@ -251,7 +277,7 @@ def _run(one: RunRow, place: Place, cost: Fraction) -> RunLine:
         used_memory_mib=one.used_memory_mib,
         lost_s=one.lost_s,
         idle_s=one.idle_s,
-        energy_kwh=round((one.energy_j + estimated) * place.costs.pue / KWH_J, 4),
-        energy_estimated=estimated > 0,
+        energy_kwh=round(energy.kwh(place.costs.pue), 4),
+        energy_estimated=energy.marked,
         usd=usd(cents(cost)),
     )

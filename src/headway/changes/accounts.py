@@ -67,6 +67,14 @@ def period_start(per: str, now: datetime) -> datetime:
     raise ValueError(f"not a period: {per!r}")
 
 
+_WITHIN_NEXT_DAYS = {"day": 1.5, "week": 10, "month": 45, "quarter": 135, "year": 500}  # from the beginning of one
+
+
+def period_end(per: str, start: datetime) -> datetime:
+    """When the period that began at `start` is over: the next one begins then."""
+    return period_start(per, start + timedelta(days=_WITHIN_NEXT_DAYS[per]))
+
+
 def refills_due(teams: Iterable[Team], last: Mapping[str, datetime], now: datetime) -> list[Change]:
     """Teams whose period began since their usage was last set to 0. `last` holds that moment by team; one that is not
     in it has never been refilled, and the caller notes `now` for it without a command (its usage began with it)."""

@@ -13,9 +13,9 @@ from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from headway.wire.ledger import BudgetOut, EstimateOut, UsageRow
+    from headway.wire.ledger import BudgetOut, EstimateOut, NodeStatesOut, UsageRow
 
 
 class Sheet(StrEnum):
@@ -28,6 +28,7 @@ SheetOutput = Annotated[
     Sheet, typer.Option("-o", "--output", help="table for people, json or csv for programs.", show_default=False)
 ]
 Month = Annotated[str, typer.Option("--period", "-p", metavar="YYYY-MM", help="A month; this one unless said.")]
+_STOOD = {"down": "bad", "drained": "warn", "spare": "dim", "off": "dim"}
 _LEVEL = {"ok": "good", "warn": "warn", "over": "bad"}
 
 
@@ -38,18 +39,29 @@ def usage(
     end: Annotated[str, typer.Option("--to", help="Not included; now unless said.")] = "",
     team: Annotated[str, typer.Option("--team", help="Only this team.")] = "",
     user: Annotated[str, typer.Option("--user", help="Only this user.")] = "",
+    partition: Annotated[str, typer.Option("--partition", help="Only this partition.")] = "",
+    gpu: Annotated[str, typer.Option("--gpu", help="Only this kind of GPU; - for runs without any.")] = "",
+    group: Annotated[str, typer.Option("--group", help="Only this group of nodes.")] = "",
+    runs: Annotated[bool, typer.Option("--runs", help="The runs behind these figures instead.")] = False,
     job: Annotated[int, typer.Option("--job", help="Every run of one job instead.")] = 0,
+    nodes: Annotated[bool, typer.Option("--nodes", help="What nodes were, and when, instead.")] = False,
     output: SheetOutput = Sheet.table,
 ) -> None:
     """What jobs held, by Slurm's accounting.
 
-    headway usage --by team,user --from 2026-10 --to 2026-11"""
+    headway usage --by team,user --from 2026-10 --to 2026-11
+    headway usage --runs --team vision -o csv"""
     api = session.connect()
     name = session.pick(api, cluster)
-    if job:
-        _runs(api.usage_runs(name, job=job, start=start, end=end), output)
+    when = {"start": start, "end": end}
+    which = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
+    if nodes:
+        _nodes(_pages(lambda cursor: api.node_states(name, **when, group=group, cursor=cursor), "states"), output)
         return
-    found = api.usage(name, by=by.split(","), start=start, end=end, team=team, user=user)
+    if runs or job:
+        _runs(_pages(lambda cursor: api.usage_runs(name, job=job, **when, **which, cursor=cursor), "runs"), output)
+        return
+    found = api.usage(name, by=by.split(","), **when, **which)
     if found.stale:
         session.note(f"accounting can't be read now, this is what was read before: {found.stale}")
     if _printed(found, output):
@@ -78,22 +90,53 @@ def _usage_cells(row: UsageRow, names: Sequence[str]) -> list[show.Cell]:
     return [*(name or "-" for name in names), f"{row.runs:,}", *(f"{one:,.2f}" for one in figures), kwh, _usd(row.usd)]
 
 
+def _pages(ask: Callable[[str], Any], field: str) -> Any:
+    """All pages of an answer as one."""
+    found = ask("")
+    while found.next:
+        more = ask(found.next)
+        rows = [*getattr(found, field), *getattr(more, field)]
+        found = found.model_copy(update={field: rows, "next": more.next})
+    return found
+
+
+def _nodes(found: NodeStatesOut, output: Sheet) -> None:
+    if _printed(found, output):
+        return
+    columns = [
+        show.Column("NODE"), show.Column("STATE"), show.Column("FROM"), show.Column("LASTED", right=True),
+        show.Column("REASON", shrink=True),
+    ]  # fmt: skip
+    rows: list[list[show.Cell]] = [
+        [
+            one.node, (one.state, _STOOD.get(one.state, "")), show.moment(one.start),
+            show.duration(one.seconds) + ("" if one.end else "+"), one.reason,
+        ]
+        for one in found.states
+    ]  # fmt: skip
+    _table(columns, rows)
+
+
 def _runs(found: Any, output: Sheet) -> None:
     if _printed(found, output):
         return
     columns = [
-        show.Column("JOB", right=True), show.Column("STATE"), show.Column("BEGAN"), show.Column("RAN", right=True),
-        show.Column("WAITED", right=True), show.Column("LOST", right=True), show.Column("GPUS", right=True),
-        show.Column("NODES", shrink=True), show.Column("USD", right=True),
+        show.Column("JOB", right=True), show.Column("USER", shrink=True, drop=3), show.Column("STATE"), show.Column("BEGAN"),
+        show.Column("RAN", right=True), show.Column("WAITED", right=True), show.Column("LOST", right=True),
+        show.Column("IDLE", right=True), show.Column("GPUS", right=True), show.Column("NODES", shrink=True),
+        show.Column("KWH", right=True, drop=4), show.Column("USD", right=True),
     ]  # fmt: skip
     rows: list[list[show.Cell]] = [
         [
-            str(one.job), one.state, show.moment(one.start), show.duration(one.elapsed_s), show.duration(one.waited_s),
-            show.duration(one.lost_s) if one.lost_s else "", str(one.gpus), one.nodes,
-            "" if one.usd is None else _usd(one.usd),
+            str(one.job), one.user, one.state, show.moment(one.start), show.duration(one.elapsed_s),
+            show.duration(one.waited_s), show.duration(one.lost_s) if one.lost_s else "",
+            show.duration(one.idle_s) if one.idle_s else "", str(one.gpus), one.nodes,
+            f"{'~' if one.energy_estimated else ''}{one.energy_kwh:,.2f}", "" if one.usd is None else _usd(one.usd),
         ]
         for one in found.runs
     ]  # fmt: skip
+    if not rows:
+        session.say("no run that you see fits")
     _table(columns, rows)
 
 

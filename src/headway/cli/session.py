@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         EstimateOut,
         GoodputOut,
         InvoiceOut,
+        NodeStatesOut,
         RunsOut,
         UsageOut,
     )
@@ -172,8 +173,27 @@ class Api(Protocol):
         end: str = "",
         team: str = "",
         user: str = "",
+        partition: str = "",
+        gpu: str = "",
+        group: str = "",
     ) -> UsageOut: ...
-    def usage_runs(self, cluster: str, *, start: str = "", end: str = "", job: int = 0) -> RunsOut: ...
+    def usage_runs(
+        self,
+        cluster: str,
+        *,
+        start: str = "",
+        end: str = "",
+        team: str = "",
+        user: str = "",
+        partition: str = "",
+        gpu: str = "",
+        group: str = "",
+        job: int = 0,
+        cursor: str = "",
+    ) -> RunsOut: ...
+    def node_states(
+        self, cluster: str, *, start: str = "", end: str = "", group: str = "", cursor: str = ""
+    ) -> NodeStatesOut: ...
     def invoice(self, cluster: str, period: str = "") -> InvoiceOut: ...
     def close_invoice(self, cluster: str, period: str) -> InvoiceOut: ...
     def chargeback(self, cluster: str, period: str = "") -> ChargebackOut: ...

@@ -78,6 +78,18 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """CPUs that a run held of the nodes of one group, of all of them together."""
+
+    job: int
+    start: int
+    end: int
+    group: str
+    nodes: tuple[str, ...]
+    cpus: int
+
+
+@dataclass(frozen=True, slots=True)
 class Life:
     """A machine from the moment it was seen first until it was seen no more."""
 

@@ -61,6 +61,15 @@ def lost_s(state: str, start: int, end: int, saved_at: float | None) -> int:
     return round(end - start - kept)
 
 
+def within(start: int, end: int, lost_s: int, idle_s: int, low: int, high: int) -> tuple[int, int, int]:
+    """Seconds of a run that lie from `low` until `high`: all, lost (at its end), idle (of the rest, in proportion)."""
+    during = max(0, min(end, high) - max(start, low))
+    kept = max(start, end - lost_s)
+    lost = max(0, min(end, high) - max(kept, low)) if lost_s else 0
+    alive = max(1, kept - start)
+    return during, lost, min(idle_s, alive) * (during - lost) // alive
+
+
 def interval_s(failure_s: float, write_s: float) -> float:
     """Seconds between checkpoints that waste least: sqrt(2 * T_f * T_s) (Young), T_f the mean time between failures of the
     job, T_s the time that training stands still for a checkpoint. Never shorter than the writing itself."""

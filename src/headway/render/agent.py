@@ -74,6 +74,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         "kernel_log": SIMULATED_LOG if cluster.provider == "local" else "/dev/kmsg",
         "simulated": site.simulated_gpus,
         "pretended": pretended(cluster, site),
+        "own_energy": cluster.provider != "local",
         "gpus": least.gpus if least else plan.gpus,
         "gpu_type": least.gpu_type if least else plan.gpu_type,
         "product": plan.gpu_product,

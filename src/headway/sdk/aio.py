@@ -68,6 +68,7 @@ class AsyncClient:
     attach = _starting(Client.attach)
     usage = _threaded(Client.usage)
     usage_runs = _threaded(Client.usage_runs)
+    node_states = _threaded(Client.node_states)
     invoice = _threaded(Client.invoice)
     invoices = _threaded(Client.invoices)
     close_invoice = _threaded(Client.close_invoice)

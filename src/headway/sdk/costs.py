@@ -16,6 +16,7 @@ from headway.wire.ledger import (
     EstimateOut,
     GoodputOut,
     InvoiceOut,
+    NodeStatesOut,
     RunsOut,
     UsageOut,
 )
@@ -36,9 +37,10 @@ class Costs(Http):
         user: str = "",
         partition: str = "",
         gpu: str = "",
+        group: str = "",
     ) -> UsageOut:
-        """Sums by team, user, partition, gpu and group; of one team, user, partition or kind of GPU only, where said."""
-        only = {"team": team, "user": user, "partition": partition, "gpu": gpu}
+        """Sums by team, user, partition, gpu and group; of one of them only, where said ("-": of what has none)."""
+        only = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
         return self._get(_path(cluster, "usage", by=",".join(by), start=start, end=end, **only), UsageOut)
 
     def usage_runs(
@@ -49,14 +51,35 @@ class Costs(Http):
         end: str = "",
         team: str = "",
         user: str = "",
+        partition: str = "",
+        gpu: str = "",
+        group: str = "",
         job: int = 0,
         lossy: bool = False,
+        waited: bool = False,
         cursor: str = "",
     ) -> RunsOut:
         """The runs behind a figure, the latest first; of one job the first first. `lossy`: those that lost or idled alone, the
-        dearest first. `cursor`: `next` of the page before."""
-        asked = {"team": team, "user": user, "job": str(job or ""), "lossy": "true" if lossy else "", "cursor": cursor}
+        dearest first; `waited`: the longest wait first. `cursor`: `next` of the page before."""
+        only = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
+        order = {"lossy": "true" if lossy else "", "waited": "true" if waited else ""}
+        asked = {**only, **order, "job": str(job or ""), "cursor": cursor}
         return self._get(_path(cluster, "usage/runs", start=start, end=end, **asked), RunsOut)
+
+    def node_states(
+        self,
+        cluster: str,
+        *,
+        start: str = "",
+        end: str = "",
+        node: str = "",
+        group: str = "",
+        state: str = "",
+        cursor: str = "",
+    ) -> NodeStatesOut:
+        """What nodes were: up, drained, down, spare, off; by node, in order of time. `cursor`: `next` of the page before."""
+        only = {"node": node, "group": group, "state": state, "cursor": cursor}
+        return self._get(_path(cluster, "usage/nodes", start=start, end=end, **only), NodeStatesOut)
 
     def invoice(self, cluster: str, period: str = "") -> InvoiceOut:
         return self._get(_path(cluster, "invoice", period=period), InvoiceOut)

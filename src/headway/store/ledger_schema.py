@@ -66,10 +66,11 @@ runs = Table(
     Column("measured_s", BigInteger, nullable=False, server_default="0"),
     Column("idle_s", BigInteger, nullable=False, server_default="0"),
     Column("energy_j", BigInteger, nullable=False, server_default="0"),
+    Column("cpu_measured_s", BigInteger, nullable=False, server_default="0"),  # CPU-seconds while nodes' counters were read
     Column("saved_at", Float),  # when the state was written that the next run went on from
     Index(
         "ix_runs_report", "kind", "start", "end", "units", "gpus", "cpus", "first", "eligible", "lost_s", "idle_s",
-        "measured_s", "energy_j",
+        "measured_s", "energy_j", "cpu_measured_s",
     ),
     Index("ix_runs_ended", "kind", "end", "start", "gpus"),
     Index("ix_runs_started", "cluster", "start"),

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Insert, Table, and_, case, func, literal_column, select, update
+from sqlalchemy import Insert, Table, and_, case, literal_column, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.hostlist import compress
-from headway.domain.ledger import Held, Run
+from headway.domain.hostlist import compress, expand
+from headway.domain.ledger import Held, Hold, Run
 from headway.store import ledger_schema as t
 from headway.store.base import Base
 
 Kind = tuple[str, str, str, str, str, int]  # the values of KIND
+Sample = tuple[int, int, int, int, int | None]  # job, at, seconds, idle seconds, joules (None: power was not said)
+Part = tuple[int, int, str]  # job, start, group: a row of runs
 KIND = ("team", "user", "partition", "gpu_type", "group", "per_node")
 OPEN = t.runs.c.end == literal_column("0")  # in words that the index of open runs has, too
-_MEASURED = frozenset({"measured_s", "idle_s", "energy_j", "saved_at"})  # by Headway, not by accounting
+_MEASURED = frozenset(
+    {"measured_s", "idle_s", "energy_j", "cpu_measured_s", "saved_at"}
+)  # by Headway, not by accounting
 _KEY = ("cluster", "job", "start", "group")
 _BATCH = 500
 
@@ -89,20 +94,32 @@ class RunStore(Base):
         left where they are: accounting's own words come over them, and what it no longer has is kept."""
         await self.set_mark(cluster, collected_to=0, swept_at=0)
 
-    async def measure(self, cluster: str, found: Iterable[tuple[int, int, int, int, int]], measured_to: int) -> None:
-        """(job, at, seconds, idle seconds, joules) each: of the run that the job was in at that moment. With the mark, so that
-        nothing is added twice."""
+    async def measure(
+        self,
+        cluster: str,
+        found: Iterable[Sample],
+        measured_to: int,
+        hosts: Mapping[Part, tuple[int, int]] = MappingProxyType({}),
+    ) -> None:
+        """Each of so many seconds before its moment, of which every run of the job has its part. `hosts`: (joules, CPU-seconds)
+        of what runs held of nodes whose counters were read. With the mark, so that nothing is added twice."""
         r = t.runs
         async with self._write() as db:
             for job, at, seconds, idle_s, joules in found:
-                here = (r.c.cluster == cluster, r.c.job == job, r.c.start < at, r.c.first == 1)
-                start = (await db.execute(select(func.max(r.c.start)).where(*here))).scalar()
-                if start is None:
-                    continue
-                of_run = and_(r.c.cluster == cluster, r.c.job == job, r.c.start == start)
-                added = {"measured_s": r.c.measured_s + seconds, "idle_s": r.c.idle_s + idle_s}
-                await db.execute(update(r).where(of_run).values(**added))
-                await db.execute(update(r).where(of_run, r.c.first == 1).values(energy_j=r.c.energy_j + joules))
+                there = (r.c.start < at, or_(OPEN, r.c.end > at - seconds))
+                query = select(r.c.start, r.c.end).where(r.c.cluster == cluster, r.c.job == job, r.c.first == 1, *there)
+                for start, end in (await db.execute(query)).all():
+                    lasted = min(end or at, at) - max(start, at - seconds)
+                    of_run = and_(r.c.cluster == cluster, r.c.job == job, r.c.start == start)
+                    await db.execute(update(r).where(of_run).values(idle_s=r.c.idle_s + idle_s * lasted // seconds))
+                    if joules is not None:
+                        await db.execute(update(r).where(of_run).values(measured_s=r.c.measured_s + lasted))
+                        drawn = r.c.energy_j + round(joules * lasted / seconds)
+                        await db.execute(update(r).where(of_run, r.c.first == 1).values(energy_j=drawn))
+            for (job, start, group), (joules, cpu_s) in hosts.items():
+                of_part = (r.c.cluster == cluster, r.c.job == job, r.c.start == start, r.c.group == group)
+                added = {"energy_j": r.c.energy_j + joules, "cpu_measured_s": r.c.cpu_measured_s + cpu_s}
+                await db.execute(update(r).where(*of_part).values(**added))
             await self._mark(db, cluster, {"measured_to": measured_to})
 
     async def lose(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
@@ -129,6 +146,23 @@ class RunStore(Base):
                 await db.execute(update(r).where(*mine).values(end=end, state="UNKNOWN"))
                 theirs = (n.c.cluster == cluster, n.c.job == job, n.c.start == start)
                 await db.execute(update(n).where(*theirs).values(end=end))
+
+    async def holds(self, cluster: str, since: int, until: int) -> list[Hold]:
+        """What runs held of nodes at some time from `since` until `until`, which is not long ago."""
+        k, r = t.run_kinds, t.runs
+        columns = (r.c.job, r.c.start, r.c.end, r.c.group, r.c.nodes, r.c.cpus)
+        running = select(*columns).where(r.c.cluster == cluster, OPEN, r.c.start < until)
+        ended = (
+            select(*columns)
+            .select_from(k.join(r, r.c.kind == k.c.id))
+            .where(k.c.cluster == cluster, r.c.end > since, r.c.start < until)
+        )
+        async with self._read() as db:
+            return [
+                Hold(row.job, row.start, row.end, row.group, tuple(expand(row.nodes)), row.cpus)
+                for query in (running, ended)
+                for row in await db.execute(query)
+            ]
 
     async def open_runs(self, cluster: str) -> list[tuple[int, int]]:
         """(job, start) of those that have no end yet."""

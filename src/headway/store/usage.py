@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     BigInteger,
@@ -24,6 +24,7 @@ from headway.domain.ledger import Use
 from headway.store import ledger_schema as t
 from headway.store.runs import KIND, OPEN, RunStore
 
+Order = Literal["latest", "lossy", "waited"]
 BY = ("team", "user", "partition", "gpu_type", "group")
 _DAY_S = 86_400
 
@@ -37,21 +38,26 @@ class Span:
     now: int
 
 
+NONE = "-"  # of a name: what has none, such as runs without GPUs
+
+
 @dataclass(frozen=True, slots=True)
 class Only:
-    """What of it; "" = all. `teams`: () = none, None = every one."""
+    """What of it; "" = all. `teams`: () = none, None = every one. `gpus`: from and to so many, both included."""
 
     teams: tuple[str, ...] | None = None
     user: str = ""
     partition: str = ""
     gpu_type: str = ""
     group: str = ""
+    gpus: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
     """One row of a usage report. `by` has the values asked for; the rest are sums over the stretch. `unmeasured_gpu_s` and
-    `unmeasured_cpu_s`: held while nobody measured power. `waited_gpu_s` counts each run once, in the stretch it began in."""
+    `unmeasured_cpu_s`: held while nobody measured the GPUs' power, or read the counters of the nodes.
+    `waited_gpu_s` counts each run once, in the stretch it began in."""
 
     by: tuple[str, ...]
     runs: int
@@ -103,6 +109,7 @@ class RunRow:
     measured_s: int
     idle_s: int
     energy_j: int
+    cpu_measured_s: int
     saved_at: float | None
 
 
@@ -255,14 +262,25 @@ class UsageStore(RunStore):
         return [(*key, count) for key, count in found.items()]
 
     async def runs(
-        self, cluster: str, span: Span, only: Only = Only(), *, lossy: bool = False, after: int = 0, limit: int = 100
+        self,
+        cluster: str,
+        span: Span,
+        only: Only = Only(),
+        *,
+        first: Order = "latest",
+        after: int = 0,
+        limit: int = 100,
     ) -> list[RunRow]:
-        """The runs behind a figure, the latest first; `lossy`: only those that lost or idled, the dearest first."""
+        """The runs behind a figure. `first`: "lossy" are only those that lost or idled, the dearest first, "waited" those that
+        began in the span, the longest wait first."""
         r = t.runs
         query = _rows().where(_of(cluster, only), r.c.cluster == cluster, await self._within(cluster, span))
-        if lossy:
+        if first == "lossy":
             waste = r.c.units * (r.c.lost_s + r.c.idle_s)
             query = query.where(waste > 0).order_by(waste.desc(), r.c.job)
+        elif first == "waited":
+            waited = r.c.start - r.c.eligible
+            query = query.where(r.c.start >= span.start, r.c.first == 1).order_by(waited.desc(), r.c.job)
         else:
             query = query.order_by(r.c.start.desc(), r.c.job.desc(), r.c.group)
         async with self._read() as db:
@@ -328,26 +346,28 @@ class UsageStore(RunStore):
         """As `_clipped`, of runs that lie in the span as a whole."""
         r = t.runs
         during = r.c.end - r.c.start
-        lost = self._least(r.c.lost_s, during)
-        return during, lost, self._least(r.c.idle_s, during - lost)
+        lost, idle = self._least(r.c.lost_s, during), self._least(r.c.idle_s, during - self._least(r.c.lost_s, during))
+        return during, _where(r.c.lost_s, lost), _where(r.c.idle_s, idle)
 
     def _whole_sums(self) -> list[ColumnElement[Any]]:
         """As `_sums`, of runs that lie in the span as a whole."""
         r = t.runs
         during, lost, idle = self._whole()
         waited = (r.c.start - r.c.eligible) * r.c.first  # the store keeps no eligible time after the start
-        blind = during - self._least(r.c.measured_s, during)
+        gpu_s, cpu_s = r.c.gpus * during, r.c.cpus * during
+        seen = _where(r.c.measured_s, r.c.gpus * self._least(r.c.measured_s, during))
         return [
             func.sum(r.c.first),
-            func.sum(r.c.gpus * during),
-            func.sum(r.c.cpus * during),
+            func.sum(gpu_s),
+            func.sum(cpu_s),
             func.sum(r.c.gpus * lost),
             func.sum(r.c.gpus * idle),
             func.sum(waited),
             func.sum(r.c.gpus * waited),
             func.sum(r.c.energy_j),
-            func.sum(r.c.gpus * blind),
-            func.sum(case((r.c.gpus == 0, r.c.cpus * blind), else_=literal(0))),
+            func.sum(gpu_s) - func.sum(seen),
+            func.sum(cpu_s)
+            - func.sum(r.c.cpu_measured_s),  # which is never more, but for a run that ended sooner than known
         ]
 
     def _sums(self, span: Span) -> list[ColumnElement[Any]]:
@@ -359,6 +379,7 @@ class UsageStore(RunStore):
         life = self._most(1, self._end(span) - r.c.start)
         measured = self._least(r.c.measured_s, life)
         blind = during - _whole(measured * during, life)
+        read = _whole(self._least(r.c.cpu_measured_s, r.c.cpus * life) * during, life)
         return [
             func.sum(r.c.first),
             func.sum(r.c.gpus * during),
@@ -369,7 +390,7 @@ class UsageStore(RunStore):
             func.sum(r.c.gpus * waited),
             func.sum(_whole(r.c.energy_j * during, life)),
             func.sum(r.c.gpus * blind),
-            func.sum(case((r.c.gpus == 0, r.c.cpus * blind), else_=literal(0))),
+            func.sum(r.c.cpus * during - read),
         ]
 
 
@@ -378,8 +399,11 @@ def _of(cluster: str, only: Only) -> ColumnElement[bool]:
     wanted = [k.c.cluster == cluster]
     if only.teams is not None:
         wanted.append(k.c.team.in_(only.teams))
-    names = ("user", "partition", "gpu_type", "group")
-    return and_(*wanted, *(k.c[name] == value for name in names if (value := getattr(only, name))))
+    names = {name: getattr(only, name) for name in ("user", "partition", "gpu_type", "group")}
+    wanted += [k.c[name] == ("" if value == NONE else value) for name, value in names.items() if value]
+    if only.gpus is not None:
+        wanted.append(t.runs.c.gpus.between(*only.gpus))
+    return and_(*wanted)
 
 
 def _rows() -> Select[Any]:
@@ -387,6 +411,11 @@ def _rows() -> Select[Any]:
     k, r = t.run_kinds, t.runs
     columns = [k.c[name] if name in KIND and name != "group" else r.c[name] for name in RunRow.__dataclass_fields__]
     return select(*columns).select_from(r.join(k, r.c.kind == k.c.id))
+
+
+def _where(known: ColumnElement[int], amount: ColumnElement[Any]) -> ColumnElement[int]:
+    """The amount of the few runs that have any: it is not even reckoned for the others."""
+    return case((known > 0, amount), else_=literal(0))
 
 
 def _whole(number: ColumnElement[Any], by: Any) -> ColumnElement[int]:

@@ -14,7 +14,7 @@ Usd = Annotated[Decimal, PlainSerializer(float, return_type=float)]
 
 class UsageRow(Wire):
     """`by`: the values of what was asked for, by name. A run counts in the stretch that it began in, its time where it ran.
-    `energy_estimated`: some of it was not measured."""
+    `energy_estimated`: more than a hundredth of it was not measured."""
 
     by: dict[str, str]
     runs: int
@@ -75,6 +75,29 @@ class RunsOut(Wire):
     start: int
     end: int
     runs: list[RunLine]
+    next: str = ""
+
+
+class NodeStateOut(Wire):
+    """`state`: up | drained | down | spare | off (its slot has no machine). `end` is null where it still is so."""
+
+    node: str
+    group: str
+    state: str
+    start: int
+    end: int | None
+    seconds: int
+    reason: str = ""
+
+
+class NodeStatesOut(Wire):
+    """By node, in order of time. `next`: the cursor of what follows."""
+
+    cluster: str
+    start: int
+    end: int
+    as_of: int
+    states: list[NodeStateOut]
     next: str = ""
 
 
@@ -214,6 +237,7 @@ class BudgetOut(Wire):
     cap: bool
     held_back: bool
     start: int
+    end: int
 
 
 class EnergyRow(Wire):

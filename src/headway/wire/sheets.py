@@ -9,7 +9,18 @@ from decimal import Decimal
 from functools import singledispatch
 
 from headway.wire.base import Wire
-from headway.wire.ledger import ChargebackOut, InvoiceOut, LineOut, RunLine, RunsOut, TeamCostOut, UsageOut, UsageRow
+from headway.wire.ledger import (
+    ChargebackOut,
+    InvoiceOut,
+    LineOut,
+    NodeStateOut,
+    NodeStatesOut,
+    RunLine,
+    RunsOut,
+    TeamCostOut,
+    UsageOut,
+    UsageRow,
+)
 
 Row = list[object]
 
@@ -30,6 +41,11 @@ def _usage(found: UsageOut) -> str:
 @text.register
 def _runs(found: RunsOut) -> str:
     return _lines(_table(RunLine, found.runs))
+
+
+@text.register
+def _nodes(found: NodeStatesOut) -> str:
+    return _lines(_table(NodeStateOut, found.states))
 
 
 @text.register

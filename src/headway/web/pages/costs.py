@@ -1,8 +1,9 @@
 """A cluster's costs, a section a view: usage, invoice, chargeback, goodput, budgets, energy, capacity; the same figures as the
-API's, for the teams that one sees. Every figure of a team leads to the runs behind it."""
+API's, for the teams that one sees. Every figure leads to the runs behind it, or to what nodes were."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -10,15 +11,18 @@ from urllib.parse import urlencode
 from fastapi import Query
 from starlette.responses import HTMLResponse, Response
 
-from headway.api import budgets, costs, goodput, reckoning, reports, usage
+from headway.api import budgets, costs, goodput, reckoning, reports, standing, usage
 from headway.api.access import Anyone, Principal, Right, State
 from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
-from headway.ledger.periods import Period, before, month_of, zone
-from headway.store.usage import BY
+from headway.api.usage import Which
+from headway.ledger import capacity
+from headway.ledger.periods import Period, before, days, month_of, zone
+from headway.store.usage import BY, NONE
 from headway.web.heat import heat
 from headway.web.html import HEADERS, render, templates
 from headway.web.route import page_router
+from headway.wire.ledger import RunsOut, UsageRow
 
 router = page_router()
 SECTIONS = (
@@ -30,10 +34,48 @@ SECTIONS = (
     ("energy", "Energy"),
     ("capacity", "Capacity"),
     ("runs", "Runs"),
+    ("nodes", "Nodes"),
 )
+MOST_STATES = 200  # of a page
 COLUMNS = ("productive", "lost", "held_idle", "idle", "spare", "broken")
 _BY = {one: ("gpu" if one == "gpu_type" else one) for one in BY}
-Text = Annotated[str, Query(max_length=64)]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which runs, or states of nodes, a figure led to."""
+
+    which: Which
+    start: str
+    end: str
+    job: int
+    lossy: bool
+    waited: bool
+    stood: str
+    cursor: str
+
+    @property
+    def words(self) -> dict[str, str]:
+        """As an address names them."""
+        of = {key: "" if value is None else str(value) for key, value in asdict(self.which).items()}
+        if not self.which.least_gpus:
+            of["least_gpus"] = ""
+        flags = {key: "1" if getattr(self, key) else "" for key in ("lossy", "waited")}
+        found = {**of, "start": self.start, "end": self.end, "job": str(self.job or ""), "state": self.stood, **flags}
+        return {key: value for key, value in found.items() if value}
+
+    def span(self, place: Place, month: Period) -> Period:
+        """Raises Refused."""
+        return usage.stretch(place, self.start or str(month.start), self.end or str(month.end))
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs behind a figure, and their sums."""
+
+    page: RunsOut
+    sums: UsageRow | None
+    span: Period
 
 
 @router.get("/clusters/{name}/costs")
@@ -41,12 +83,15 @@ async def page(
     name: str,
     state: State,
     who: Anyone,
+    which: usage.Asked,
     section: Annotated[str, Query(max_length=12)] = "usage",
     period: Annotated[str, Query(max_length=7)] = "",
     by: Annotated[str, Query(max_length=12)] = "team",
-    team: Text = "",
-    user: Text = "",
+    start: usage.When = "",
+    end: usage.When = "",
+    stood: standing.States = "",
     lossy: bool = False,
+    waited: bool = False,
     job: Annotated[int, Query(ge=0, le=2**53)] = 0,
     cursor: Annotated[str, Query(max_length=12, pattern=r"^\d*$")] = "",
 ) -> Response:
@@ -56,12 +101,12 @@ async def page(
     shown = tuple(one for one in SECTIONS if one[0] != "invoice" or _sees_all(who))
     section = section if section in dict(shown) else "usage"
     by = by if by in _BY.values() else "team"
-    narrowed = {"team": team, "user": user, "lossy": "1" if lossy else "", "job": str(job) if job else ""}
-    found = await _found(state, place, who, section, month, by, narrowed, cursor)
+    asked = Asked(which, start, end, job, lossy, waited, stood, cursor)
+    found = await _found(state, place, who, section, month, by, asked)
 
     def link(to: str = section, **others: str) -> str:
-        asked = {"section": to, "period": month.name, **others}
-        return f"?{urlencode({key: value for key, value in asked.items() if value})}"
+        words = {"section": to, "period": month.name, **others}
+        return f"?{urlencode({key: value for key, value in words.items() if value})}"
 
     return render(
         "costs.html",
@@ -76,10 +121,13 @@ async def page(
         later=month_of(month.end, where).name if month.end <= place.now else "",
         found=found,
         heat=heat(found.types, month, where) if section == "capacity" else (),
+        days=days(month.start, month.end, where),
         by=by,
         bys=tuple(_BY.values()),
         columns=COLUMNS,
-        narrowed={key: value for key, value in narrowed.items() if value},
+        nothing=NONE,
+        sizes=_sizes(),
+        narrowed=asked.words,
         link=link,
         cluster=place.cluster,
         may_close=who.may(Right.ADMIN),
@@ -110,19 +158,21 @@ async def _found(
     section: str,
     month: Period,
     by: str,
-    narrowed: dict[str, str],
-    cursor: str,
+    asked: Asked,
 ) -> Any:
     """The API's own answer."""
     look = usage.Look(place, month, usage.teams_seen(place, who))
     if section == "usage":
         key = "gpu_type" if by == "gpu" else by
-        only = usage.narrowed(place, who, narrowed["team"], narrowed["user"], "", "")
+        only = usage.narrowed(place, who, asked.which)
         return await usage.usage_of(state, place, month, [key], only, await usage.fresh(state, place))
     if section == "runs":
-        return await usage.runs(
-            place.name, state, who, str(month.start), str(month.end), narrowed["team"], narrowed["user"],
-            job=int(narrowed["job"] or 0), lossy=bool(narrowed["lossy"]), cursor=cursor,
+        return await _runs(state, place, who, asked, asked.span(place, month))
+    if section == "nodes":
+        span = asked.span(place, month)
+        return await standing.nodes(
+            place.name, state, who, str(span.start), str(span.end), group=asked.which.group, stood=asked.stood,
+            cursor=asked.cursor, limit=MOST_STATES,
         )  # fmt: skip
     await usage.fresh(state, place)
     if section == "invoice":
@@ -136,3 +186,23 @@ async def _found(
     if section == "energy":
         return await reports.energy_of(state, look)
     return await reports.capacity_of(state, look)
+
+
+def _sizes() -> dict[str, dict[str, str]]:
+    """Jobs by size, as capacity names them: what asks for their runs."""
+    most = [str(least - 1) for least, _ in capacity.SIZES[1:]]
+    return {
+        words: {"least_gpus": str(least or ""), "most_gpus": below}
+        for (least, words), below in zip(capacity.SIZES, [*most, ""], strict=True)
+    }
+
+
+async def _runs(state: AppState, place: Place, who: Principal, asked: Asked, span: Period) -> Runs:
+    page = await usage.runs(
+        place.name, state, who, asked.which, str(span.start), str(span.end), job=asked.job, lossy=asked.lossy,
+        waited=asked.waited, cursor=asked.cursor,
+    )  # fmt: skip
+    if asked.job:
+        return Runs(page, None, span)
+    sums = await usage.usage_of(state, place, span, ["team"], usage.narrowed(place, who, asked.which))
+    return Runs(page, sums.total, span)

@@ -1,0 +1,164 @@
+"""The Costs page: every figure leads to the runs behind it, or to what nodes were, and those sum to the figure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.domain.cluster import Budget
+from headway.domain.ledger import NodeSpan, SpanKind
+from headway.web.pages.costs import SECTIONS
+from tests.unit.ledger_world import OCTOBER, TEAMS, Accounting, H, at, got, lab, machines, run
+from tests.unit.server_fakes import Server
+
+
+@pytest.fixture
+def said() -> Accounting:
+    return Accounting()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
+    """A day of two machines and a spare: jobs of two teams, one of them lost work, one had no GPU, a node was drained."""
+    async with lab(tmp_path, said) as made:
+        await machines(made, 3)
+        said.runs = [
+            run(1, H, 5 * H),
+            run(2, H, 2 * H, nodes=("lab-1-2",), team="speech", user="sam", state="NODE_FAIL", partition="debug"),
+            run(2, 3 * H, 0, nodes=("lab-1-2",), team="speech", user="sam", partition="debug", gpus=2),
+            run(3, 2 * H, 3 * H, gpus=0, cpus=4),
+        ]
+        said.events = [NodeSpan("lab-1-2", SpanKind.DRAINED, OCTOBER.start + 4 * H, OCTOBER.start + 5 * H, "XID 79")]
+        await made.store.put_node_spans("lab", [NodeSpan("lab-1-3", SpanKind.SPARE, OCTOBER.start, 0)])
+        made.work.clusters["lab"]["teams"] = (
+            TEAMS[0], TEAMS[1].__class__("speech", ("sam",), 1, budget=Budget("usd", Decimal(30), "week"))
+        )  # fmt: skip
+        await made.apply("lab", note="budget")
+        at(made, 10 * H)
+        yield made
+
+
+class Table(HTMLParser):
+    """The figures of a page's tables: (text, where it leads) of each cell that holds a number; "" for nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.figures: list[tuple[str, str]] = []
+        self.titles: list[str] = []
+        self._cell: list[str] | None = None
+        self._href = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        if tag == "td":
+            self._cell, self._href = [], ""
+            self.titles.append(known.get("data-label") or "")
+        elif tag == "a" and self._cell is not None:
+            self._href = known.get("href") or ""
+
+    def handle_data(self, data: str) -> None:
+        if self._cell is not None:
+            self._cell.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "td" and self._cell is not None:
+            text = " ".join("".join(self._cell).split())
+            if re.search(r"\d", text):
+                self.figures.append((f"{self.titles[-1]}: {text}", self._href))
+            self._cell = None
+
+
+async def shown(client: httpx.AsyncClient, query: str) -> str:
+    answer = await client.get(f"/clusters/lab/costs{query}")
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+async def figures(client: httpx.AsyncClient, query: str) -> list[tuple[str, str]]:
+    reader = Table()
+    reader.feed(await shown(client, query))
+    return reader.figures
+
+
+NO_QUANTITY = ("USD an hour", "Of: ", "Left: ")  # a price, a limit, and what is not there
+
+
+@pytest.mark.parametrize("section", [key for key, _ in SECTIONS if key not in ("runs", "nodes")])
+async def test_every_figure_leads_to_what_is_behind_it(server: Server, section: str) -> None:
+    ann = await server.client()
+    found = await figures(ann, f"?section={section}&period=2026-10")
+    assert found
+    assert [text for text, href in found if not href and not text.startswith(NO_QUANTITY)] == []
+    for href in sorted({href for _, href in found if href.startswith("?")}):
+        assert "section=" in href
+        behind = await shown(ann, href)
+        assert "No run that you see fits" not in behind or "lossy" in href, href
+
+
+@pytest.mark.parametrize("by", ["team", "user", "partition", "gpu", "group"])
+async def test_the_runs_behind_a_row_sum_to_it(server: Server, by: str) -> None:
+    ann = await server.client()
+    rows = (await got(ann, f"usage?by={by}&start=2026-10"))["rows"]
+    assert rows
+    page = await shown(ann, f"?period=2026-10&by={by}")
+    for row in rows:
+        key = row["by"][by] or "-"
+        link = f"?section=runs&period=2026-10&{by}={key}"
+        assert link.replace("&", "&amp;") in page
+        behind = await shown(ann, link)
+        assert f"{row['runs']:,} runs · {row['gpu_hours']:,.2f} GPU-hours" in behind
+        assert f"{row['usd']:,.2f} USD" in behind
+        runs = (await got(ann, f"usage/runs?start=2026-10&{by}={key}"))["runs"]
+        assert round(sum(one["usd"] for one in runs), 2) == row["usd"]
+
+
+async def test_waits_lead_to_the_runs_of_that_size_and_a_day_to_those_in_it(server: Server) -> None:
+    ann = await server.client()
+    page = await shown(ann, "?section=capacity&period=2026-10")
+    day = OCTOBER.start + 24 * H
+    assert f"section=runs&amp;period=2026-10&amp;gpu=h100&amp;start={OCTOBER.start}&amp;end={day}" in page
+    hour = OCTOBER.start + 3 * H
+    behind = await shown(ann, f"?section=runs&gpu=h100&start={hour}&end={hour + H}")
+    assert set(re.findall(r"/jobs/(\d+)\"", behind)) == {"1", "2"}
+    runs = await got(ann, "usage/runs?start=2026-10&waited=true&least_gpus=2&most_gpus=8")
+    assert [(one["job"], one["gpus"]) for one in runs["runs"]] == [(1, 8), (2, 8), (2, 2)]
+    none = await got(ann, "usage/runs?start=2026-10&most_gpus=0")
+    assert [one["job"] for one in none["runs"]] == [3]
+    assert (await got(ann, "usage?start=2026-10&most_gpus=0"))["total"]["runs"] == 1
+
+
+async def test_what_nodes_were_is_told_in_every_form(server: Server) -> None:
+    ann, vera = await server.client(), await server.client("vera", "lead")
+    said = await got(ann, "usage/nodes?start=2026-10&state=drained,spare")
+    assert [(one["node"], one["state"], one["seconds"], one["reason"]) for one in said["states"]] == [
+        ("lab-1-2", "drained", H, "XID 79"), ("lab-1-3", "spare", 10 * H, ""),
+    ]  # fmt: skip
+    assert said["states"][1]["end"] is None
+    sheet = await ann.get("/api/v1/clusters/lab/usage/nodes?start=2026-10&node=lab-1-2&format=csv")
+    lines = sheet.text.splitlines()
+    assert lines[0] == "node,group,state,start,end,seconds,reason"
+    assert [line.split(",")[2] for line in lines[1:]] == ["up", "drained", "up"]
+    first = await got(vera, "usage/nodes?start=2026-10&limit=2")
+    rest = await got(vera, f"usage/nodes?start=2026-10&cursor={first['next']}")
+    assert [one["node"] for one in (*first["states"], *rest["states"])] == ["lab-1-1", *["lab-1-2"] * 3, "lab-1-3"]
+    wrong = await ann.get("/api/v1/clusters/lab/usage/nodes?state=asleep")
+    assert (wrong.status_code, "up, drained, down, spare, off" in wrong.text) == (400, True)
+    page = await shown(ann, "?section=nodes&period=2026-10&state=drained")
+    assert "XID 79" in page
+    assert "lab-1-3" not in page
+
+
+async def test_a_month_s_machine_hours_are_those_of_the_invoice(server: Server) -> None:
+    ann = await server.client()
+    bill: Any = await got(ann, "invoice?period=2026-10")
+    billed = {line["what"]: line["seconds"] for line in bill["lines"]}
+    states = (await got(ann, "usage/nodes?start=2026-10"))["states"]
+    assert sum(one["seconds"] for one in states if one["state"] == "spare") == billed["spare"]
+    assert sum(one["seconds"] for one in states if one["state"] not in ("spare", "off")) == billed["node"]
