@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ class Opened:
 
     def __init__(self, cluster: Cluster) -> None:
         self.hosts, self.closed = cluster.hosts, False
+        self.connections = SimpleNamespace(keyless=False)
 
     async def close(self) -> None:
         self.closed = True
