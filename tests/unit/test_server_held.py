@@ -17,13 +17,7 @@ OWN = builders.cluster(provider="ssh", hosts=(Host("lab-head", "10.0.0.1"),))
 MORE = replace(OWN, hosts=(*OWN.hosts, Host("lab-head2", "10.0.0.2")))
 
 
-class Keyed:
-    keyless = False
-
-
 class Opened:
-    connections = Keyed()
-
     def __init__(self, cluster: Cluster) -> None:
         self.hosts, self.closed = cluster.hosts, False
         self.connections = SimpleNamespace(keyless=False)
