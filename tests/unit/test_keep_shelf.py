@@ -16,9 +16,9 @@ from headway.cluster.env import Env
 from headway.domain.cluster import Storage
 from headway.domain.machine import Machine
 from headway.errors import Refused
+from headway.keep.afar_shelf import Afar
 from headway.keep.library import Progress, Stopped
 from headway.keep.manifest import Folder, Item, Listing, Manifest
-from headway.keep.shelf import Afar
 from tests import builders
 
 

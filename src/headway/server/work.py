@@ -119,7 +119,7 @@ class RealWork(Acting):
         return await bench(cluster, await self._env(cluster), node, mib)
 
     async def shelf(self, cluster: Cluster) -> Shelf:
-        from headway.keep.shelf import Afar
+        from headway.keep.afar_shelf import Afar
 
         return Afar(cluster, await self._env(cluster))
 
