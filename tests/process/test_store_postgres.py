@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.store import Store, open_store
+from headway.store import engine as opening
 from headway.store.engine import open_engine
 from tests.postgres import BIN, postgres
 
@@ -126,6 +127,70 @@ async def _tables_match(url: str) -> None:
         found = await db.run_sync(lambda c: compare_metadata(MigrationContext.configure(c), metadata))
     await engine.dispose()
     assert found == []
+
+
+async def test_who_begins_to_write_and_falls_silent_keeps_the_others_only_for_a_while(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server whose machine loses power between two statements, seen from the database."""
+    one, two = await open_store(tmp_path, url), await _impatient(tmp_path, url, monkeypatch)
+
+    async def silent() -> None:
+        async with two._write() as db:
+            await db.execute(text("INSERT INTO people (name, role, created_at) VALUES ('silent', 'viewer', 1)"))
+            async with asyncio.timeout(20):
+                await one.put_person("zoe", "viewer")
+            await db.execute(text("SELECT 1"))
+
+    try:
+        with pytest.raises(DBAPIError):  # what it had begun is undone
+            await silent()
+        names = {person.name for person in await two.people()}
+        assert ("zoe" in names, "silent" in names) == (True, False)
+    finally:
+        await asyncio.gather(one.close(), two.close())
+
+
+async def _impatient(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Store:
+    settings = opening.POOLED["server_settings"] | {"idle_in_transaction_session_timeout": "300"}
+    monkeypatch.setattr(opening, "POOLED", {**opening.POOLED, "server_settings": settings})
+    return await open_store(folder, url)
+
+
+async def test_every_connection_is_given_up_when_its_machine_is_cut_off(url: str, tmp_path: Path) -> None:
+    """What PostgreSQL was asked for; over a socket, as here, it does nothing."""
+    store = await open_store(tmp_path, url)
+    try:
+        await store.presence.appear()
+        asked = text("SELECT name, reset_val FROM pg_settings WHERE source = 'client'")
+        async with store._read() as db:
+            pooled = {row.name: row.reset_val for row in await db.execute(asked)}
+        lead = store.presence._db
+        assert lead is not None
+        lasting = {row.name: row.reset_val for row in await lead.execute(asked)}
+    finally:
+        await store.close()
+    assert pooled.items() >= (opening.CUT_OFF | {"idle_in_transaction_session_timeout": "15000"}).items()
+    assert lasting.items() >= opening.CUT_OFF.items()
+    assert "idle_in_transaction_session_timeout" not in lasting
+
+
+async def test_a_question_that_waits_for_a_lock_without_end_is_given_up_and_a_migration_s_is_not(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "POOLED", {**opening.POOLED, "command_timeout": 0.3})
+    one, two = await open_store(tmp_path, url), await open_store(tmp_path, url)
+    try:
+        async with one._write():
+            waiting = asyncio.create_task(two.put_person("yan", "viewer"))
+            assert (await asyncio.wait({waiting}, timeout=20))[0]
+            with pytest.raises(TimeoutError):
+                await waiting
+        await two.put_person("yan", "viewer")
+        async with opening._patient(two._engine) as patient, patient.connect() as db:
+            await db.execute(text("SELECT pg_sleep(0.5)"))
+    finally:
+        await asyncio.gather(one.close(), two.close())
 
 
 async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:

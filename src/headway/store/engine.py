@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
 
 from headway.errors import Refused, Unreachable
 from headway.store.schema import HEAD
 
 BUSY_TIMEOUT_MS = 15_000
 WRITE = "headway_write"  # execution option: this transaction will write
+# A machine that is cut off says no goodbye: PostgreSQL gives its locks to others after these, also when an answer to it was on
+# its way (TCP; sockets have no need).
+CUT_OFF = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "14000",
+}
+# No transaction waits for anything but the database: one that says nothing for so long has lost its server, or keeps all others
+# from writing.
+POOLED: dict[str, Any] = {
+    "server_settings": {**CUT_OFF, "idle_in_transaction_session_timeout": "15000"},
+    "command_timeout": 60,
+}
 
 
 def database_url(state_dir: Path, url: str = "") -> str:
@@ -49,7 +66,7 @@ async def open_engine(url: str) -> AsyncEngine:
     if url.startswith("sqlite"):
         engine = _sqlite(url)
     else:
-        engine = create_async_engine(url, pool_size=5, max_overflow=5, pool_pre_ping=True)
+        engine = create_async_engine(url, pool_size=5, max_overflow=5, pool_pre_ping=True, connect_args=POOLED)
     try:
         await migrate(engine)
     except (OSError, DBAPIError) as error:
@@ -72,12 +89,25 @@ async def migrate(engine: AsyncEngine) -> None:
             f"the database is at migration {version}, newer than this Headway's {HEAD}",
             hint="start the newer Headway that wrote it",
         )
-    async with engine.connect() as connection:
+    async with _patient(engine) as patient, patient.connect() as connection:
         connection = await connection.execution_options(**{WRITE: True})
         async with connection.begin():
             if engine.dialect.name == "postgresql":  # two servers that start at once; SQLite's write lock does the same
                 await connection.execute(text("SELECT pg_advisory_xact_lock(7240178)"))
             await connection.run_sync(_upgrade)
+
+
+@contextlib.asynccontextmanager
+async def _patient(engine: AsyncEngine) -> AsyncIterator[AsyncEngine]:
+    """Without the pool's limits: a large table's migration takes as long as it takes, and so does another server's."""
+    if engine.dialect.name != "postgresql":
+        yield engine
+        return
+    patient = create_async_engine(engine.url, poolclass=NullPool, connect_args={"server_settings": CUT_OFF})
+    try:
+        yield patient
+    finally:
+        await patient.dispose()
 
 
 def _version(connection: Connection) -> str:

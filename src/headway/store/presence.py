@@ -18,13 +18,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import NullPool
 
 from headway.errors import Unreachable
+from headway.store.engine import CUT_OFF
 
 LIFE, LEAD, TURN = 7240179, 7240180, 7240181  # the first half of each lock's name
 ANSWER_S = 2.5  # a database that takes longer to say that it is there counts as gone
 WAIT_S = 0.05
-# A machine that is cut off says no goodbye: PostgreSQL gives its locks to others after these (TCP; sockets have no need).
-_KEEPALIVE = {"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "3", "tcp_keepalives_count": "3"}
-
 
 _TAKE = "SELECT pg_try_advisory_lock(:kind, :one)"
 _GIVE = "SELECT pg_advisory_unlock(:kind, :one)"
@@ -49,7 +47,7 @@ class Presence:
         """From now on others see that this server lives. Raises Unreachable when the database does not answer."""
         if not self.shared or self._db is not None:
             return
-        settings = {"server_settings": {**_KEEPALIVE, "application_name": "headway"}}
+        settings = {"server_settings": {**CUT_OFF, "application_name": "headway"}}
         engine = create_async_engine(self._url, poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=settings)
         try:
             async with asyncio.timeout(10):
