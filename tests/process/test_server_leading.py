@@ -103,6 +103,56 @@ async def test_a_leader_whose_connection_breaks_lets_go_and_may_lead_again(
     await one.die()
 
 
+class Stuck(One):
+    """Its loop waits for what does not answer when it is cancelled, and its first `rest` fails."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.begun = 0
+        self.runs_at_rest: list[bool] = []
+        super().__init__(store, folder)
+
+    async def loop(self) -> None:
+        assert not self.runs
+        self.runs, self.begun = True, self.begun + 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            try:
+                if self.begun == 1:
+                    await asyncio.Event().wait()
+            finally:
+                self.runs = False
+
+    async def rest(self) -> None:
+        await super().rest()
+        self.runs_at_rest.append(self.runs)
+        if self.let_go == 1:
+            raise RuntimeError("it does not let go")
+
+
+@needs_postgres
+async def test_a_loop_that_does_not_end_keeps_nothing_else_going_and_never_runs_twice(
+    stores: tuple[Store, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leading, "END_S", 0.5)
+    one = Stuck(stores[0], tmp_path)
+    await until(lambda: one.runs)
+    two = One(stores[1], tmp_path)
+    await until(lambda: two.store.presence._db is not None)
+    assert stores[0].presence._db is not None
+    await stores[0].presence._db.invalidate()
+    await until(lambda: one.let_go == 1)
+    assert (one.runs_at_rest, stores[0].presence.leads) == ([True], False)
+    await until(lambda: two.runs)
+    await until(lambda: not one.runs)  # it was cancelled again
+    assert not one.task.done()
+    await two.die()
+    await until(lambda: one.begun == 2)
+    assert stores[0].presence.leads
+    await one.die()
+    assert one.let_go == 2
+
+
 @needs_postgres
 async def test_turns_are_taken_one_after_the_other_and_lives_are_seen(stores: tuple[Store, Store]) -> None:
     one, two = stores[0].presence, stores[1].presence

@@ -1,4 +1,5 @@
-"""What is held open for a cluster is its own file's: a look by another file of the same name opens its own, and closes that."""
+"""What is held open for a cluster is its own file's: a look by another file of the same name opens its own, and closes that.
+Nothing that was opened while a server led is used after it."""
 
 from __future__ import annotations
 
@@ -49,3 +50,34 @@ async def test_a_look_by_the_clusters_own_file_goes_by_what_is_open(holding: Hol
     async with holding._to_look(OWN) as env:
         assert env is kept
     assert not kept.closed
+
+
+async def test_what_was_open_while_this_server_led_is_opened_anew(holding: Holding) -> None:
+    """Another one leads, which may change keys before anybody here follows it."""
+    gone = replace(OWN, name="gone")
+    before: list[Any] = [await holding._env(cluster) for cluster in (OWN, gone)]
+    await holding.stand_by()
+    async with holding._to_look(OWN) as env:
+        look: Any = env
+        assert look not in before
+    after: Any = await holding._env(OWN)
+    assert after not in before
+    assert [one.closed for one in (*before, after)] == [True, True, False]
+    assert await holding._env(OWN) is after
+
+
+async def test_what_acts_ends_for_every_cluster_also_when_one_is_opened_meanwhile(holding: Holding) -> None:
+    ended: list[str] = []
+
+    def acts(name: str) -> Any:
+        async def close() -> None:
+            await holding._env(replace(OWN, name=f"new-{name}"))
+            ended.append(name)
+
+        return SimpleNamespace(close=close)
+
+    for name in ("one", "two"):
+        held = await holding._held(replace(OWN, name=name))
+        held.responder, held.waker = acts(f"{name} responds"), acts(f"{name} wakes")
+    await holding.stand_by()
+    assert sorted(ended) == ["one responds", "one wakes", "two responds", "two wakes"]

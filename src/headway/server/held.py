@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,7 +52,7 @@ class Open:
     """What is held open for one cluster."""
 
     env: Env
-    key: object
+    key: object  # None once it is left behind
     slurm: Slurm | None = None
     looked_at: float = 0.0  # when the provider last said where the head is
     cluster: Cluster | None = None  # by its newest file, for what began under an earlier one and goes on
@@ -97,14 +97,14 @@ class Holding:
         await asyncio.gather(*(self.forget(name) for name in list(self._open)), return_exceptions=True)
 
     async def stand_by(self) -> None:
-        """Another server leads from now on: whatever acts by itself ends, and is begun anew when this one leads again."""
-        for held in self._open.values():
-            responder, waker = held.responder, held.waker
-            held.watch = held.responder = held.waker = None
-            if responder is not None:
-                await responder.close()
-            if waker is not None:
-                await waker.close()
+        """Another server leads from now on: whatever acts by itself ends, and is begun anew when this one leads again. What is
+        open stays so for who is at work with it, but the next use opens it anew: the one that leads may change keys and heads
+        before anybody here follows it."""
+        ending: list[Awaitable[None]] = []
+        for held in list(self._open.values()):
+            ending += [one.close() for one in (held.responder, held.waker) if one is not None]
+            held.watch = held.responder = held.waker = held.key = None
+        await asyncio.gather(*ending)
 
     async def read(self, cluster: Cluster) -> Reading:
         return await (await self._slurm(cluster)).poll.read()
@@ -131,6 +131,8 @@ class Holding:
     async def _held(self, cluster: Cluster) -> Open:
         key = _key(cluster)
         async with self._opening:
+            for name in [name for name, one in self._open.items() if one.key is None]:
+                await self.forget(name)
             held = self._open.get(cluster.name)
             if held is not None and held.key != key:
                 await self.forget(cluster.name)

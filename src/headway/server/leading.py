@@ -19,6 +19,7 @@ LOOK_S = 0.5
 # One that has lost its connection has noticed by then, and let go of everything.
 GRACE_S = LOOK_S + ANSWER_S + 1.0
 FOLLOW_S = 1.0
+END_S = 10.0  # for what was cancelled to end, before it is cancelled again
 _MANY = 100
 _LEAVES_NOTHING = ("down", "restore", "rotate", "roll")  # what is held open may lead to machines, or by keys, of before
 
@@ -41,24 +42,29 @@ class Leading:
         self._loops = loops
         self._let_go = let_go
         self._broke = broke
+        self._ending: set[asyncio.Task[None]] = set()  # loops of a lead that is over
 
     async def run(self) -> None:
         """Until cancelled."""
-        while True:
-            following = asyncio.create_task(Follower(self._state).run(), name="follow")
-            try:
-                await self._until_it_leads()
-            finally:
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
-            await self._lead()
+        try:
+            while True:
+                following = asyncio.create_task(Follower(self._state).run(), name="follow")
+                try:
+                    await self._until_it_leads()
+                finally:
+                    following.cancel()
+                    await asyncio.wait({following}, timeout=END_S)
+                await self._lead()
+        finally:
+            await self._end()
 
     async def _until_it_leads(self) -> None:
         presence, said = self._presence, ""
         while presence.shared:
             try:
                 await presence.appear()
-                if await presence.take_lead():
+                await self._end()
+                if not self._ending and await presence.take_lead():
                     await asyncio.sleep(GRACE_S)
                     if await presence.take_lead():  # it is ours still: asking again costs nothing
                         freed = await self._state.store.free_leases("")  # nobody else carries anything out now
@@ -86,8 +92,25 @@ class Leading:
             presence.leads = not presence.shared
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._let_go()
+            self._ending = set(tasks)
+            # First: a loop may wait long for a connection that is dead, and another server leads soon.
+            await self._rest()
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(END_S):
+                await self._let_go()
+        except Exception as error:
+            log.error("what acts by itself did not end well", exc_info=error)
+
+    async def _end(self) -> None:
+        """Waits for the loops of the lead before; one that still waits for something dead is cancelled again."""
+        if not self._ending:
+            return
+        _, self._ending = await asyncio.wait(self._ending, timeout=END_S)
+        for task in self._ending:
+            log.warning("a loop of the lead before has not ended", loop=task.get_name())
+            task.cancel()
 
 
 class Follower:
