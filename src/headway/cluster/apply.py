@@ -24,7 +24,7 @@ from headway.cluster.leave import Beside, Leaving
 from headway.cluster.members import members
 from headway.cluster.observe import look_at, machines_of, observe
 from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes
-from headway.cluster.steps import by_stage, kept
+from headway.cluster.steps import by_stage, kept, patience_s
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
 from headway.domain.cluster import Cluster, Site
@@ -38,7 +38,6 @@ from headway.slurm import accounts, control
 # Machines made at once: a container start is mostly work of this host's processors.
 MAKE_AT_ONCE = 6
 BOOT_S = 120
-SOFTWARE_S = 4000.0
 ACCOUNTS_S = 30
 Before = Callable[[Machine], Awaitable[None]]
 BROUGHT = ("machine.create", "machine.start", "machine.restart")  # machines that Slurm must hear from
@@ -325,8 +324,8 @@ class Run:
                     await self.before[stage](self.machines[name])
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.say(name, "packages are being installed, from the machine's own sources")
-            patience_s = SOFTWARE_S if stage == "software" else 300
-            await ops.perform(self.env.connections, self.machines[name], steps, timeout_s=patience_s)
+            patience = patience_s(stage, steps)
+            await ops.perform(self.env.connections, self.machines[name], steps, timeout_s=patience)
             if own.loads_rules(steps):
                 await own.still_let_in(self.env, self.machines[name])
         if is_head:

@@ -11,6 +11,7 @@ from headway.render.text import path, script
 
 PROGRAM = "/usr/lib/headway/state-folder"
 LAST = "/srv/headway-state/slurmctld-is-at"  # where it lay at the last start
+START_S = 1800  # so long a start of slurmctld may take, with a queue of many thousand jobs' scripts to copy
 
 
 def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
