@@ -1,8 +1,9 @@
 """What is done once under a tag: who comes again with it, by way of another server even, gets the first one's answer.
 
-A file in the person's home for each tag, of a day or two. It is locked while its work runs, so that a second one waits for the
+A file in the person's home for each tag, of a day. It is locked while its work runs, so that a second one waits for the
 end of the first; it says that the work has begun before it has, so that one that was cut off is told from one that never ran."""
 
+import errno
 import json
 import os
 import time
@@ -10,8 +11,14 @@ import time
 from as_person import identity
 
 FOLDER = ".headway-once"
-KEPT_S = 2 * 86400  # a key is good for one day
+KEPT_S = 86400 - 600  # less than the server keeps a key: one that is good again runs again
 NOBODY_KNOWS = 98
+SIGNALLED = 128  # and above: what ran was ended by a signal, and may have done its work
+NO_LOCKS = (
+    errno.ENOSYS,
+    errno.ENOLCK,
+    errno.EOPNOTSUPP,
+)  # Lustre without flock, NFSv3 without lockd: one server asks, nearly always
 
 
 def once(tag, work):
@@ -21,7 +28,11 @@ def once(tag, work):
         file = opened(tag)
     except OSError as error:
         identity.refuse(f"{os.environ['HOME']} can't be written, so this can't be sent: {error.strerror}")
-    os.lockf(file, os.F_LOCK, 0)
+    try:
+        os.lockf(file, os.F_LOCK, 0)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
     told = os.pread(file, 1 << 22, 0)
     if told == b"begun":
         os.write(2, b"what ran for this request before was cut off half-way\n")
@@ -34,7 +45,8 @@ def once(tag, work):
     keep(file, b"begun")
     code, out, err = ran(work)
     words = {"out": out.decode("latin-1"), "err": err.decode("latin-1")}
-    keep(file, json.dumps(words).encode() if code == 0 else b"")
+    if code < SIGNALLED:
+        keep(file, json.dumps(words).encode() if code == 0 else b"")
     pour(1, out)
     pour(2, err)
     return code
@@ -59,8 +71,10 @@ def forget_old(folder):
 
 
 def keep(file, data):
-    os.ftruncate(file, 0)
-    os.pwrite(file, data, 0)
+    os.pwrite(
+        file, data, 0
+    )  # over what is there: a machine that dies between leaves no empty file, which would run again
+    os.ftruncate(file, len(data))
     os.fsync(file)
 
 

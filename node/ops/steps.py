@@ -96,14 +96,19 @@ def op_name(step: dict[str, Any]) -> None:
 def op_leave(step: dict[str, Any]) -> None:
     """Gives a machine back: Headway's daemons end, its files go, what stood there before comes back. Packages stay."""
     managed = read_json(MANAGED, [])
-    units = [*step["units"], *(os.path.basename(path) for path in managed if path.endswith(".mount"))]
+    units = list(step["units"])
+    mounts = [os.path.basename(path) for path in managed if path.endswith(".mount")]
     if any(path.startswith("/etc/exports.d/") for path in managed):
         units.append("nfs-server.service")
     if not os.path.exists(f"{BEFORE}/etc/munge/munge.key"):  # it came with our packages
         units.append("munge.service")
-    # Those that are not there say so, and the others stop.
+    # Those that are not there say so, and the others stop. What goes may lie on a volume, so it goes before that does.
     subprocess.run(["systemctl", "stop", *units], capture_output=True, timeout=180, check=False)
-    for unit in units:
+    for path in step.get("delete", []):
+        shutil.rmtree(path, ignore_errors=True)
+    if mounts:
+        subprocess.run(["systemctl", "stop", *mounts], capture_output=True, timeout=180, check=False)
+    for unit in (*units, *mounts):
         subprocess.run(["systemctl", "--no-reload", "disable", unit], capture_output=True, timeout=60, check=False)
     packages.leave()
     left = []
@@ -118,7 +123,7 @@ def op_leave(step: dict[str, Any]) -> None:
     if old:
         socket.sethostname(old)
         run(["cp", "-a", f"{BEFORE}/etc/hostname", "/etc/hostname"], 20)
-    for path in [BEFORE, STAMPS, *step.get("delete", [])]:
+    for path in (BEFORE, STAMPS):
         shutil.rmtree(path, ignore_errors=True)
     for path in (MANAGED, "/etc/headway/held-by"):
         op_remove({"path": path})

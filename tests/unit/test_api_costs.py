@@ -244,6 +244,19 @@ async def test_reserved_machines_are_paid_for_until_the_cluster_is_down(server: 
     assert (await got(ann, "invoice?period=2026-10"))["total_usd"] == bill["total_usd"]
 
 
+async def test_a_reserved_machine_that_is_not_there_is_off_where_the_invoice_bills_it_as_unused(
+    server: Server, said: Accounting
+) -> None:
+    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + H), "6", False, reserved=1)])
+    await machines(server, 1, ended=10 * H)  # and no other in all of November
+    at(server, 754 * H)  # October has 744 hours
+    ann = await server.client()
+    [line] = (await got(ann, "invoice?period=2026-11"))["lines"]
+    [off] = (await got(ann, "usage/nodes?start=2026-11"))["states"]
+    assert (line["what"], line["hours"]) == ("unused", 10.0)
+    assert (off["node"], off["state"], off["seconds"]) == ("lab-1-1", "off", 10 * H)
+
+
 async def test_a_job_over_the_month_s_end_pays_in_both_and_twice_for_nothing(server: Server, said: Accounting) -> None:
     await machines(server, 1)
     said.runs = [run(1, 740 * H, 750 * H)]

@@ -106,6 +106,21 @@ async def test_free_leases_takes_only_the_dead_owners(store: Store) -> None:
     assert (await store.claim("host_a:3", 1001, 30)).cluster == "lab"  # type: ignore[union-attr]
 
 
+async def test_a_key_finds_its_own_operation_for_a_day(store: Store, clock: Clock) -> None:
+    first = await store.enqueue_operation("lab", "backup", "ann", params={"to": "/b", "ref": "a"}, secret="x", key="k")
+    again = await store.enqueue_operation("lab", "backup", "ann", params={"to": "/b", "ref": "b"}, secret="y", key="k")
+    assert again.id == first.id
+    with pytest.raises(Conflict, match="asked for already"):
+        await store.enqueue_operation("lab", "backup", "ann", params={"to": "/c", "ref": "c"}, key="k")
+    with pytest.raises(Conflict):
+        await store.enqueue_operation("sky", "down", "ann", key="k")
+    clock.now += 86401
+    later = await store.enqueue_operation("lab", "backup", "ann", params={"to": "/b", "ref": "d"}, key="k")
+    assert later.id != first.id
+    assert (await store.operation_of("k")) == later
+    assert list(await store.secrets("lab")) == ["backup_key/a"]
+
+
 async def test_a_secret_of_an_operation_comes_and_goes_with_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     first = await store.enqueue_operation("lab", "backup", "ann", params={"ref": "a"}, secret="hush")
     assert await store.secrets("lab") == {"backup_key/a": "hush"} == {first.secret: "hush"}

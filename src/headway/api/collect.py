@@ -6,6 +6,7 @@ that is read again is the same row. Nothing here touches a closed invoice."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -171,7 +172,7 @@ async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict
     holds = await state.store.holds(cluster.name, min(moments) - MEASURE_S, max(moments))
     cpus = {name: group.plan.cpus for name, group in cluster.group_of.items()}
     cpus |= {node.name: node.cpus for node in state.live.snapshot(cluster.name).nodes if node.cpus}
-    return energy.shared(drawn, MEASURE_S, holds, cpus)
+    return await asyncio.to_thread(energy.shared, drawn, MEASURE_S, holds, cpus)
 
 
 def samples(rows: Iterable[Row]) -> list[Sample]:

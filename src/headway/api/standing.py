@@ -63,6 +63,10 @@ def _states(text: str) -> frozenset[Standing]:
 
 async def stood_in(state: AppState, place: Place, period: Period) -> list[Stood]:
     lives = await state.store.lives(place.name, period.start, period.end)
+    reserved = {row.group for row in await state.store.prices(place.name) if row.reserved}
+    if reserved:  # paid for while they are off too: since when they are, a life before the period says
+        before = await state.store.lives(place.name, 0, period.start)
+        lives += [one for one in before if one.group in reserved and one not in lives]
     said = await state.store.node_spans(place.name, period.start, period.end)
     return standing.intervals(lives, said, period.start, period.end, place.now)
 

@@ -26,13 +26,15 @@ async def storage(name: str, state: State, _: Anyone) -> StorageOut:
     """Each volume: which nodes have lost it, how full it is, and how fast it was when it was last measured."""
     cluster = (await state.cluster(name))[1]
     rooms: dict[str, Room] = {}
-    stale = ""
+    seen = await state.seen(cluster)
+    stale = seen.stale  # who is known to be away is not asked again by everybody who looks
     try:
-        rooms = {room.path: room for room in await state.rooms(cluster, KEPT_S)}
+        if not stale:
+            rooms = {room.path: room for room in await state.rooms(cluster, KEPT_S)}
     except (HeadwayError, TimeoutError, OSError) as error:
         stale = error.message.splitlines()[0] if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
     speeds = await state.store.speeds(name)
-    nodes = [node for node in (await state.seen(cluster)).nodes if _AWAY.isdisjoint(node.states)]
+    nodes = [node for node in seen.nodes if _AWAY.isdisjoint(node.states)]
     incidents = await state.store.incidents(name, unfinished=True)
     volumes = [
         _volume(cluster, path, rooms.get(path), speeds.get(path), nodes, incidents) for path in cluster.storage.paths

@@ -124,7 +124,7 @@ def stretch(place: Place, start: str, end: str) -> Period:
         done = moment(end, where) if end else place.now
     except (ValueError, OverflowError) as error:
         raise Refused(str(error), hint="for example --from 2026-10-01 --to 2026-11-01") from None
-    if not 0 <= begun < done <= 2**40:
+    if not 0 <= begun < done <= 2**37:
         raise Refused("the end must come after the start", hint="for example --from 2026-10-01 --to 2026-11-01")
     return Period("", begun, done)
 

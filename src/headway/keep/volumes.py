@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from headway.cluster.env import Env
+from headway.cluster.leads import the_head
 from headway.cluster.observe import machines_of
 from headway.domain.cluster import Cluster
 from headway.domain.live import Room
@@ -16,9 +17,7 @@ ANSWER_S = 15.0
 
 async def rooms(cluster: Cluster, env: Env) -> tuple[Room, ...]:
     """Of home, scratch and every volume from elsewhere. Raises Unreachable when the head does not answer."""
-    machine = (await machines_of(env, cluster.name)).get(cluster.head)
-    if machine is None:
-        raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")
+    machine = await the_head(cluster, env, await machines_of(env, cluster.name))
     argv = ["python3", "-I", "-S", "-c", program("volumes"), json.dumps({"paths": cluster.storage.paths})]
     ran = await env.connections.remote(machine, argv, timeout_s=ANSWER_S)
     try:

@@ -67,7 +67,8 @@ def shared(
             on.setdefault(node, []).append((hold, Fraction(hold.cpus, len(hold.nodes))))
     found: dict[Part, tuple[Fraction, Fraction]] = {}
     for node, at, watts in drawn:
-        parts = [(hold, share * _together(hold, at - step_s, at)) for hold, share in on.get(node, ())]
+        lasted = ((hold, share, _together(hold, at - step_s, at)) for hold, share in on.get(node, ()))
+        parts = [(hold, share * seconds) for hold, share, seconds in lasted if seconds]
         whole = max(Fraction(cpus.get(node, 0) * step_s), sum((cpu_s for _, cpu_s in parts), Fraction(0)))
         for hold, cpu_s in parts:
             if cpu_s and watts > 0:  # counters of virtual machines may stand still

@@ -24,7 +24,10 @@ class Collector:
         """Until cancelled."""
         await asyncio.sleep(FIRST_S)
         while True:
-            await self.step()
+            try:
+                await self.step()
+            except Exception as error:  # a database that is away comes back
+                log.warning("ledger", error=str(error))
             await asyncio.sleep(EVERY_S)
 
     async def step(self) -> None:

@@ -136,6 +136,8 @@ class Backups:
             self._refused[name] = state.clock()
             log.warning("scheduled backup", cluster=name, error=error.message)
             state.live.note(name, f"the backup that the file asks for can't be made: {error.message}", level="error")
+        except Exception as error:  # a database that is away comes back
+            log.warning("scheduled backup", cluster=name, error=str(error))
 
     async def _ask(self, name: str, rule: BackupRule) -> None:
         state, now = self._state, self._state.clock()

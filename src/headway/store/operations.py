@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.errors import Conflict, NotFound
 from headway.store import schema as t
+from headway.store.answers import KEPT_S
 from headway.store.base import Base
 from headway.store.records import OWN_SECRETS, Event, Operation, own_secret
 
@@ -38,9 +39,9 @@ class OperationStore(Base):
         key: str = "",
     ) -> Operation:
         """Puts an operation behind those of the same cluster that have not finished. `secret`: kept for it alone until it has
-        ended, under its name from own_secret(). `key`: who asks again with it finds this one (`operation_of`). Raises Conflict
-        when there is one of either name: it is asked for already."""
-        operation_id = f"op-{random.token_hex(6)}"
+        ended, under its name from own_secret(). `key`: who asks for the same again with it within a day gets this one
+        (`operation_of`). Raises Conflict when there is one of either name that is another."""
+        operation_id, now = f"op-{random.token_hex(6)}", self._now()
         row = {
             "id": operation_id,
             "cluster": cluster,
@@ -49,18 +50,24 @@ class OperationStore(Base):
             "document": dict(document or {}),
             "params": dict(params or {}),
             "state": "queued",
-            "created_at": self._now(),
+            "created_at": now,
             "kept": [],
             "key": key or None,
         }
         name = own_secret(kind, params or {})
         try:
             async with self._write() as db:
+                if key:
+                    a_day_old = and_(t.operations.c.key == key, t.operations.c.created_at <= now - KEPT_S)
+                    await db.execute(update(t.operations).where(a_day_old).values(key=None))
                 if secret:
                     await db.execute(insert(t.secrets).values(cluster=cluster, name=name, value=secret))
                 await db.execute(insert(t.operations).values(row))
         except IntegrityError as error:
-            raise Conflict(f"this {kind} of {cluster} is asked for already", hint="headway status") from error
+            found = await self.operation_of(key) if key else None
+            if found is None or not _same(found, cluster, kind, document or {}, params or {}):
+                raise Conflict(f"this {kind} of {cluster} is asked for already", hint="headway status") from error
+            return found
         return await self.operation(operation_id)
 
     async def operation(self, operation_id: str) -> Operation:
@@ -245,6 +252,20 @@ class OperationStore(Base):
 
 async def _forget(db: AsyncConnection, cluster: str, name: str) -> None:
     await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name))
+
+
+def _same(one: Operation, cluster: str, kind: str, document: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
+    """Whether that is what is asked for now. What a request makes up itself (a salt, a name of its own) is new each time."""
+
+    def asked(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name not in ("ref", "header")}
+
+    return (one.cluster, one.kind, one.document or {}, asked(one.params)) == (
+        cluster,
+        kind,
+        dict(document),
+        asked(params),
+    )
 
 
 def _operation(row: Row[Any]) -> Operation:
