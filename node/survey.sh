@@ -66,7 +66,7 @@ at=$3
 while [ -n "$at" ] && [ "$at" != / ] && ! timeout 20 [ -d "$at" ]; do at=${at%/*}; done
 if [ -n "$3" ]; then
     where=$(timeout 20 stat -c %m "${at:-/}")
-    [ -n "$where" ] && echo "$where $(stat -c '%i %Z' "${where:-/}") $(while read -r _ _ _ _ point _ rest; do
+    [ -n "$where" ] && echo "$where $(stat -c %i "${where:-/}") $(while read -r _ _ _ _ point _ rest; do
         [ "$point" = "$where" ] && echo "${rest#*- }"
     done </proc/self/mountinfo | tail -n 1)"
 fi

@@ -165,7 +165,7 @@ def serve_head(config: Config) -> None:
     ears.bind((address, PORT))
     munge = Munge()
     head, leading = Head(), Leading(config.first, config.state)
-    Looks(leading, config.state).start()
+    Looks(leading).start()
     watcher = HeadWatcher(head.beats)
     watcher.start()
     Giver(address, lambda: watcher.text).start()

@@ -3,7 +3,10 @@
 A controller that led, stood still with its machine or could not reach the folder, and goes on after the other has taken over
 would schedule beside it, from a queue of before. So who begins to lead leaves a new name there (render/takeback.py); where
 another one than its own stands there, this head's controller is ended, without saving what it takes for the queue. It
-starts again as one that stands by or takes back."""
+starts again as one that stands by or takes back.
+
+A name ends with the folder that its controller works in: not the one that the configuration names by now, where the switch to it
+failed or has yet to come."""
 
 from __future__ import annotations
 
@@ -44,9 +47,9 @@ class Looks(threading.Thread):
     """Beside everything else, each second: a folder whose file server is away holds up whoever reads there, and the nodes must
     go on hearing from their head."""
 
-    def __init__(self, leading: Leading, state: str, ours: str = OURS) -> None:
+    def __init__(self, leading: Leading, ours: str = OURS) -> None:
         super().__init__(daemon=True)
-        self._leading, self._ours, self._theirs = leading, ours, f"{state}/leads"
+        self._leading, self._ours = leading, ours
         self._doubts = 0  # looks in a row at which another one leads
 
     def run(self) -> None:
@@ -57,7 +60,9 @@ class Looks(threading.Thread):
     def look(self) -> bool:
         """Whether this head's controller was ended: at the second look that says so, for two files are not written at once."""
         self._leading.look()
-        ours, theirs = _line(self._ours), _line(self._theirs)
+        ours = _line(self._ours)
+        _, _, state = ours.rpartition(" ")
+        theirs = _line(f"{state}/leads") if state.startswith("/") else ""
         self._doubts = self._doubts + 1 if ours and theirs and ours != theirs else 0
         if self._doubts < 2:
             return False
@@ -70,7 +75,7 @@ class Looks(threading.Thread):
 def _line(path: str) -> str:
     try:
         with open(path) as file:
-            return file.read(200).strip()
+            return file.read(8192).strip()
     except OSError:
         return ""
 

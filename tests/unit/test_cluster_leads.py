@@ -152,6 +152,20 @@ async def test_a_second_head_in_the_middle_of_taking_over_is_waited_for() -> Non
     )
 
 
+async def test_a_second_head_is_waited_for_at_each_fault_of_the_first() -> None:
+    place, clock = Place(), Clock()
+    heads = Heads(clock)
+    place.stop(FIRST)
+    place.primary, place.leads = "DOWN", FIRST
+    assert await heads.step(TWO, place.env, place.machines) == []
+    place.machines[FIRST] = builders.machine(FIRST)
+    assert await heads.step(TWO, place.env, place.machines) == []  # it came back by itself
+    clock.now += TAKES_OVER_S
+    place.stop(FIRST)
+    assert await heads.step(TWO, place.env, place.machines) == []
+    assert place.done == []
+
+
 async def test_a_head_that_stands_still_is_switched_off_before_it_is_started() -> None:
     place = Place()
     heads = Heads(Clock())

@@ -363,9 +363,9 @@ def test_a_controller_that_was_taken_over_from_is_ended(
     monkeypatch.setattr(leading, "_end", lambda: done.append("kill"))
     for name, text in (("ours", ours), ("leads", theirs)):
         if text:
-            (world.folder / name).write_text(f"{text}\n")
-    state = str(world.folder)
-    looks = leading.Looks(leading.Leading(True, state), state, str(world.folder / "ours"))
+            (world.folder / name).write_text(f"{text} {world.folder}\n")
+    # Its own folder counts: the file may name another one by now.
+    looks = leading.Looks(leading.Leading(True, str(world.folder / "another")), str(world.folder / "ours"))
     assert not looks.look(), "the two files are not written at one moment"
     assert looks.look() is bool(ended)
     assert len(done) == ended

@@ -152,7 +152,7 @@ def test_no_nfs_in_the_kernel_is_refused_clearly() -> None:
 
 
 TWO = replace(LAB, controllers=2, storage=Storage(state="/shared/headway"))
-SHARED = FoundMount("filer:/srv", "nfs4", "7 1", "/shared", "10.9.0.50")
+SHARED = FoundMount("filer:/srv", "nfs4", "7", "/shared", "10.9.0.50")
 
 
 def state_stops(storage: Storage = TWO.storage, **states: FoundMount | None) -> str:
@@ -172,9 +172,9 @@ def test_a_state_folder_that_another_machine_serves_outlives_either_head() -> No
 
 def test_a_state_folder_on_a_heads_own_disk_is_refused() -> None:
     said = "lab-head2 (10.9.0.11) has /shared/headway on its own disk; name a folder in storage.state"
-    assert said in state_stops(head2=FoundMount("/dev/sda1", "ext4", "2 1", "/"))
+    assert said in state_stops(head2=FoundMount("/dev/sda1", "ext4", "2", "/"))
     assert said in state_stops(head2=None)
-    assert said in state_stops(head2=FoundMount("tmpfs", "tmpfs", "1 1", "/shared"))
+    assert said in state_stops(head2=FoundMount("tmpfs", "tmpfs", "1", "/shared"))
 
 
 @pytest.mark.parametrize("server", ["10.9.0.10", "rack10", "lab-head", "192.168.7.1"])
@@ -198,25 +198,43 @@ def test_the_servers_address_counts_whatever_it_is_called() -> None:
 
 
 def test_one_head_may_not_serve_the_other_from_its_disk() -> None:
-    said = state_stops(head=FoundMount("/dev/sdb1", "xfs", "7 1", "/shared"))
+    said = state_stops(head=FoundMount("/dev/sdb1", "xfs", "7", "/shared"))
     assert (
         "/shared/headway is not the same kind of file system on both heads: xfs on lab-head, nfs4 on lab-head2" in said
     )
 
 
 def test_two_folders_of_one_name_are_not_one() -> None:
-    assert "/shared/headway is not one folder on lab-head and lab-head2" in state_stops(
-        head2=replace(SHARED, mark="8 1")
-    )
+    assert "/shared/headway is not one folder on lab-head and lab-head2" in state_stops(head2=replace(SHARED, mark="8"))
 
 
 def test_a_volume_that_is_not_mounted_yet_is_judged_by_its_line() -> None:
     def volume(source: str) -> Storage:
         return Storage(state="/shared/headway", volumes=(Volume("s", "/shared", "nfs4", source),))
 
-    bare = FoundMount("/dev/sda1", "ext4", "2 1", "/")
+    bare = FoundMount("/dev/sda1", "ext4", "2", "/")
     assert state_stops(volume("filer:/srv"), head=bare, head2=bare) == ""
     assert "from lab-head2, one of the heads" in state_stops(volume("10.9.0.11:/srv"), head=bare, head2=bare)
+
+
+@pytest.mark.parametrize(
+    ("source", "serves"),
+    [
+        ("filer:/vol/rack10", False),
+        ("//filer/rack10", False),
+        ("mgs@tcp:/rack10", False),
+        ("/dev/mapper/rack10", False),
+        ("//rack10/share", True),
+        ("https://rack10/share", True),
+        ("rack10@tcp:mgs@tcp:/fsx", True),
+        ("filer,rack10:/fs", True),
+        ("user@rack10:/srv", True),
+        ("rack10:volume", True),
+    ],
+)
+def test_a_folder_that_is_called_like_a_head_is_no_head(source: str, serves: bool) -> None:
+    one = replace(SHARED, source=source, server="")
+    assert ("one of the heads" in state_stops(head=one, head2=one)) is serves
 
 
 def test_two_heads_need_a_home_that_neither_exports() -> None:

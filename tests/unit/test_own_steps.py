@@ -6,12 +6,17 @@ import io
 import tarfile
 from dataclasses import replace
 
+import pytest
+
 from headway.changes.machine import Wanted, machine_changes
-from headway.cluster.steps import DAEMONS, by_stage
+from headway.cluster.steps import DAEMONS, by_stage, patience_s
 from headway.domain.files import File
 from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
 from headway.domain.unit import Unit
 from headway.machines import image
+from headway.render import state, systemd
+from headway.render.version import version
+from tests import builders
 
 HOSTS = "/etc/hosts"
 WANTED = Wanted.make(
@@ -98,3 +103,31 @@ def test_the_parts_are_whole_and_their_digest_is_of_what_is_in_them() -> None:
         "torch-without-libuv.sh",
     } <= names
     assert image.parts()[1] == digest
+
+
+CONTROLLER = Unit("slurmctld.service", restart_on=(state.PROGRAM,), stage="controller")
+RUNS = SeenUnit(True, True, 2.0, 7, "")
+
+
+@pytest.mark.parametrize("seen", [NOT_SEEN, SeenMachine(units={CONTROLLER.name: RUNS}, managed=("/etc/motd",))])
+def test_a_controller_has_the_time_to_bring_a_large_queue_over(seen: SeenMachine) -> None:
+    wanted = Wanted.make({state.PROGRAM: File("#!/bin/sh\n", 0o755)}, {}, (CONTROLLER,))
+    steps = by_stage(machine_changes("lab-head", wanted, seen), wanted, {}, fresh=False)["controller"]
+    start = steps[0].get("take_up", steps[0])
+    assert start["names"] == ["slurmctld.service"]
+    assert state.START_S < start["timeout_s"] < patience_s("controller", steps)
+
+
+def test_any_other_start_is_soon_over() -> None:
+    wanted = Wanted.make({}, {}, (CONTROLLER,))
+    steps = by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=False)["controller"]
+    assert patience_s("controller", steps) == 300
+    assert patience_s("software", []) > 3600
+
+
+@pytest.mark.parametrize(("provider", "given"), [("ssh", True), ("local", False)])
+def test_systemd_gives_it_that_time(provider: str, given: bool) -> None:
+    cluster = builders.cluster(provider=provider)
+    files = systemd.controller_units(cluster, version(cluster.slurm_version), cluster.head, around="")
+    text = files[systemd.drop_in("slurmctld.service")].text
+    assert (f"\nTimeoutStartSec={state.START_S}\n" in text) is given

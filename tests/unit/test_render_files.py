@@ -119,7 +119,8 @@ def test_units_name_files_that_are_rendered(cluster: Cluster) -> None:
     maybe = {
         "/etc/slurm/gres.conf",
         "/etc/slurm/topology.conf",
-        "/usr/lib/headway/take-back",  # of two heads: it goes with the unit that runs it
+        "/usr/lib/headway/leads",
+        "/usr/lib/headway/take-back",  # both of two heads: they go with the unit that runs them
         "/usr/lib/headway/state-folder",  # of machines one owns, the same
         "/usr/lib/headway/agent.pyz",
     }  # the last: cluster.shipped

@@ -71,6 +71,37 @@ def test_the_queue_comes_along_to_a_new_folder_and_back(place: Place) -> None:
     assert queue(Path(f"{place.own}.before")) == "of one head"
 
 
+def test_a_queue_that_once_moved_is_compared_with_no_other(place: Place) -> None:
+    place.save(place.own, "of one head", 1000)
+    place.shared.mkdir(parents=True)
+    place.start(place.shared)
+    place.save(place.shared, "of two heads", 990)  # the clock of its file server is behind
+    assert place.start(place.shared).returncode == 0
+    assert queue(place.shared) == "of two heads"
+
+
+def test_it_comes_from_where_it_last_lay_only(place: Place) -> None:
+    place.save(place.own, "of one head", 1000)
+    place.shared.mkdir(parents=True)
+    place.start(place.shared)
+    place.save(place.shared, "of two heads", 990)
+    another = place.folder / "another" / "lab" / "slurmctld"
+    another.mkdir(parents=True)
+    assert place.start(another).returncode == 0
+    assert queue(another) == "of two heads"
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_start_with_the_folder_of_before_writes_nothing(place: Place, moved: bool) -> None:
+    now = place.shared if moved else place.own
+    place.save(place.own, "of one head", 1000)
+    now.mkdir(parents=True, exist_ok=True)
+    if moved:
+        place.start(now)
+    Path(f"{place.last}.new").mkdir()  # no disk takes it
+    assert place.start(now).returncode == 0
+
+
 def test_a_folder_that_a_cluster_left_behind_does_not_take_the_place_of_a_queue(place: Place) -> None:
     place.save(place.shared, "of long ago", 500)
     place.save(place.own, "of today", 1000)

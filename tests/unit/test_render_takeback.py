@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from headway.domain.cluster import STATE
-from headway.render import takeback
+from headway.render import slurm_conf, takeback
+from headway.render.units import units
 from tests import builders
 
 
@@ -89,3 +90,21 @@ def test_who_leads_and_can_not_be_reached_keeps_the_first_from_starting(tmp_path
         ran.wait(timeout=1.5)
     beat(tmp_path, 1, age_s=60)  # it is gone
     assert ran.wait(timeout=30) == 0
+
+
+def test_who_begins_to_lead_says_in_which_folder(tmp_path: Path) -> None:
+    text = takeback.files(replace(builders.cluster(), controllers=2), first=False)[slurm_conf.LEADS].text
+    ours = tmp_path / "ours"
+    text = text.replace(STATE, str(tmp_path)).replace("/run/slurmctld/leads", str(ours))
+    subprocess.run(["sh", "-c", text], check=True, timeout=20)
+    assert ours.read_text() == (tmp_path / "leads").read_text()
+    assert ours.read_text().split()[0] == os.uname().nodename
+    assert ours.read_text().split()[2:] == [str(tmp_path)]
+
+
+@pytest.mark.parametrize("head", [0, 1])
+def test_a_controller_is_started_again_for_what_it_runs(head: int) -> None:
+    two = replace(builders.cluster(), controllers=2)
+    role = two.role_of(two.heads[head])
+    (unit,) = [one for one in units(two, builders.site(two))[role] if one.name == "slurmctld.service"]
+    assert slurm_conf.LEADS in unit.restart_on

@@ -47,8 +47,10 @@ def _names(cluster: Cluster, heads: list[Survey]) -> dict[str, str]:
 
 
 def _words(source: str) -> set[str]:
-    """Of "filer:/export", "mgs@tcp:/fsx", "//filer/share", "user@box:/srv": who may be the server."""
-    return {word for word in re.split(r"[@:/,]+", source) if word}
+    """Of "filer:/export", "mgs@tcp:/fsx", "//filer/share", "user@box:/srv": who may be the server. What follows is a path."""
+    before, _, path = source.partition("/")
+    between = path[1:].partition("/")[0] if path.startswith("/") else ""
+    return {word for word in re.split(r"[@:,]+", f"{before},{between}") if word}
 
 
 def _of_a_head(survey: Survey, state: str, names: Mapping[str, str], servers: set[str]) -> Iterator[Gap]:

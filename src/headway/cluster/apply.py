@@ -24,7 +24,7 @@ from headway.cluster.leave import Beside, Leaving
 from headway.cluster.members import members
 from headway.cluster.observe import look_at, machines_of, observe
 from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes
-from headway.cluster.steps import by_stage, kept
+from headway.cluster.steps import by_stage, kept, patience_s
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
 from headway.domain.cluster import Cluster, Site
@@ -33,12 +33,12 @@ from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
 from headway.domain.slots import choose
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.machines.base import Owned, Place
+from headway.render import state
 from headway.slurm import accounts, control
 
 # Machines made at once: a container start is mostly work of this host's processors.
 MAKE_AT_ONCE = 6
 BOOT_S = 120
-SOFTWARE_S = 4000.0
 ACCOUNTS_S = 30
 Before = Callable[[Machine], Awaitable[None]]
 BROUGHT = ("machine.create", "machine.start", "machine.restart")  # machines that Slurm must hear from
@@ -323,10 +323,12 @@ class Run:
                 await self.say(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:
                     await self.before[stage](self.machines[name])
+                if stage == "controller":
+                    await self._rest_others()
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.say(name, "packages are being installed, from the machine's own sources")
-            patience_s = SOFTWARE_S if stage == "software" else 300
-            await ops.perform(self.env.connections, self.machines[name], steps, timeout_s=patience_s)
+            patience = patience_s(stage, steps)
+            await ops.perform(self.env.connections, self.machines[name], steps, timeout_s=patience)
             if own.loads_rules(steps):
                 await own.still_let_in(self.env, self.machines[name])
         if is_head:
@@ -334,6 +336,17 @@ class Run:
             await self._accounts()
         if stages:
             await self.say(name, "is set up", done=True, seconds=time.monotonic() - began)
+
+    async def _rest_others(self) -> None:
+        """Where Slurm's state is to move, the first head copies it while no controller runs: another one would take over in the
+        folder of before. Its own stage starts it again."""
+        moves = {c.where for c in self.changes.changes if (c.kind, c.what) == ("file.write", state.PROGRAM)}
+        for name in self.goal.cluster.heads[1:]:
+            seen = self.observed.seen.get(name)
+            if name in moves and seen is not None and state.PROGRAM in seen.files:
+                await self.say(name, "slurmctld waits until Slurm's state has moved")
+                stop = ops.run_step(["systemctl", "stop", "slurmctld.service"], timeout_s=120)
+                await ops.perform(self.env.connections, self.machines[name], [stop])
 
     async def _accounts(self) -> None:
         head = self.machines[self.goal.cluster.head]

@@ -10,6 +10,7 @@ from headway.cluster import secrets as cluster_secrets
 from headway.cluster.ops import Step, file_step, run_step
 from headway.domain.change import Change
 from headway.machines import image
+from headway.render import state
 from headway.render.checks import candidate_check
 from headway.render.units import RECONFIGURE
 from headway.render.version import version
@@ -20,6 +21,8 @@ DAEMONS = (
     "slurmctld.service", "slurmd.service", "slurmdbd.service", "slurmrestd.service", "mariadb.service", "prometheus.service",
     "prometheus-alertmanager.service", "nfs-server.service", "nftables.service",
 )  # fmt: skip
+SOFTWARE_S = 4000.0
+STAGE_S = 300.0
 CANDIDATE = "/run/headway/candidate"
 MYSQL_DIR = "/srv/headway-state/mysql"
 _DATABASE = (
@@ -86,6 +89,14 @@ def by_stage(
         if c.kind == "home.make"
     ]
     return {stage: steps for stage, steps in stages.items() if _does_something(steps)}
+
+
+def patience_s(stage: str, steps: Iterable[Step]) -> float:
+    """How long a stage of these steps may take."""
+    if stage == "software":
+        return SOFTWARE_S
+    starts = (step.get("take_up", step) for step in steps if step["op"] in ("units", "switch"))
+    return STAGE_S + max((start.get("timeout_s", 0.0) for start in starts), default=0.0)
 
 
 def _software(rows: list[Change], wanted: Wanted) -> list[Step]:
@@ -185,6 +196,8 @@ def _unit_steps(
         }
         if action == "reload" and unit.reload:
             step["argv"] = list(unit.reload)
+        elif name == "slurmctld.service" and state.PROGRAM in wanted.files:
+            step["timeout_s"] = state.START_S + 60
         if name == "slurmctld.service" and switched:
             own = [p for p in switched if p in wanted.files]
             steps.append(

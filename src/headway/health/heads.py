@@ -39,6 +39,7 @@ class Heads:
         running = first.state is MachineState.RUNNING
         if running and await answers(env, first):
             self.tries = self.silent = 0
+            self.off_since = None
             return []
         self.silent += running
         if running and self.silent < SILENT_LOOKS:

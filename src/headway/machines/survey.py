@@ -181,10 +181,10 @@ def _mounts(lines: list[str]) -> Iterator[tuple[str, FoundMount]]:
 def _state(lines: list[str]) -> FoundMount | None:
     if not lines:
         return None
-    at, inode, changed, *rest = lines[0].split()
+    at, inode, *rest = lines[0].split()
     kind, source, options = (*rest, "", "", "")[:3]
     told = dict(_pairs(options.split(","), "="))
-    return FoundMount(source, kind, f"{inode} {changed}", at, told.get("addr", ""))
+    return FoundMount(source, kind, inode, at, told.get("addr", ""))
 
 
 def _packages(lines: list[str]) -> dict[str, str]:

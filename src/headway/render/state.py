@@ -11,6 +11,7 @@ from headway.render.text import path, script
 
 PROGRAM = "/usr/lib/headway/state-folder"
 LAST = "/srv/headway-state/slurmctld-is-at"  # where it lay at the last start
+START_S = 1800  # so long a start of slurmctld may take, with a queue of many thousand jobs' scripts to copy
 
 
 def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
@@ -40,19 +41,18 @@ _SHARED = (
 )
 _MOVE = (
     '[ ! -e "$last" ] || was=$(cat "$last")',
-    "# Slurm's state lay elsewhere when slurmctld last wrote it down: it comes along. What was here is kept beside.",
-    '[ -z "$was" ] || [ -d "$was" ] || die "Slurm\'s state is to come from $was, which is not there: is it mounted?"',
-    "best=$now",
-    'for folder in "$was" "$own"; do',
-    '    [ -n "$folder" ] && [ -e "$folder/job_state" ] || continue',
-    '    if [ ! -e "$best/job_state" ] || [ "$folder/job_state" -nt "$best/job_state" ]; then best=$folder; fi',
-    "done",
-    'if [ "$best" != "$now" ]; then',
-    '    rm -rf "$now.coming" "$now.before"',
-    '    cp -a "$best" "$now.coming"',
-    '    mv "$now" "$now.before"',
-    '    mv "$now.coming" "$now"',
+    "# Slurm's state lay elsewhere when slurmctld last wrote it down: it comes along. What was here is kept beside. A start with",
+    "# the folder of before compares and writes nothing: clocks of file servers differ, and disks are full.",
+    'if [ "${was:-$own}" != "$now" ]; then',
+    '    [ -z "$was" ] || [ -d "$was" ] || die "Slurm\'s state is to come from $was, which is not there: is it mounted?"',
+    "    was=${was:-$own}",
+    '    if [ -e "$was/job_state" ] && { [ ! -e "$now/job_state" ] || [ "$was/job_state" -nt "$now/job_state" ]; }; then',
+    '        rm -rf "$now.coming" "$now.before"',
+    '        cp -a "$was" "$now.coming"',
+    '        mv "$now" "$now.before"',
+    '        mv "$now.coming" "$now"',
+    "    fi",
+    '    echo "$now" >"$last.new"',
+    '    mv "$last.new" "$last"',
     "fi",
-    'echo "$now" >"$last.new"',
-    'mv "$last.new" "$last"',
 )

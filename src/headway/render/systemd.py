@@ -44,9 +44,12 @@ def controller_units(cluster: Cluster, known: Version, name: str, *, around: str
     """Drop-ins of a head's other daemons. `around`: what runs before and after each start of slurmctld."""
     first = name == cluster.head
     beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
-    programs = [state.PROGRAM] if cluster.provider == "ssh" else []
+    own = cluster.provider == "ssh"
+    programs = [state.PROGRAM] if own else []
     programs += [takeback.PROGRAM] if first and cluster.controllers > 1 else []
     before = "".join(f"ExecStartPre=+{program}\n" for program in programs)
+    if own:
+        before += f"# It may first bring a large queue over from another folder.\nTimeoutStartSec={state.START_S}\n"
     return _drop_ins(
         {
             "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",

@@ -37,12 +37,13 @@ def _take_back(cluster: Cluster) -> dict[str, File]:
 
 
 def _leads(state: str) -> str:
-    """Run by slurmctld, as slurm. The name is new each time; that of this machine goes with the process."""
+    """Run by slurmctld, as slurm. The name is new each time; that of this machine goes with the process. The folder is part of
+    it: the file may name another one while this process goes on."""
     return f"""\
 #!/bin/sh
 # {MARK}
 set -eu
-name="$(uname -n) $(cat /proc/sys/kernel/random/uuid)"
+name="$(uname -n) $(cat /proc/sys/kernel/random/uuid) {state}"
 echo "$name" >{state}/leads.new
 mv {state}/leads.new {state}/leads
 echo "$name" >/run/slurmctld/leads

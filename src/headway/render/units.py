@@ -23,6 +23,8 @@ from headway.render import (
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "cli_filter.lua")
+# What a slurmctld, or what runs at its start, reads once.
+_CONTROLLER = (slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service"), state.PROGRAM, slurm_conf.LEADS)
 
 
 # A slurmctld that takes over with records for slurmdbd still unsent meets their answers before its own job table is there,
@@ -89,7 +91,7 @@ def _head() -> tuple[Unit, ...]:
         ),
         Unit(
             "slurmctld.service",
-            restart_on=(slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service"), state.PROGRAM, takeback.PROGRAM),
+            restart_on=(*_CONTROLLER, takeback.PROGRAM),
             reload_on=(slurm_conf.PATH, *(f"/etc/slurm/{name}" for name in _BESIDE)),
             reload=("sh", "-c", RECONFIGURE),
             disturbs=restart,
@@ -101,9 +103,9 @@ def _head() -> tuple[Unit, ...]:
 
 def _standby() -> Unit:
     """The slurmctld of a second head. It waits and answers nothing but pings: a start is how it reads its files anew."""
-    own = (slurm_conf.JWT_KEY, systemd.drop_in("slurmctld.service"), state.PROGRAM, slurm_conf.PATH)
     beside = (f"/etc/slurm/{name}" for name in _BESIDE)
-    return Unit("slurmctld.service", restart_on=(*own, *beside), disturbs=Disturbs.NOTHING, stage="controller")
+    own = (*_CONTROLLER, slurm_conf.PATH, *beside)
+    return Unit("slurmctld.service", restart_on=own, disturbs=Disturbs.NOTHING, stage="controller")
 
 
 def _slurmrestd() -> Unit:

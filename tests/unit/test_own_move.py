@@ -1,0 +1,99 @@
+"""Slurm's state moves to another folder: no second controller may take over in the old one meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.changes.accounts import desired
+from headway.changes.cluster import Goal
+from headway.changes.machine import Wanted, machine_changes
+from headway.cluster import ops
+from headway.cluster.apply import Run
+from headway.cluster.env import Env
+from headway.domain.change import ChangeSet
+from headway.domain.files import File
+from headway.domain.machine import Machine
+from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
+from headway.domain.unit import Unit
+from headway.render import state
+from tests import builders
+
+TWO = replace(builders.cluster(provider="ssh"), controllers=2)
+FIRST, SECOND = TWO.heads
+OLD, NEW = "now=/old\n", "now=/new\n"
+STOP = f"{SECOND} systemctl stop slurmctld.service"
+UNIT = Unit("slurmctld.service", restart_on=(state.PROGRAM,), stage="controller")
+WANTED = Wanted.make({state.PROGRAM: File(NEW, 0o755)}, {}, (UNIT,))
+"""Of both heads."""
+
+
+def seen(text: str | None) -> SeenMachine:
+    """A head whose slurmctld runs with this program."""
+    file = SeenFile(File(text or "").digest, 0o755, "root", "root", 1.0)
+    return SeenMachine(
+        files={} if text is None else {state.PROGRAM: file},
+        units={UNIT.name: SeenUnit(True, True, 2.0, 7, WANTED.loaded[UNIT.name] if text == NEW else "of before")},
+        managed=(state.PROGRAM,),
+    )
+
+
+async def set_up(monkeypatch: pytest.MonkeyPatch, heads: dict[str, SeenMachine], *, fails: str = "") -> list[str]:
+    """What was done on which head, in the head's own set-up; `fails`: a head on which nothing works."""
+    did: list[str] = []
+
+    async def perform(_: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> None:
+        if machine.name == fails:
+            raise ops.StepFailed(f"{machine.name}: no answer")
+        did.extend(f"{machine.name} {' '.join(step['argv']) if step['op'] == 'run' else step['op']}" for step in steps)
+
+    async def say(*_: Any, **__: Any) -> None: ...
+
+    monkeypatch.setattr(ops, "perform", perform)
+    nothing: Any = None
+    goal = Goal(TWO, {TWO.role_of(name): WANTED for name in TWO.heads}, desired(TWO))
+    machines = {name: builders.machine(name) for name in TWO.heads}
+    rows = [change for name, one in heads.items() for change in machine_changes(name, WANTED, one)]
+    place: Any = None
+    run = Run(
+        goal,
+        Env(nothing, nothing, nothing, Path()),
+        say,
+        place,
+        {},
+        Observed(machines, heads),
+        ChangeSet("lab", tuple(rows)),
+    )
+    run.machines.update(machines)
+    monkeypatch.setattr(run, "_accounts", say)
+    await run._set_up(FIRST, heads[FIRST], fresh=False)
+    return did
+
+
+async def test_the_second_controller_is_stopped_before_the_first_one_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    did = await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)})
+    assert did[did.index(f"{FIRST} switch") - 1] == STOP
+
+
+async def test_one_that_can_not_be_stopped_keeps_the_state_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ops.StepFailed):
+        await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)}, fails=SECOND)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {SECOND: seen(NEW)},  # nothing would start it again
+        {SECOND: seen(None)},  # it is new
+        {},  # it did not answer
+    ],
+)
+async def test_a_second_head_whose_folder_stays_goes_on(
+    monkeypatch: pytest.MonkeyPatch, second: dict[str, SeenMachine]
+) -> None:
+    did = await set_up(monkeypatch, {FIRST: seen(OLD), **second})
+    assert f"{FIRST} switch" in did
+    assert STOP not in did
