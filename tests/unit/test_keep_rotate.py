@@ -30,7 +30,7 @@ class Fleet:
         self.admitted: dict[str, str] = {}
         self.key = ""
         self.log: list[str] = []
-        self.down = False
+        self.down: Exception | None = None
         self.off = False  # the node
 
     async def list(self, _: str) -> tuple[Machine, ...]:
@@ -51,7 +51,7 @@ class Fleet:
         assert timeout_s > 0
         assert not (self.off and machine.name == "lab-1-1")
         if self.down:
-            raise Unreachable("no answer")
+            raise self.down
         assert self.key.split()[1] in self.admitted[machine.name]
 
 
@@ -81,12 +81,13 @@ async def test_the_new_key_is_let_in_before_the_old_one_goes(store: Store) -> No
     assert set(await store.secrets("lab")) == {"bootstrap_key", "rotating/r1"}, "which goes with the operation"
 
 
-async def test_a_machine_that_does_not_take_the_new_key_keeps_the_old_one(store: Store) -> None:
+@pytest.mark.parametrize("error", [Unreachable("no answer"), OSError("no space left on device")])
+async def test_a_machine_that_does_not_take_the_new_key_keeps_the_old_one(store: Store, error: Exception) -> None:
     fleet = Fleet()
     old = secrets.new_key()
     await store.put_secret("lab", "bootstrap_key", old)
-    fleet.down = True
-    with pytest.raises(Unreachable):
+    fleet.down = error
+    with pytest.raises(type(error)):
         await rotate(LAB, env(fleet, store), say, "ssh", "r1")
     assert (await store.secrets("lab"))["bootstrap_key"] == old
     assert all(keys == secrets.public_of(old) for keys in fleet.admitted.values()), "the new one is let in nowhere"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from headway.domain.cluster import BackupRule
 from headway.errors import Refused, Unreachable
 from headway.keep.archive import Header, key_of
 from headway.server.keeping import AGAIN_S, Backups
+from headway.server.reconcile import Reconciler
 from headway.store.operations import MAX_ATTEMPTS
 from headway.store.records import OWN_SECRETS
 from tests import builders
@@ -65,6 +67,30 @@ async def test_a_backup_that_fails_leaves_the_cluster_as_it_is(server: Server, t
     assert (await server.store.operation(answer.json()["id"])).state == "failed"
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
     assert await keys(server) == []
+
+
+async def test_what_fails_because_its_server_stops_has_not_failed(server: Server, tmp_path: Path) -> None:
+    """The next server goes on with it, whatever this one met while it put its things away."""
+    begun = asyncio.Event()
+
+    async def back_up(*_: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise Unreachable("the head does not answer")
+
+    server.work.answers["back_up"] = back_up
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
+    run = asyncio.create_task(Reconciler(server.state, "test:0").run())
+    await asyncio.wait_for(begun.wait(), 60)
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    assert (await server.store.operation(answer.json()["id"])).state == "running"
+    server.work.answers["back_up"] = None
+    await server.work_off()
+    assert (await server.store.operation(answer.json()["id"])).state == "done"
 
 
 async def test_a_backup_that_is_given_up_leaves_no_key(server: Server, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ async def _sign_in_key(cluster: Cluster, env: Env, say: Say, ref: str) -> None:
         await _admit(provider, machines, new, *([old] if old != new else []))
         await say("key", "the new key is let in beside the old one", done=True)
         await _use(env, machines, new)
-    except HeadwayError:
+    except Exception:  # a provider's own errors too
         await _admit(provider, machines, old)
         await _use(env, (), old)
         raise

@@ -133,10 +133,12 @@ class Reconciler:
                 kept = await Datasets(state, operation, partial(self._say, operation)).carry_out()
             else:
                 await self._apply(operation)
-        except HeadwayError as failure:
-            error = error_out(failure)
         except Exception as failure:
-            log.error("bug", operation=operation.id, exc_info=failure)
+            if stopping():  # what it met while it put its things away: the next server goes on with it
+                log.warning("operation stopped", operation=operation.id, error=str(failure))
+                raise asyncio.CancelledError from failure
+            if not isinstance(failure, HeadwayError):
+                log.error("bug", operation=operation.id, exc_info=failure)
             error = error_out(failure)
         await self._end(operation, error, kept)
         seconds = round(time.monotonic() - began, 2)
@@ -258,3 +260,9 @@ class Reconciler:
     ) -> None:
         await self._state.store.add_event(operation.id, step, text, level=level, done=done, seconds=seconds)
         self._state.live.hub.publish(operation_topic(operation.id))
+
+
+def stopping() -> bool:
+    """Whether the task that asks was cancelled, also after something else came out of its cleaning up."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -8,13 +8,15 @@ from contextlib import asynccontextmanager, contextmanager
 
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from headway.errors import Unreachable
+from headway.errors import Unanswered, Unreachable
 from headway.store.engine import WRITE
 from headway.store.presence import Presence
 
 WRITER = 7240182
+SLOW_HINT = "try again in a minute; if it stays so, see what keeps the database busy (pg_stat_activity)"
 
 
 class Locked(Unreachable):
@@ -29,7 +31,7 @@ class Base:
 
     @asynccontextmanager
     async def _read(self) -> AsyncIterator[AsyncConnection]:
-        with _said_where_locked():
+        with _said_where_away():
             async with self._engine.connect() as db:
                 yield db
 
@@ -38,7 +40,7 @@ class Base:
         """A transaction that may write; committed at the end, rolled back on an exception. No network inside. One at a time, of
         all servers on the database: SQLite's lock says so, and PostgreSQL is asked for one, so that what is read here holds
         until it is written."""
-        with _said_where_locked():
+        with _said_where_away():
             async with self._engine.connect() as raw:
                 db = await raw.execution_options(**{WRITE: True})
                 async with db.begin():
@@ -48,9 +50,13 @@ class Base:
 
 
 @contextmanager
-def _said_where_locked() -> Iterator[None]:
+def _said_where_away() -> Iterator[None]:
     try:
         yield
+    except PoolTimeout as error:
+        raise Unreachable("all connections to the server's database are taken", hint=SLOW_HINT) from error
+    except TimeoutError as error:
+        raise Unanswered("the server's database did not answer in time", hint=SLOW_HINT) from error
     except OperationalError as error:
         if "database is locked" not in str(error.orig):
             raise
