@@ -17,7 +17,7 @@ from headway.cluster.env import Env, Say
 from headway.cluster.observe import machines_of
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
-from headway.errors import HeadwayError, Refused
+from headway.errors import Refused
 from headway.machines.base import Rekeys
 from headway.store.records import own_secret
 
