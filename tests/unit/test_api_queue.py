@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
+from dataclasses import replace
 
 import pytest
 
-from headway.api.queue import QueueAsk, page
+from headway.api.queue import MOST_NEWS, QueueAsk, find, find_anew, page, turnover
 from headway.domain.live import JobState
 from headway.errors import Refused
 from headway.jobs.columns import BY_KEY, COLUMNS, USUAL, label
@@ -75,6 +77,51 @@ def test_pages_follow_each_other_though_jobs_come_and_go(sort: str) -> None:
 def test_what_there_is_not_is_refused(ask: QueueAsk) -> None:
     with pytest.raises(Refused):
         page(QUEUE, ask, 0)
+
+
+def some(rng: random.Random, number: int) -> JobState:
+    state = rng.choice(("RUNNING", "PENDING", "PENDING", "COMPLETED", "COMPLETING"))
+    return builders.job(
+        number, state, user=rng.choice(("ann", "bob")), priority=rng.randrange(4), start_time=rng.randrange(3)
+    )
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        QueueAsk(),
+        QueueAsk(kinds=frozenset({"ended"})),
+        QueueAsk(users=frozenset({"bob"}), sort="-priority"),
+        QueueAsk(search="ann", sort="username"),
+        QueueAsk(states=frozenset({"PENDING"}), sort="jobid"),
+        QueueAsk(sort="-timeused"),
+        QueueAsk(sort="pendingtime"),
+    ],
+)
+def test_what_was_found_once_is_carried_on_from_reading_to_reading(ask: QueueAsk) -> None:
+    """As if each reading were looked through anew."""
+    rng = random.Random(7)
+    jobs = {number: some(rng, number) for number in range(60)}
+    found = replace(find(jobs.values(), ask, 100), of=jobs)
+    for reading in range(40):
+        after = {number: job for number, job in jobs.items() if rng.random() > 0.1}
+        for number in rng.sample(sorted(after), 5):
+            after[number] = some(rng, number)
+        for number in range(100 * (reading + 1), 100 * (reading + 1) + rng.randrange(8)):
+            after[number] = some(rng, number)
+        found = find_anew(found, after, turnover(jobs, after), ask, 101 + reading)
+        whole = find(after.values(), ask, 101 + reading)
+        assert numbers(tuple(found.jobs)) == numbers(tuple(whole.jobs))
+        assert (found.counts, found.of) == (whole.counts, after)
+        jobs = after
+
+
+def test_many_news_at_once_are_looked_through_anew() -> None:
+    before = {number: builders.job(number, "PENDING") for number in range(3 * MOST_NEWS)}
+    after = {number: builders.job(number, priority=number % 7) for number in before}
+    found = replace(find(before.values(), QueueAsk(), 0), of=before)
+    found = find_anew(found, after, turnover(before, after), QueueAsk(), 1)
+    assert list(found.jobs) == list(find(after.values(), QueueAsk(), 1).jobs)
 
 
 def test_ten_thousand_jobs_take_no_time() -> None:

@@ -162,6 +162,20 @@ def test_those_before_it() -> None:
     assert got == "3 jobs go before it, first job 880 of bob for 16 GPUs"
 
 
+def test_those_before_a_job_of_several_partitions_count_once() -> None:
+    others = (
+        builders.job(880, "PENDING", reason="Priority", user="bob", priority=9, partition="debug,train"),
+        builders.job(881, "PENDING", reason="Priority", priority=8, partition="debug"),
+        builders.job(882, "PENDING", reason="Priority", priority=7, partition="train"),
+        builders.job(883, "PENDING", reason="Priority", priority=1, partition="train"),
+        builders.job(884, "PENDING", reason="Priority", priority=9, partition="other"),
+    )
+    mine = pending("Priority", priority=3, gpus=8, partition="train,debug")
+    assert said(mine, BUSY, (*RUNNING, *others)).startswith("3 jobs go before it, first job 880 of bob")
+    one = pending("Priority", priority=3, gpus=8, partition="debug")
+    assert said(one, BUSY, (*RUNNING, *others)).startswith("2 jobs go before it, first job 880 of bob")
+
+
 @pytest.mark.parametrize(
     ("dependency", "expected"),
     [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Mapping
 from dataclasses import replace
 
 from headway.api.access import Principal
 from headway.api.live import Snapshot
-from headway.api.queue import KINDS, QueueAsk, QueueList, find, kind_of, page_of
+from headway.api.queue import KINDS, Found, QueueAsk, QueueList, Turnover, find, find_anew, kind_of, page_of, turnover
 from headway.api.shapes import job_row, row_now
 from headway.api.state import AppState
 from headway.domain.jobstate import ENDED, RUNNING, WAITING
@@ -17,6 +18,7 @@ from headway.wire.jobs import JobsAsk, JobsPage
 
 KNOWN = sorted(ENDED | RUNNING | WAITING)
 MOST_KEPT = 256  # what was made of one snapshot, before it is forgotten
+UNASKED_S = 60.0  # then an order is forgotten, and the reading that it was made of
 
 
 async def list_jobs(state: AppState, name: str, who: Principal, ask: JobsAsk) -> JobsPage:
@@ -96,12 +98,27 @@ def listed(snapshot: Snapshot, question: QueueAsk, jobs: tuple[JobState, ...] | 
         return page_of(find(jobs, question, now), question)
     # The order holds for as long as the snapshot does: a column that runs on runs on for all rows alike.
     whole = replace(question, cursor="", limit=0)
-    found = snapshot.kept.get(whole)
-    if found is None:
-        if len(snapshot.kept) > MOST_KEPT:
-            snapshot.kept.clear()
-        found = snapshot.kept[whole] = find(snapshot.jobs, question, now)
+    orders = snapshot.orders
+    found: Found | None = orders.get(whole)
+    if found is None or found.of is not snapshot.by_id:
+        for old in [one for one, made in orders.items() if now - made.now > UNASKED_S]:
+            del orders[old]
+        if len(orders) > MOST_KEPT:
+            orders.clear()
+        if found is None:
+            found = replace(find(snapshot.jobs, question, now), of=snapshot.by_id)
+        else:
+            found = find_anew(found, snapshot.by_id, _news(snapshot, found.of), question, now)
+        orders[whole] = found
     return page_of(found, question)
+
+
+def _news(snapshot: Snapshot, before: Mapping[int, JobState]) -> Turnover:
+    """Looked for once a reading: all questions of the one before ask it."""
+    known: tuple[Mapping[int, JobState], Turnover] | None = snapshot.kept.get("turnover")
+    if known is None or known[0] is not before:
+        known = snapshot.kept["turnover"] = before, turnover(before, snapshot.by_id)
+    return known[1]
 
 
 def _row(snapshot: Snapshot, job: JobState, now: float) -> bytes:

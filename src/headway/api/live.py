@@ -21,6 +21,7 @@ from headway.wire.clusters import NewsOut
 from headway.wire.jobs import ProgressOut
 
 MOST_NEWS = 20_000  # an array of ten thousand tasks starts and ends
+STREAMS_AT_ONCE = 2  # are brought up to date by the same reading: who waits for an answer comes in between
 OPERATIONS = "operations"  # topic: some operation has ended
 
 
@@ -48,6 +49,9 @@ class Snapshot:
     stale: str = ""
     reservations: tuple[Reservation, ...] = ()
     rows: dict[int, bytes] = field(default_factory=dict, compare=False)  # job id -> its JSON for lists
+    orders: dict[Any, Any] = field(
+        default_factory=dict, compare=False
+    )  # question -> what fits; one dict for all readings
     kept: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)  # what was made of it
 
     @cached_property
@@ -134,6 +138,7 @@ class Live:
         self._snapshots: dict[str, Snapshot] = {}
         self._notices: dict[str, deque[Notice]] = {}
         self.stopping = asyncio.Event()
+        self.streams = asyncio.Semaphore(STREAMS_AT_ONCE)
         self.epoch = random.token_hex(4)  # numbers of news begin anew with the server
         self.told = 0
         self.poked: set[str] = set()  # clusters of which something is known to have changed

@@ -184,6 +184,7 @@ class AppState:
                         as_of=self.clock(),
                         rows=dict(reading.rows),
                         reservations=reading.reservations,
+                        orders=known.orders,
                     )
                 )
             return self.live.snapshot(cluster.name)

@@ -30,6 +30,7 @@ class Column:
     title: str
     kind: Kind
     of: Callable[[JobState, float], Value]
+    runs_on: bool = False  # another value a second later, without any news of the job
 
 
 def label(job: JobState) -> str:
@@ -115,7 +116,7 @@ COLUMNS = (
     _field("account", "Team"),
     _field("partition", "Partition"),
     _field("state", "State"),
-    Column("timeused", "Time", "span", used_s),
+    Column("timeused", "Time", "span", used_s, runs_on=True),
     _field("numnodes", "Nodes", "node_count", "number"),
     _field("gpus", "GPUs", kind="number"),
     Column("reasonlist", "Nodes or reason", "text", _place),
@@ -125,8 +126,8 @@ COLUMNS = (
     _field("starttime", "Start", "start_time", "moment"),
     Column("endtime", "End", "moment", _ends),
     _field("timelimit", "Time limit", "time_limit_s", "span"),
-    Column("timeleft", "Time left", "span", _left_s),
-    Column("pendingtime", "Waited", "span", _pending_s),
+    Column("timeleft", "Time left", "span", _left_s, runs_on=True),
+    Column("pendingtime", "Waited", "span", _pending_s, runs_on=True),
     Column("reason", "Reason", "text", _reason),
     _nodes("nodelist", "Node list", "nodes"),
     _nodes("schednodes", "Planned nodes", "scheduled_nodes"),

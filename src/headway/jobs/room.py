@@ -33,9 +33,8 @@ class World:
     now: float = 0.0
     leaf_of: Mapping[str, str] = field(default_factory=dict)
     running: tuple[JobState, ...] = ()  # those that end first, first
-    turns: Mapping[str, tuple[JobState, ...]] = field(
-        default_factory=dict
-    )  # of each partition, those whose turn comes first
+    # Of each partition, and of each list of them that a job named, those whose turn comes first, first.
+    turns: dict[str, tuple[JobState, ...]] = field(default_factory=dict)
     rooms: dict[tuple[object, ...], Words] = field(default_factory=dict)  # what was found, by what jobs ask for
 
     @staticmethod
@@ -50,20 +49,21 @@ class World:
         running = sorted((job for job in every if job.state in RUNNING and job.nodes), key=_end)
         leaves = {slot.name: slot.leaf for slot in cluster.slots}
         turns: dict[str, list[JobState]] = defaultdict(list)
-        for job in sorted((job for job in every if _has_turn(job)), key=lambda job: (-job.priority, job.id)):
+        for job in sorted((job for job in every if _has_turn(job)), key=_turn):
             for partition in job.partition.split(","):
                 turns[partition].append(job)
         ordered = {partition: tuple(jobs) for partition, jobs in turns.items()}
         return World(cluster, tuple(nodes), every, tuple(reservations), now, leaves, tuple(running), ordered)
 
-    def ahead(self, job: JobState) -> list[JobState]:
-        """The jobs whose turn comes before this one's, the first first."""
-        found: dict[int, JobState] = {}
-        for partition in job.partition.split(","):
-            turns = self.turns.get(partition, ())
-            end = bisect_left(turns, (-job.priority, job.id), key=lambda other: (-other.priority, other.id))
-            found |= {other.id: other for other in turns[:end]}
-        return sorted(found.values(), key=lambda other: (-other.priority, other.id))
+    def ahead(self, job: JobState) -> tuple[int, JobState | None]:
+        """How many jobs' turn comes before this one's, and the first of them."""
+        turns = self.turns.get(job.partition)
+        if turns is None:  # of several partitions; or of one in which nobody waits
+            several = (self.turns.get(partition, ()) for partition in job.partition.split(","))
+            found = {other.id: other for others in several for other in others}
+            turns = self.turns[job.partition] = tuple(sorted(found.values(), key=_turn))
+        count = bisect_left(turns, _turn(job), key=_turn)
+        return count, turns[0] if count else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +252,10 @@ def _per_gpu(job: JobState, key: str) -> int:
 def _has_turn(job: JobState) -> bool:
     """Whether it waits for room alone; held ones and those that follow others are in nobody's way."""
     return job.state == "PENDING" and reason_word(job.reason) in WAITS_FOR_ROOM
+
+
+def _turn(job: JobState) -> tuple[int, int]:
+    return -job.priority, job.id
 
 
 def _end(job: JobState) -> float:

@@ -69,16 +69,15 @@ def _room(job: JobState, world: World) -> Words:
 
 def _priority(job: JobState, world: World) -> Words:
     """Those before it, and what it lacks itself."""
-    ahead = world.ahead(job)
+    count, first = world.ahead(job)
     own = room(job, world)
-    if not ahead:
+    if first is None:
         return own
-    first = ahead[0]
     size = some(first.gpus, "GPU") if first.gpus else some(max(1, first.node_count), "node")
-    if len(ahead) == 1:
+    if count == 1:
         said = f"job {label(first)} of {first.user} for {size} goes before it"
     else:
-        said = f"{some(len(ahead), 'job')} go before it, first job {label(first)} of {first.user} for {size}"
+        said = f"{some(count, 'job')} go before it, first job {label(first)} of {first.user} for {size}"
     return words_of(said, ("; it ", *own) if own else "")
 
 

@@ -107,6 +107,7 @@ def templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,  # or each rendering looks at its files again
     )
     made.filters.update(
         duration=duration, seconds=seconds, clock=clock, day=day, ago=ago, iso=iso, until=until, left=left

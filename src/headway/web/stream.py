@@ -38,26 +38,38 @@ async def _events(
     before: dict[str, object] = {}
     try:
         async for _ in ticks(state.live.subscribe(name)):
-            who = await principal_of(request)
-            if who is None:
-                raise NotSignedIn("nobody is signed in")
-            row = await state.row(name)
-            notices = standing(cluster_out(row, state.live.snapshot(name)))
-            if before.get("", before) != notices:
-                before[""] = notices
-                yield ServerSentEvent(part("notice", notices), event="notice")
-            for key, value in (await _made(make, who)).items():
-                last = before.get(key, before)
-                if last is not value and last != value:
-                    before[key] = value
-                    yield ServerSentEvent(_text(state, name, f"{prefix}{key}", value), event=key)
-            yield ServerSentEvent(pulse_of(state, name), event="pulse")
+            async with state.live.streams:
+                events = await _news(request, state, name, make, prefix, before)
+            for event in events:
+                yield event
             if state.live.stopping.is_set():
                 return
     except (NotSignedIn, NotFound):
         yield ServerSentEvent("now", event="leave")
     except HeadwayError:
         return
+
+
+async def _news(
+    request: Request, state: AppState, name: str, make: Make, prefix: str, before: dict[str, object]
+) -> list[ServerSentEvent]:
+    """What is another than `before`, which is brought up to date, and a pulse."""
+    who = await principal_of(request)
+    if who is None:
+        raise NotSignedIn("nobody is signed in")
+    events = []
+    row = await state.row(name)
+    notices = standing(cluster_out(row, state.live.snapshot(name)))
+    if before.get("", before) != notices:
+        before[""] = notices
+        events.append(ServerSentEvent(part("notice", notices), event="notice"))
+    for key, value in (await _made(make, who)).items():
+        last = before.get(key, before)
+        if last is not value and last != value:
+            before[key] = value
+            events.append(ServerSentEvent(_text(state, name, f"{prefix}{key}", value), event=key))
+    events.append(ServerSentEvent(pulse_of(state, name), event="pulse"))
+    return events
 
 
 def _text(state: AppState, name: str, template: str, value: object) -> str:
