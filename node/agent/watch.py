@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 import time
+from collections.abc import Sequence
 from typing import IO, Any
 
 from .head import BEATS, FAULTS, TURNS
@@ -15,6 +18,11 @@ from .say import touch, whole_lines
 BEAT_S = 1.0
 LOG_S = 0.1  # a log that is a plain file is looked at so often; the kernel's own wakes us
 SILENT_S = 2.0
+MOST_NAMED = 256  # jobs of one line of ours; of more the server learns when it reads the whole queue
+JOURNAL = ("journalctl", "--follow", "--lines=0", "--output=cat", "--unit=slurmctld")
+_JOB = re.compile(
+    rb"JobId=(\d+)(?:_[^\s(]*)?(?:\((\d+)\))?"
+)  # a task of an array: JobId=7_3(12), and 12 is its own number
 
 
 class Lines:
@@ -46,13 +54,48 @@ class Lines:
         return found
 
 
-def watch(faults: str = FAULTS, beats: str = BEATS, turns: str = TURNS, asked: str = f"{ASKED}/{FILE}") -> None:
+class Named:
+    """Jobs that slurmctld's log names as it is written: submitted, cancelled, changed, started. Only a hint to look, and none
+    where there is no journal: a job that waits has no node that would tell of it."""
+
+    def __init__(self, argv: Sequence[str] = JOURNAL) -> None:
+        self._rest = b""
+        self._pipe: IO[bytes] | None = None
+        try:
+            # It ends by itself when nobody is there any more to read what it writes.
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except OSError:
+            return
+        self._pipe = process.stdout
+        if self._pipe is not None:
+            os.set_blocking(self._pipe.fileno(), False)
+
+    def new(self) -> list[int]:
+        if self._pipe is None:
+            return []
+        read = self._pipe.read()
+        if read == b"":  # it has ended
+            self._pipe = None
+        lines, _, self._rest = (self._rest + (read or b"")).rpartition(b"\n")
+        return sorted({int(one[2] or one[1]) for one in _JOB.finditer(lines)})
+
+
+def watch(
+    faults: str = FAULTS,
+    beats: str = BEATS,
+    turns: str = TURNS,
+    asked: str = f"{ASKED}/{FILE}",
+    journal: Sequence[str] = JOURNAL,
+) -> None:
     """On the head, for the server, as long as it reads: {"fault": ...} or {"check": ...} a line, those of before
-    first; {"turns": [numbers of jobs that began or ended somewhere just now]}; and each second
+    first; {"turns": [numbers of jobs that began or ended somewhere just now]}; {"named": [numbers of jobs in the
+    controller's log]}; and each second
     {"power": true} when Slurm has asked for machines or to be rid of some;
     {"alive": how many nodes, "silent": {node: seconds}}, or {"relay": seconds} when the agent here is away itself."""
     due, spool, begun = 0.0, Lines(faults, old=True), Lines(turns, old=False)
-    wishes = Lines(asked, old=False)
+    wishes, named = Lines(asked, old=False), Named(journal)
     for line in whole_lines(DEEDS):  # before the faults they belong to
         print(f'{{"deed": {line.rstrip()}}}', flush=True)
     while True:
@@ -61,8 +104,11 @@ def watch(faults: str = FAULTS, beats: str = BEATS, turns: str = TURNS, asked: s
             print(f'{{"{kind}": {line}}}', flush=True)
         turned = begun.new()
         if turned:
-            jobs = {job for line in turned for job in json.loads(line)["jobs"]}
-            print(json.dumps({"turns": sorted(jobs)}), flush=True)
+            told = {job for line in turned for job in json.loads(line)["jobs"]}
+            print(json.dumps({"turns": sorted(told)}), flush=True)
+        jobs = named.new()
+        if 0 < len(jobs) <= MOST_NAMED:
+            print(json.dumps({"named": jobs}), flush=True)
         if wishes.new():
             print('{"power": true}', flush=True)
         if time.monotonic() >= due:

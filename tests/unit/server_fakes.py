@@ -129,6 +129,9 @@ class FakeWork:
     async def job(self, cluster: Cluster, job_id: int) -> Any:
         return await self._call("job", cluster, job_id)
 
+    async def jobs_now(self, cluster: Cluster, numbers: tuple[int, ...]) -> Any:
+        return await self._call("jobs_now", cluster, numbers)
+
     async def history(self, cluster: Cluster) -> Any:
         return await self._call("history", cluster)
 

@@ -13,7 +13,7 @@ from headway.health.listen import parse
 from headway.render.scripts import JOB_SHM, scripts
 from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
 from headway.render.version import version
-from tests.unit.node_agent import NODE, turns
+from tests.unit.node_agent import NODE, turns, watch
 from tests.unit.node_agent import head as relay
 
 
@@ -84,6 +84,41 @@ def test_the_head_tells_each_turn_once_to_who_reads_now(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert len(file.read_text().splitlines()) == 4, "a.1, a.2, b.1, b.2"
+
+
+LOG = """
+_slurm_rpc_submit_batch_job: JobId=12 InitPrio=100 usec=300
+sched: Allocate JobId=12 NodeList=n1 #CPUs=8 Partition=train
+_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=7_3(15) uid 1001
+sched/backfill: _start_job: Started JobId=7_4(16) in train on n2
+_slurm_rpc_submit_batch_job: JobId=20_* InitPrio=1
+error: nothing of a job
+JobId=99"""
+
+
+def test_jobs_that_the_controller_s_log_names_are_told(tmp_path: Path) -> None:
+    """Also of one that ends, and of none at all; half a line is not read yet."""
+    log = tmp_path / "log"
+    log.write_text(LOG)
+    named = watch.Named(("cat", str(log)))
+    told: list[int] = []
+    while named._pipe is not None:
+        told += named.new()
+    assert sorted(set(told)) == [12, 15, 16, 20]
+    assert named.new() == []
+    assert watch.Named((str(tmp_path / "no-such-program"),)).new() == []
+
+
+def test_the_server_hears_the_jobs_of_the_log_and_knows_that_they_are_a_hint(tmp_path: Path) -> None:
+    code = f"from agent.watch import watch; watch({str(tmp_path / 'f')!r}, 'none', 'none', 'none', ('printf', 'JobId=5\\n'))"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=NODE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            while not isinstance(news := parse(process.stdout.readline()), Told):
+                pass
+        finally:
+            process.kill()
+    assert news == Told((5,), sure=False)
 
 
 def test_the_file_is_bounded(tmp_path: Path) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
 
 from headway.api.live import Hub, Live, Snapshot, topic
+from headway.api.work import Reading
 from headway.domain.cluster import Cluster
 from headway.domain.live import Check, JobState, NodeState
 from headway.errors import Unreachable
 from headway.server.hearing import Listener
 from headway.server.logs import BLANK, blank_secrets
 from headway.server.page import PageLive
-from headway.server.poll import Poller
+from headway.server.poll import MANY, Poller
 from headway.wire.jobs import ProgressOut
 from tests import builders
 from tests.unit.server_fakes import Server, reading
@@ -73,6 +75,61 @@ async def test_poller_reads_tells_the_watch_and_those_who_look(server: Server) -
     await asyncio.gather(polling, return_exceptions=True)
     assert watcher.seen[0] == ("lab-1-1", "lab-1-2")
     assert (await live.clusters())[0].jobs_running == 1
+
+
+async def test_of_a_long_queue_a_job_is_read_alone_while_all_of_it_is_being_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read meanwhile is newer than the reading that began before, and older than the one that begins after."""
+    await server.apply()
+    queue = [builders.job(number, "PENDING") for number in range(1, MANY + 1)]
+    begun, goes_on, asked, rounds = asyncio.Event(), asyncio.Event(), [], 0
+    for name in ("WATCHED_S", "BUSY_S", "TICK_S"):
+        monkeypatch.setattr(f"headway.server.poll.{name}", 0.05)
+    server.state.clock = time.time  # what was read grows old
+
+    async def read(_: Cluster) -> Reading:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 2:
+            begun.set()
+            await goes_on.wait()
+        return reading(*queue)
+
+    async def jobs_now(_: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
+        asked.append(numbers)
+        return (builders.job(7), builders.job(5000, "PENDING"))
+
+    server.work.answers |= {"read": read, "machines": (), "checks": (), "progress": {}, "jobs_now": jobs_now}
+    live, at = server.state.live, topic("lab")
+
+    async def until(reached: Callable[[], bool]) -> None:
+        number = live.hub.number(at)
+        while not reached():
+            number = await live.hub.changed(at, number)
+
+    def states() -> tuple[str, bool]:
+        by_id = live.snapshot("lab").by_id
+        return by_id[7].state, 5000 in by_id
+
+    with live.hub.watching(at):
+        polling = asyncio.create_task(Poller(server.state, Watcher()).run())
+        try:
+            async with asyncio.timeout(60):
+                await begun.wait()
+                row = live.snapshot("lab").rows.setdefault(7, b"{}")
+                live.poke("lab", (7, 5000))
+                await until(lambda: states() == ("RUNNING", True))
+                assert 7 not in live.snapshot("lab").rows, row
+                goes_on.set()
+                first = live.snapshot("lab").as_of
+                await until(lambda: rounds == 2 and live.snapshot("lab").as_of != first)
+                assert states() == ("RUNNING", True)
+                await until(lambda: rounds > 2 and states() == ("PENDING", False))
+        finally:
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+    assert [sorted(numbers) for numbers in asked] == [[7, 5000]]
 
 
 async def test_watch_is_not_told_old_figures(server: Server) -> None:
@@ -152,9 +209,10 @@ class Ears:
         self.again = asyncio.Event()
 
     async def hear(
-        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...]], None]
+        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
     ) -> AsyncIterator[list[tuple[str, str]]]:
-        turned((7,))
+        turned((7,), True)
+        turned((8,), False)
         self.heard.append((cluster.name, calm()))
         if len(self.heard) > 1:
             self.again.set()
@@ -177,7 +235,7 @@ async def test_a_cluster_that_works_is_heard_and_heard_again_when_the_stream_bro
     assert ears.heard[0] == ("lab", False), "an operation is at work"
     notice = server.state.live.notices("lab")[0]
     assert (notice.where, notice.text, notice.level) == ("lab-1-2", "drained: incident 1", "warning")
-    assert server.state.live.poked == {"lab"}, "a job began or ended on a node: the cluster is read now"
+    assert server.state.live.poked == {"lab": {7}}, "a job began or ended on a node: the cluster is read now"
 
 
 async def test_an_apply_leaves_what_its_nodes_cost(server: Server) -> None:

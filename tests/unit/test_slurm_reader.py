@@ -217,6 +217,13 @@ async def test_of_many_jobs_only_those_that_changed_are_asked_for() -> None:
     assert (await read())[1] == ["jobs"], "so many that all at once is quicker"
 
 
+async def test_single_jobs_are_read_and_not_an_array_of_many_tasks() -> None:
+    one, forgotten = many(1)[0], NotFound("job 7")
+    rest = FakeRest(job_100={"jobs": [one]}, job_7=forgotten, job_200={"jobs": many(MOST_SIBLINGS + 1)})
+    assert [job.id for job in await reader(rest).some((100, 7, 200))] == [one["job_id"]]
+    assert sorted(rest.asked) == ["job_100", "job_200", "job_7"]
+
+
 async def test_tasks_of_an_array_come_without_details() -> None:
     rest = FakeRest(job_100={"jobs": many(3)})
     assert [job.id for job in await reader(rest).tasks(100)] == [100, 101, 102]

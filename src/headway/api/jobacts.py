@@ -59,7 +59,7 @@ async def _control(name: str, job_id: int, verb: str, state: AppState, who: Prin
     if not _MAY_STAND[verb].intersection(tasks or [found.state]):
         raise Conflict(f"job {job_id} is {found.state}: {_WHY_NOT[verb]}", hint=f"headway job {name} {job_id}")
     await state.work.control(cluster, job_id, verb, who.user, as_operator=as_operator)
-    state.live.poke(name)
+    state.live.poke(name, (job_id,))
     await audit(state, who, verb, name, job=job_id, of=found.user)
     return Response(status_code=204)
 

@@ -126,7 +126,7 @@ async def cancel(name: str, job_id: Number, state: State, who: Member) -> Respon
     if found.state not in WAITING | RUNNING and not any(job.state in WAITING | RUNNING for job in tasks):
         raise Conflict(f"job {job_id} has ended already: {found.state}", hint=f"headway job {name} {job_id}")
     await state.work.cancel(cluster, job_id, who.user, as_operator=as_operator)
-    state.live.poke(name)
+    state.live.poke(name, (job_id,))
     await audit(state, who, "cancel", name, job=job_id, of=found.user)
     return Response(status_code=204)
 

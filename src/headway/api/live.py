@@ -141,7 +141,7 @@ class Live:
         self.streams = asyncio.Semaphore(STREAMS_AT_ONCE)
         self.epoch = random.token_hex(4)  # numbers of news begin anew with the server
         self.told = 0
-        self.poked: set[str] = set()  # clusters of which something is known to have changed
+        self.poked: dict[str, set[int]] = {}  # clusters of which something has changed: the jobs, where that is known
         self._told: deque[News] = deque(maxlen=MOST_NEWS)
         self._incidents: dict[str, dict[int, str]] = {}
 
@@ -180,10 +180,14 @@ class Live:
             )
         )  # fmt: skip
 
-    def poke(self, cluster: str) -> None:
-        """Something has changed there: it is read now and not at the next look."""
-        self.poked.add(cluster)
+    def poke(self, cluster: str, jobs: Iterable[int] = ()) -> None:
+        """Something has changed there, these jobs perhaps: it is read now and not at the next look."""
+        self.poked.setdefault(cluster, set()).update(jobs)
         self.hub.publish("watchers")
+
+    def watched(self, cluster: str) -> bool:
+        """Whether anybody looks."""
+        return any(self.hub.watched(place) for place in (topic(cluster), news_topic(cluster), news_topic("")))
 
     def snapshot(self, cluster: str) -> Snapshot:
         return self._snapshots.get(cluster) or Snapshot(cluster)

@@ -65,7 +65,7 @@ async def send(
         )
     else:
         await audit(state, who, kind, cluster.name, **told)
-    state.live.poke(cluster.name)
+    state.live.poke(cluster.name, (answer.job_id,) if answer.job_id else ())
     return answer
 
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -108,6 +108,7 @@ class AppState:
     _datasets: dict[str, tuple[float, tuple[str, ...]]] = field(default_factory=dict)
     _reading: dict[str, asyncio.Lock] = field(default_factory=dict)
     _looks: dict[str, asyncio.Task[Snapshot]] = field(default_factory=dict)
+    _glanced: dict[str, dict[int, tuple[float, JobState]]] = field(default_factory=dict)
 
     async def row(self, name: str) -> ClusterRow:
         """The cluster's row; NotFound names those there are."""
@@ -164,6 +165,7 @@ class AppState:
             known = self.live.snapshot(cluster.name)
             if known.as_of is not None and not known.stale and self.clock() - known.as_of < max_age_s:
                 return known
+            began = time.monotonic()
             try:
                 async with asyncio.timeout(READ_TIMEOUT_S):
                     machines, reading = await asyncio.gather(self.work.machines(cluster), self.work.read(cluster))
@@ -173,21 +175,42 @@ class AppState:
                 self.live.fail(cluster.name, why)
             else:
                 known = self.live.snapshot(cluster.name)
+                seen = self._glanced.get(cluster.name, {})
+                newer = self._glanced[cluster.name] = {number: one for number, one in seen.items() if one[0] > began}
+                jobs, rows = _with(reading.jobs, reading.rows, [job for _, job in newer.values()])
                 self.live.put(
                     Snapshot(
                         cluster.name,
                         tuple(node for node in reading.nodes if not node.absent),
-                        reading.jobs,
+                        jobs,
                         machines,
                         known.checks,
-                        {job.id: known.progress[job.id] for job in reading.jobs if job.id in known.progress},
+                        {job.id: known.progress[job.id] for job in jobs if job.id in known.progress},
                         as_of=self.clock(),
-                        rows=dict(reading.rows),
+                        rows=rows,
                         reservations=reading.reservations,
                         orders=known.orders,
                     )
                 )
             return self.live.snapshot(cluster.name)
+
+    async def glance(self, cluster: Cluster, numbers: Iterable[int]) -> None:
+        """Brings these jobs alone up to date, beside a reading of everything. Raises what asking Slurm does."""
+        at = time.monotonic()
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            found = await self.work.jobs_now(cluster, tuple(numbers))
+        known = self.live.snapshot(cluster.name)
+        new = []
+        for job in found:
+            before = known.by_id.get(job.id)
+            if before is not None and before.start_time == job.start_time:  # its GPUs are learnt apart
+                job = replace(job, gpu_indexes=before.gpu_indexes)
+            if before != job:
+                new.append(job)
+        self._glanced.setdefault(cluster.name, {}).update((job.id, (at, job)) for job in new)
+        if new:
+            jobs, rows = _with(known.jobs, known.rows, new)
+            self.live.put(replace(known, jobs=jobs, rows=rows))
 
     async def seen(self, cluster: Cluster) -> Snapshot:
         """What is known, for somebody who looks. All who look share the readings, and those of the poller.
@@ -283,6 +306,18 @@ class AppState:
         await self.work.forget(name)
         self.worlds.pop(name, None)
         self.live.forget(name)
+
+
+def _with(
+    jobs: Iterable[JobState], rows: Mapping[int, bytes], newer: Iterable[JobState]
+) -> tuple[tuple[JobState, ...], dict[int, bytes]]:
+    """These jobs in the place of what was read of them, by number; a row is made when somebody asks for it."""
+    later = {job.id: job for job in newer}
+    if not later:
+        return tuple(jobs), dict(rows)
+    merged = {job.id: job for job in jobs} | later
+    kept = {number: row for number, row in rows.items() if number not in later}
+    return tuple(merged[number] for number in sorted(merged)), kept
 
 
 @dataclass

@@ -125,6 +125,10 @@ class Work(Protocol):
         """One job, ended ones too. Raises NotFound."""
         ...
 
+    async def jobs_now(self, cluster: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
+        """Those of them that the controller knows, without the GPUs they hold. None of an array's many tasks."""
+        ...
+
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
         """Jobs of the last days, from accounting."""
         ...

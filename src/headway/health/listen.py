@@ -47,9 +47,11 @@ class Deed:
 
 @dataclass(frozen=True)
 class Turns:
-    """Jobs that began or ended on some node just now: prolog and epilog said so. What became of them, Slurm says."""
+    """Jobs that began or ended on some node just now: prolog and epilog said so. Or, not `sure`, jobs that the controller's
+    log names. What became of them, Slurm says."""
 
     jobs: tuple[int, ...]
+    sure: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ def parse(line: bytes) -> News | None:
             return Power()
         if "turns" in told:
             return Turns(tuple(int(job) for job in told["turns"]))
+        if "named" in told:
+            return Turns(tuple(int(job) for job in told["named"]), sure=False)
         if "relay" in told:
             return Beats(relay_s=float(told["relay"]))
         silent = {str(node): float(age) for node, age in told["silent"].items()}

@@ -101,11 +101,11 @@ class Acting(Holding):
             await follow(tools, held.jobs, {number: one.at for number, one in known.items() if one is not None})
 
     async def hear(
-        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...]], None]
+        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
     ) -> AsyncIterator[Said]:
         """Acts on what the nodes' agents say, as it comes; yields what was done, for people to read. Ends, or raises, when
         the head can't be heard any more. `calm`: whether no operation is at work, which may restart machines itself.
-        `turned` is told the jobs that begin or end on a node."""
+        `turned` is told the jobs that begin or end on a node (True), and those that the controller's log names (False)."""
         from headway.health.listen import Power, Turns, listen
 
         slurm, held = await self._slurm(cluster), await self._held(cluster)
@@ -113,7 +113,7 @@ class Acting(Holding):
             before: Said = []
             async for news in heard:
                 if isinstance(news, Turns):
-                    turned(news.jobs)
+                    turned(news.jobs, news.sure)
                     continue
                 newest = held.cluster or cluster
                 if isinstance(news, Power):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -23,7 +24,7 @@ log = structlog.get_logger("headway.hearing")
 
 class Hears(Protocol):
     def hear(
-        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...]], None]
+        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
     ) -> AsyncIterator[list[tuple[str, str]]]: ...
 
 
@@ -59,13 +60,18 @@ class Listener:
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
+    def _turned(self, name: str, jobs: tuple[int, ...], sure: bool) -> None:
+        """What only the log names is looked at when somebody looks: most of it is the scheduler's own."""
+        if sure or self._state.live.watched(name):
+            self._state.live.poke(name, jobs)
+
     async def _hear(self, row: ClusterRow) -> None:
         try:
             cluster = await self._state.resolved(row)
             heard = self._ears.hear(
                 cluster,
                 lambda: self._states.get(row.name) in _CALM,
-                lambda _jobs: self._state.live.poke(row.name),
+                partial(self._turned, row.name),
             )
             async for said in heard:
                 for where, text in said:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import structlog
 
 from headway.api.collect import Meter
-from headway.api.live import Snapshot, news_topic, topic
+from headway.api.live import Snapshot
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
@@ -22,6 +22,8 @@ from headway.store import ClusterRow
 WATCHED_S = 1.5  # somebody looks
 BUSY_S = 2.0  # jobs run or wait, or a node is not well
 POKED_S = 0.3  # after the reading before; news come in flocks
+MANY = 1000  # jobs from which on only those are read that something is known of
+FEW = 16  # and no more of them at once: the next reading of everything brings the rest
 CALM_S = 15.0
 EXTRAS_S = 10.0  # losses when nobody looks, checks when somebody does
 TICK_S = 1.0
@@ -41,6 +43,7 @@ class Poller:
         self._losses_due: dict[str, float] = {}
         self._stale: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._glances: dict[str, asyncio.Task[None]] = {}
         self._meter = Meter()
 
     async def run(self) -> None:
@@ -59,9 +62,10 @@ class Poller:
                     self._start(row, loop.time())
                 await hub.changed("watchers", seen, POKED_S if self._state.live.poked else TICK_S)
         finally:
-            for task in self._tasks.values():
+            tasks = [*self._tasks.values(), *self._glances.values()]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def let_go(self) -> None:
         """Nothing is done any more about what was seen: this server does not lead."""
@@ -72,6 +76,8 @@ class Poller:
         """One reading at a time of each cluster, when its time has come."""
         task = self._tasks.get(row.name)
         due = self._due.get(row.name, 0.0)
+        if len(self._state.live.snapshot(row.name).jobs) >= MANY:
+            self._glance(row)
         poked = row.name in self._state.live.poked
         if poked:
             due = min(due, self._began.get(row.name, 0.0) + POKED_S)
@@ -80,8 +86,27 @@ class Poller:
         if (task is not None and not task.done()) or now < due:
             return
         self._began[row.name] = now
-        self._state.live.poked.discard(row.name)
+        self._state.live.poked.pop(row.name, None)
         self._tasks[row.name] = asyncio.create_task(self._look(row, 0.0 if poked else BUSY_S / 2))
+
+    def _glance(self, row: ClusterRow) -> None:
+        """Reads the jobs alone that something is known of: a long queue takes seconds, and is read beside."""
+        task = self._glances.get(row.name)
+        if task is not None and not task.done():
+            return
+        jobs = self._state.live.poked.get(row.name)
+        if not jobs:  # nobody knows what it was
+            return
+        del self._state.live.poked[row.name]
+        if len(jobs) <= FEW:
+            self._glances[row.name] = asyncio.create_task(self._read_few(row, jobs))
+
+    async def _read_few(self, row: ClusterRow, jobs: set[int]) -> None:
+        try:
+            await self._state.glance(await self._state.resolved(row), jobs)
+        except Exception as error:
+            log.info("glance", cluster=row.name, error=str(error))
+        await asyncio.sleep(POKED_S)
 
     async def _look(self, row: ClusterRow, max_age_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -116,16 +141,12 @@ class Poller:
 
     def _pace(self, snapshot: Snapshot) -> float:
         """Seconds between the beginnings of two readings, or from the end of one to the next where it takes longer."""
-        if self._watched(snapshot.cluster):
+        if self._state.live.watched(snapshot.cluster):
             return WATCHED_S
         jobs = any(job.state in RUNNING | WAITING for job in snapshot.jobs)
         gone = any(machine.state is not MachineState.RUNNING for machine in snapshot.machines)
         ill = gone or bool(snapshot.stale) or any(not node.usable for node in snapshot.nodes)
         return BUSY_S if jobs or ill else CALM_S
-
-    def _watched(self, name: str) -> bool:
-        """Whether anybody looks. How many do makes no difference to how often it is read."""
-        return any(self._state.live.hub.watched(place) for place in (topic(name), news_topic(name), news_topic("")))
 
     async def _machines_only(self, cluster: Cluster) -> None:
         """While a cluster is made there is no Slurm to ask; its machines appear one by one."""
@@ -157,7 +178,7 @@ class Poller:
         """What costs a look at files and units: losses whenever jobs run, checks for those who look."""
         state, now = self._state, asyncio.get_running_loop().time()
         snapshot = state.live.snapshot(cluster.name)
-        watched = self._watched(cluster.name)
+        watched = self._state.live.watched(cluster.name)
         running = tuple(job for job in snapshot.jobs if job.state in RUNNING)
         if running and (watched or now >= self._losses_due.get(cluster.name, 0.0)):
             self._losses_due[cluster.name] = now + EXTRAS_S

@@ -147,6 +147,9 @@ class RealWork(Acting):
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         return await (await self._slurm(cluster)).reader.job(job_id)
 
+    async def jobs_now(self, cluster: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
+        return await (await self._slurm(cluster)).reader.some(numbers)
+
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
         from headway.slurm import history
 
