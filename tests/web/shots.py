@@ -36,6 +36,7 @@ README = (
     Place("queue", "/clusters/demo/queue"),
     Place("job", "/clusters/demo/jobs/104", role="member"),
     Place("fabric", "/clusters/large/nodes"),
+    Place("goodput", "/clusters/demo/costs?section=goodput"),
 )
 # Pictures are taken when nothing is drawn or asked for any more.
 STILL = """() => document.readyState === 'complete' && !document.querySelector('.htmx-request, .loading')
