@@ -44,7 +44,14 @@ in_root useradd --system --user-group --no-create-home --home-dir /nonexistent -
 
 # Slurm counts far more CPUs here than there are. MPI's processes ask for the next message without pause, and the daemons
 # they wait for would hardly run: they let others run in between.
-echo 'mpi_yield_when_idle = 1' >>"$root/etc/openmpi/openmpi-mca-params.conf"
+# And they speak through UCX: with the other layer (ob1) a rank that Slurm's PMIx has freed early from the barrier at the end of
+# MPI_Init kills those that still wait in it with its first message (open-mpi/ompi issue 12495; one run in 40 when cores are busy).
+cat >>"$root/etc/openmpi/openmpi-mca-params.conf" <<'END'
+mpi_yield_when_idle = 1
+pml = ucx
+opal_common_ucx_tls = any
+opal_common_ucx_devices = any
+END
 
 # Root signs in only to administer (every remote command of Headway does): no login session, no user manager for that.
 sed -i -E 's/^session[[:space:]].*pam_systemd\.so.*$/session [success=1 default=ignore] pam_succeed_if.so quiet uid = 0\n&/' \
