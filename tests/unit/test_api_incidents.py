@@ -15,6 +15,8 @@ async def test_incidents_are_read_and_are_those_of_one_cluster(server: Server) -
     client = await server.client(role="viewer")
     (listed,) = (await client.get("/api/v1/clusters/lab/incidents")).json()
     assert (listed["number"], listed["state"], listed["steps"]) == (made.number, "seen", [])
+    (exported,) = (await client.get("/api/v1/clusters/lab/incidents?steps=true")).json()
+    assert exported == (await client.get(f"/api/v1/clusters/lab/incidents/{made.number}")).json()
     one = IncidentOut.model_validate((await client.get(f"/api/v1/clusters/lab/incidents/{made.number}")).json())
     assert one.steps[0].evidence == {"gpu": 3}
     for path in (f"other/incidents/{made.number}", "lab/incidents/99", "none/incidents"):

@@ -282,3 +282,41 @@ async def test_the_page_and_the_list_of_events_know_the_kind(server: Server, kin
         "dataset": "a dataset: failed",
     }  # fmt: skip
     assert words[kind] in (await client.get("/api/v1/clusters/lab/happenings")).text
+
+
+@pytest.mark.parametrize("away", ["clusters", "active_operation"])
+async def test_a_database_that_is_away_ends_no_loop(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    """Neither where clusters are listed nor in the middle of one: the next look finds it back."""
+    server.work.answers["back_up"] = None
+    (tmp_path / "b").mkdir()
+    (tmp_path / "key").write_text("correct horse battery\n")
+    rule = BackupRule(str(tmp_path / "b"), 3600, 2, str(tmp_path / "key"))
+    server.work.whole["lab"] = replace(builders.cluster(4, name="lab"), backup=rule)
+    row = await server.store.cluster("lab")
+    assert row is not None
+    await server.store.save_cluster("lab", {**row.document, "spec": {**row.document["spec"], "backup": {"to": "b"}}})
+    real, asked, looks = getattr(server.store, away), 0, asyncio.Event()
+
+    async def answers_later(*args: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise OSError("the database is away")
+        return await real(*args)
+
+    async def pause(_: float) -> None:
+        if asked > 1:
+            looks.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(server.store, away, answers_later)
+    loop = asyncio.create_task(Backups(server.state, pause).run())
+    try:
+        await asyncio.wait_for(looks.wait(), 60)
+    finally:
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+    await server.work_off()
+    assert len(server.work.named("back_up")) == 1

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from fastapi import APIRouter
 
 from headway.api.access import Anyone, Number, Operator, State, audit
 from headway.api.paging import ANY, DEEP, Page, States, Text, Words, fits, says
 from headway.api.shapes import incident_out
-from headway.api.state import AppState
 from headway.errors import NotFound
 from headway.health import ladder
 from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
@@ -27,8 +24,9 @@ async def incidents(
     node: Words = ANY,
     status: States = ANY,
     q: Text = "",
+    steps: bool = False,
 ) -> list[IncidentOut]:
-    """The latest first, without their steps."""
+    """The latest first; with `steps` also the steps of each, the jobs it moved, and its times, which follow from them."""
     await state.row(name)
     found = [
         one
@@ -37,12 +35,8 @@ async def incidents(
         and (fits(one.state.value, status) or ("closed" if one.state.closed else "open") in status)
         and says(q, one.what, one.node)
     ]
-    return [incident_out(one) for one in page.cut(found, lambda one: (one.number,), newest=True)]
-
-
-async def whole(state: AppState, rows: Iterable[IncidentOut]) -> list[IncidentOut]:
-    """The same with their steps, and so with the times that follow from them."""
-    return [incident_out(await state.store.incident(one.number)) for one in rows]
+    shown = page.cut(found, lambda one: (one.number,), newest=True)
+    return [incident_out(one) for one in (await state.store.with_steps(shown) if steps else shown)]
 
 
 @router.get("/incidents/{number}")

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headway.api.access import Principal
 from headway.api.live import Snapshot
-from headway.api.queue import KINDS, Found, QueueAsk, QueueList, Turnover, find, find_anew, kind_of, page_of, turnover
+from headway.api.queue import (
+    KINDS,
+    Found,
+    QueueAsk,
+    QueueList,
+    Search,
+    Turnover,
+    carries_on,
+    carry_on,
+    kind_of,
+    page_of,
+    turnover,
+)
 from headway.api.shapes import job_row, row_now
 from headway.api.state import AppState
 from headway.domain.jobstate import ENDED, RUNNING, WAITING
@@ -18,6 +31,8 @@ from headway.wire.jobs import JobsAsk, JobsPage
 
 KNOWN = sorted(ENDED | RUNNING | WAITING)
 MOST_KEPT = 256  # what was made of one snapshot, before it is forgotten
+PIECE = 250  # jobs that are looked through at a time
+PATIENCE_S = 0.03  # of who asks, for an order that is still being made
 UNASKED_S = 60.0  # then an order is forgotten, and the reading that it was made of
 
 
@@ -44,12 +59,14 @@ async def jobs_body(state: AppState, name: str, who: Principal, ask: JobsAsk, *,
     kept = snapshot.kept.get(key)
     if kept is not None:
         return bytes(kept)
-    body = _body(snapshot, question, jobs, now)
+    page = await listed(snapshot, question, jobs, now, patience_s=PATIENCE_S)
+    body = _body(page, now, snapshot.stale)
     if packed:
         body = gzip.compress(body, 4, mtime=0)
-    if len(snapshot.kept) > MOST_KEPT:
-        snapshot.kept.clear()
-    snapshot.kept[key] = body
+    if page.of is snapshot:
+        if len(snapshot.kept) > MOST_KEPT:
+            snapshot.kept.clear()
+        snapshot.kept[key] = body
     return body
 
 
@@ -77,40 +94,77 @@ def _ended(states: frozenset[str]) -> bool:
     return any(kind_of(state) == "ended" for state in states)
 
 
-def _body(snapshot: Snapshot, question: QueueAsk, jobs: tuple[JobState, ...] | None, now: float) -> bytes:
-    page = listed(snapshot, question, jobs, now)
+def _body(page: Page, now: float, stale: str) -> bytes:
+    found, snapshot = page.found, page.of
     out = JobsPage(
         jobs=[],
-        total=page.total,
-        before=page.before,
-        counts=dict(page.counts),
-        next=page.next,
+        total=found.total,
+        before=found.before,
+        counts=dict(found.counts),
+        next=found.next,
         as_of=snapshot.as_of,
-        stale=snapshot.stale,
+        stale=stale,
     )
-    rows = b",".join(_row(snapshot, job, now) for job in page.jobs)
+    rows = b",".join(_row(snapshot, job, now) for job in found.jobs)
     return b'{"jobs":[' + rows + b"]," + out.model_dump_json(exclude={"jobs"}).encode()[1:]
 
 
-def listed(snapshot: Snapshot, question: QueueAsk, jobs: tuple[JobState, ...] | None, now: float) -> QueueList:
-    """One page of `jobs`; None: of the snapshot's own, whose order is made once for all who ask."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    found: QueueList
+    of: Snapshot
+
+
+async def listed(
+    snapshot: Snapshot,
+    question: QueueAsk,
+    jobs: tuple[JobState, ...] | None,
+    now: float,
+    *,
+    patience_s: float | None = None,
+) -> Page:
+    """One page of `jobs`; None: of the snapshot's own, whose order is made once for all who ask. Where that takes longer than
+    `patience_s` it is the page of the reading before, if anybody asked the same of that."""
     if jobs is not None:
-        return page_of(find(jobs, question, now), question)
+        return Page(page_of(await _find(jobs, question, now), question), snapshot)
     # The order holds for as long as the snapshot does: a column that runs on runs on for all rows alike.
     whole = replace(question, cursor="", limit=0)
     orders = snapshot.orders
-    found: Found | None = orders.get(whole)
-    if found is None or found.of is not snapshot.by_id:
-        for old in [one for one, made in orders.items() if now - made.now > UNASKED_S]:
-            del orders[old]
-        if len(orders) > MOST_KEPT:
-            orders.clear()
-        if found is None:
-            found = replace(find(snapshot.jobs, question, now), of=snapshot.by_id)
-        else:
-            found = find_anew(found, snapshot.by_id, _news(snapshot, found.of), question, now)
-        orders[whole] = found
-    return page_of(found, question)
+    held: tuple[Found, Snapshot] | None = orders.get(whole)
+    if held is not None and held[0].of is snapshot.by_id:
+        return Page(page_of(held[0], question), snapshot)
+    if held is not None and carries_on(news := _news(snapshot, held[0].of), question):
+        held = orders[whole] = carry_on(held[0], snapshot.by_id, news, question, now), snapshot
+        return Page(page_of(held[0], question), snapshot)
+    looking: asyncio.Task[Found] | None = snapshot.kept.get(("order", whole))
+    if looking is None:
+        looking = snapshot.kept["order", whole] = asyncio.create_task(_order(snapshot, whole, now))
+    if held is not None and not (await asyncio.wait({looking}, timeout=patience_s))[0]:
+        return Page(page_of(held[0], question), held[1])
+    return Page(page_of(await asyncio.shield(looking), question), snapshot)
+
+
+async def _order(snapshot: Snapshot, whole: QueueAsk, now: float) -> Found:
+    async with snapshot.kept.setdefault("one order at a time", asyncio.Lock()):
+        found = replace(await _find(snapshot.jobs, whole, now), of=snapshot.by_id)
+    orders = snapshot.orders
+    for old in [one for one, made in orders.items() if now - made[0].now > UNASKED_S]:
+        del orders[old]
+    if len(orders) > MOST_KEPT:
+        orders.clear()
+    orders[whole] = found, snapshot
+    return found
+
+
+async def _find(jobs: tuple[JobState, ...], question: QueueAsk, now: float) -> Found:
+    """Piece by piece, others come to their turn in between: each minute all priorities change, and then every question's
+    order. (Another thread would take the interpreter from all that answer meanwhile.)"""
+    search = Search(question, now)
+    for start in range(0, len(jobs), PIECE):
+        search.look(jobs[start : start + PIECE])
+        if len(jobs) > PIECE:
+            await asyncio.sleep(0)
+    return search.found()
 
 
 def _news(snapshot: Snapshot, before: Mapping[int, JobState]) -> Turnover:

@@ -8,7 +8,8 @@ import json
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from headway.domain.jobstate import RUNNING, WAITING
@@ -76,26 +77,45 @@ def turnover(before: Mapping[int, JobState], after: Mapping[int, JobState]) -> T
     return Turnover(gone, [job for number, job in after.items() if before.get(number) is not job])
 
 
+class Search:
+    """Looks jobs through, all at once or a piece after the other. Raises Refused for an order that does not exist."""
+
+    def __init__(self, ask: QueueAsk, now: float) -> None:
+        self._ask, self._now = ask, now
+        self._key, self._descending = _order(ask.sort, now)
+        self._states: Counter[str] = Counter()
+        self._found: list[tuple[Any, JobState]] = []  # with its place in the order, which no two jobs share
+
+    def look(self, jobs: Iterable[JobState]) -> None:
+        key, fitting = self._key, _fitting(jobs, self._ask)
+        self._states.update(job.state for job in fitting)
+        wanted = {state for state in self._states if kind_of(state) in self._ask.kinds}
+        self._found += [(key(job), job) for job in fitting if job.state in wanted]
+
+    def found(self) -> Found:
+        counts = dict.fromkeys(KINDS, 0)
+        for state, count in self._states.items():
+            counts[kind_of(state)] += count
+        self._found.sort(key=itemgetter(0), reverse=self._descending)
+        return Found([job for _, job in self._found], counts, self._now)
+
+
 def find(jobs: Iterable[JobState], ask: QueueAsk, now: float) -> Found:
-    """Raises Refused for an order that does not exist."""
-    key, descending = _order(ask.sort, now)
-    found = _fitting(jobs, ask)
-    states = Counter(job.state for job in found)
-    counts = dict.fromkeys(KINDS, 0)
-    for state, count in states.items():
-        counts[kind_of(state)] += count
-    wanted = {state for state in states if kind_of(state) in ask.kinds}
-    if len(wanted) < len(states):
-        found = [job for job in found if job.state in wanted]
-    found.sort(key=key, reverse=descending)
-    return Found(found, counts, now)
+    """All that fit. Raises Refused for an order that does not exist."""
+    search = Search(ask, now)
+    search.look(jobs)
+    return search.found()
 
 
-def find_anew(found: Found, jobs: Mapping[int, JobState], news: Turnover, ask: QueueAsk, now: float) -> Found:
+def carries_on(news: Turnover, ask: QueueAsk) -> bool:
+    """Whether an order is worth carrying on: few jobs are another, and its places don't change by the clock alone."""
+    column = BY_KEY.get(ask.sort.removeprefix("-"))
+    return len(news.come) + len(news.gone) <= MOST_NEWS and not (column is not None and column.runs_on)
+
+
+def carry_on(found: Found, jobs: Mapping[int, JobState], news: Turnover, ask: QueueAsk, now: float) -> Found:
     """What `find` says of the jobs of a later reading, out of what it said of an earlier one: to look at ten thousand jobs
     for each question and reading costs more than all else that a list needs."""
-    if len(news.come) + len(news.gone) > MOST_NEWS or _runs_on(ask.sort):
-        return replace(find(jobs.values(), ask, now), of=jobs)
     key, descending = _order(ask.sort, now)
     counts = dict(found.counts)
     left = _fitting(news.gone.values(), ask)
@@ -172,11 +192,6 @@ def _order(sort: str, now: float) -> tuple[Any, bool]:
     if column is None:
         raise Refused(f"there is no column {sort[:40]!r} to sort by", hint="the names of squeue's --Format, in small")
     return sort_key(column, now), sort.startswith("-")
-
-
-def _runs_on(sort: str) -> bool:
-    column = BY_KEY.get(sort.removeprefix("-"))
-    return column is not None and column.runs_on
 
 
 def _turn(job: JobState) -> tuple[int, int]:

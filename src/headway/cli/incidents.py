@@ -28,10 +28,10 @@ LOOK_S = 1.0
 
 
 def incidents(cluster: ClusterName = "", output: Output = Format.table) -> None:
-    """Faults of nodes, the latest first."""
+    """Faults of nodes, the latest first; as JSON with all their steps."""
     api = session.connect()
     name = session.pick(api, cluster)
-    found = api.incidents(name)
+    found = api.incidents(name, steps=output is Format.json)
     if output is Format.json:
         session.print_json(found)
         return

@@ -272,6 +272,9 @@ def _scheduling(cluster: Cluster) -> Section:
         "default_queue_depth=500",
         "max_rpc_cnt=150",  # leave off scheduling while so many requests wait
         "bf_continue",
+        # Whoever asks slurmctld something gets a turn twice a second in between, not every two seconds.
+        "bf_yield_interval=500000",
+        "bf_yield_sleep=200000",
         "bf_interval=10",
         f"bf_window={-(-window_s // 60)}",  # minutes: as far ahead as the longest job
         f"bf_resolution={60 if window_s <= 2 * 86400 else 300}",

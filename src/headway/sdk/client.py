@@ -203,9 +203,10 @@ class Client(Costs, Work):
 
     # --- faults
 
-    def incidents(self, cluster: str) -> list[IncidentOut]:
-        """The latest first, without their steps."""
-        return self._list(f"/clusters/{part(cluster)}/incidents", IncidentOut)
+    def incidents(self, cluster: str, *, steps: bool = False) -> list[IncidentOut]:
+        """The latest first; with `steps` also the steps of each, the jobs it moved, and its times."""
+        asked = {"steps": "true"} if steps else None
+        return self._list(f"/clusters/{part(cluster)}/incidents", IncidentOut, asked)
 
     def incident(self, cluster: str, number: int) -> IncidentOut:
         return self._get(f"/clusters/{part(cluster)}/incidents/{int(number)}", IncidentOut)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headway.domain.live import JobState, NodeState, Reservation
 
 ANSWER_S = 60.0  # a reading that takes longer will never end
-BREATH = 64  # frames between which others come to their turn
+BREATH = 16  # frames between which others come to their turn; a request takes some ten turns
 ARGV = (sys.executable, "-m", "headway.server.poller")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -175,6 +176,19 @@ class IncidentStore(Base):
         if row is None:
             raise NotFound(f"there is no incident {number}", hint="headway incidents lists them")
         return _incident(row, tuple(_step_of(one) for one in rows), tuple(_moved_of(one) for one in moved))
+
+    async def with_steps(self, incidents: Iterable[Incident]) -> tuple[Incident, ...]:
+        """The same with their steps, and with the jobs they moved."""
+        found = tuple(incidents)
+        s, m, numbers = t.incident_steps, t.incident_jobs, [one.number for one in found]
+        steps: dict[int, list[IncidentStep]] = defaultdict(list)
+        moved: dict[int, list[MovedJob]] = defaultdict(list)
+        async with self._read() as db:
+            for row in await db.execute(select(s).where(s.c.incident.in_(numbers)).order_by(s.c.seq)):
+                steps[row.incident].append(_step_of(row))
+            for row in await db.execute(select(m).where(m.c.incident.in_(numbers)).order_by(m.c.job)):
+                moved[row.incident].append(_moved_of(row))
+        return tuple(replace(one, steps=tuple(steps[one.number]), jobs=tuple(moved[one.number])) for one in found)
 
     async def incidents(
         self, cluster: str, *, node: str = "", unfinished: bool = False, limit: int = 100

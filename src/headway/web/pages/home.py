@@ -11,9 +11,9 @@ from typing import Any
 from starlette.responses import RedirectResponse, Response
 
 from headway.api.access import Everywhere, Right, State
-from headway.api.incidents import whole
 from headway.api.shapes import cluster_out, incident_out, node_outs
 from headway.api.state import AppState
+from headway.domain.incident import Incident
 from headway.errors import HeadwayError
 from headway.store import ClusterRow
 from headway.web.html import render
@@ -21,7 +21,6 @@ from headway.web.route import page_router
 from headway.web.view import price
 from headway.web.words import node_kind
 from headway.wire.clusters import ClusterOut, NodeOut
-from headway.wire.incidents import IncidentOut
 
 router = page_router()
 LATEST = 6
@@ -42,19 +41,20 @@ class Card:
 @router.get("/")
 async def home(state: State, who: Everywhere) -> Response:
     rows = [row for row in await state.store.clusters() if who.reaches(row.name)]
-    cards, faults = [], []
+    cards: list[Card] = []
+    faults: list[Incident] = []
     for row in rows:
-        found = [incident_out(one) for one in await state.store.incidents(row.name, limit=50)]
+        found = await state.store.incidents(row.name, limit=50)
         faults += found
         cards.append(await _card(state, row, found))
-    faults.sort(key=lambda one: (_over(one), -one.opened_at))
+    faults.sort(key=lambda one: (one.state.closed, -one.opened_at))
     return render(
         "home.html",
         viewer=who,
         here="home",
         cards=cards,
         total=_total(cards),
-        faults=await whole(state, faults[:LATEST]),
+        faults=[incident_out(one) for one in await state.store.with_steps(faults[:LATEST])],
         may_create=who.may(Right.ADMIN),
     )
 
@@ -65,14 +65,14 @@ async def clusters() -> Response:
     return RedirectResponse("/", status_code=303)
 
 
-async def _card(state: AppState, row: ClusterRow, faults: Iterable[IncidentOut]) -> Card:
+async def _card(state: AppState, row: ClusterRow, faults: Iterable[Incident]) -> Card:
     snapshot = state.live.snapshot(row.name)
     out = cluster_out(row, snapshot)
     try:
         nodes = node_outs(await state.resolved(row), snapshot)[1:] if snapshot.as_of is not None else []
     except HeadwayError:  # a file of another version: what its row says is still shown
         nodes = []
-    open_now = sum(not _over(one) for one in faults)
+    open_now = sum(not one.state.closed for one in faults)
     return Card(out, gpu_counts(nodes), node_counts(nodes), open_now, price(out.price_usd_per_hour))
 
 
@@ -94,10 +94,6 @@ def node_counts(nodes: Iterable[NodeOut]) -> dict[str, int]:
         kind = node_kind(node)[0]
         counts["spare" if kind == "idle" and node.role == "spare" else words[kind]] += 1
     return {key: counts[key] for key in NODES}
-
-
-def _over(one: IncidentOut) -> bool:
-    return one.state in ("returned", "false alarm")
 
 
 def _total(cards: list[Card]) -> dict[str, Any]:

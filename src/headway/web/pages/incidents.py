@@ -14,7 +14,7 @@ from headway.api import incidents as api
 from headway.api.access import Anyone, Everywhere, Number, Operator, Right, State
 from headway.api.shapes import incident_out
 from headway.api.state import AppState
-from headway.domain.incident import IncidentState
+from headway.domain.incident import Incident, IncidentState
 from headway.web.html import render
 from headway.web.place import see_other
 from headway.web.route import page_router
@@ -23,9 +23,8 @@ from headway.wire.incidents import IncidentOut, IncidentStepOut, ReturnIn
 
 router = page_router()
 MOST = 500
-TIMED = 60  # of a list, those shown with their times
 SHOWN = ("open", "all")
-_OVER = ("returned", "false alarm")
+_OVER = (IncidentState.RETURNED, IncidentState.FALSE_ALARM)
 _HIDDEN = frozenset({"tests", "try", "signal", "at", "drains", "asked", "done_at", "stay"})
 _WORDS = {
     "text": "the driver says", "xid": "XID", "gpu": "GPU", "job": "job", "requeued": "jobs requeued",
@@ -46,18 +45,18 @@ class Shown:
 @router.get("/incidents")
 async def everywhere(state: State, who: Everywhere, show: str = "all") -> Response:
     """Of all clusters, the open ones first."""
-    found: list[IncidentOut] = []
+    found: list[Incident] = []
     for row in await state.store.clusters():
         if who.reaches(row.name):
-            found += [incident_out(one) for one in await state.store.incidents(row.name)]
+            found += await state.store.incidents(row.name)
     return render("incidents.html", viewer=who, here="incidents", **await _listed(state, found, show))
 
 
 @router.get("/clusters/{name}/incidents")
 async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") -> Response:
     await state.row(name)
-    found = [incident_out(one) for one in await state.store.incidents(name)]
-    return render("cluster_incidents.html", viewer=who, name=name, tab="incidents", **await _listed(state, found, show))
+    found = await _listed(state, await state.store.incidents(name), show)
+    return render("cluster_incidents.html", viewer=who, name=name, tab="incidents", **found)
 
 
 @router.get("/clusters/{name}/incidents/{number}")
@@ -87,12 +86,12 @@ async def bring_back(
     return see_other(f"/clusters/{name}/incidents/{number}", f"{done.node}: {done.steps[-1].text}")
 
 
-async def _listed(state: AppState, found: list[IncidentOut], show: str) -> dict[str, Any]:
-    found = sorted(found, key=lambda one: (one.state in _OVER, -one.opened_at))
-    still = [one for one in found if one.state not in _OVER]
+async def _listed(state: AppState, incidents: Iterable[Incident], show: str) -> dict[str, Any]:
+    found = sorted(incidents, key=lambda one: (one.state.closed, -one.opened_at))
+    still = [one for one in found if not one.state.closed]
     rows = still if show == "open" else found
     return {
-        "rows": await api.whole(state, rows[:TIMED]) + rows[TIMED:MOST],
+        "rows": [incident_out(one) for one in await state.store.with_steps(rows[:MOST])],
         "all": len(found),
         "open": len(still),
         "show": "open" if show == "open" else "all",

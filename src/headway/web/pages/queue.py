@@ -71,7 +71,7 @@ async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal
                 jobs = snapshot.with_ended(await state.history(cluster))
             except (HeadwayError, TimeoutError, OSError) as error:
                 gap = error_out(error).message
-        found = listed(snapshot, ask, jobs, now)
+        found = (await listed(snapshot, ask, jobs, now)).found
         rows = view.rows(
             cluster.name, found, query, lambda job: why_of(state, cluster, job), now, read=snapshot.as_of is not None
         )
