@@ -15,6 +15,7 @@ from headway.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headway.sdk.costs import Only
     from headway.wire.ledger import BudgetOut, EstimateOut, NodeStatesOut, UsageRow
 
 
@@ -54,7 +55,7 @@ def usage(
     api = session.connect()
     name = session.pick(api, cluster)
     when = {"start": start, "end": end}
-    which = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
+    which: Only = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
     if nodes:
         _nodes(_pages(lambda cursor: api.node_states(name, **when, group=group, cursor=cursor), "states"), output)
         return

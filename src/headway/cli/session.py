@@ -13,6 +13,9 @@ import typer
 from headway.errors import HeadwayError, NeedsConfirmation, NotFound, Refused
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from headway.sdk.costs import Only
     from headway.wire.clusters import ChangeSetOut, ClusterOut, Document, EventOut, OperationOut, StatusOut
     from headway.wire.datasets import DatasetOut, S3In
     from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
@@ -171,11 +174,7 @@ class Api(Protocol):
         by: Sequence[str] = ("team",),
         start: str = "",
         end: str = "",
-        team: str = "",
-        user: str = "",
-        partition: str = "",
-        gpu: str = "",
-        group: str = "",
+        **only: Unpack[Only],
     ) -> UsageOut: ...
     def usage_runs(
         self,
@@ -183,13 +182,9 @@ class Api(Protocol):
         *,
         start: str = "",
         end: str = "",
-        team: str = "",
-        user: str = "",
-        partition: str = "",
-        gpu: str = "",
-        group: str = "",
         job: int = 0,
         cursor: str = "",
+        **only: Unpack[Only],
     ) -> RunsOut: ...
     def node_states(
         self, cluster: str, *, start: str = "", end: str = "", group: str = "", cursor: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 from urllib.parse import urlencode
 
 from headway.sdk.transport import Http, part
@@ -23,6 +24,16 @@ from headway.wire.ledger import (
 from headway.wire.work import CheckJobIn
 
 
+class Only(TypedDict, total=False):
+    """Runs that are looked at; "-": those that have none. What is not said is all of it."""
+
+    team: str
+    user: str
+    partition: str
+    gpu: str
+    group: str
+
+
 class Costs(Http):
     """A month is "2026-10"; the one that is now unless said. Times are days, months, moments (ISO 8601) or unix seconds."""
 
@@ -33,14 +44,9 @@ class Costs(Http):
         by: Sequence[str] = ("team",),
         start: str = "",
         end: str = "",
-        team: str = "",
-        user: str = "",
-        partition: str = "",
-        gpu: str = "",
-        group: str = "",
+        **only: Unpack[Only],
     ) -> UsageOut:
-        """Sums by team, user, partition, gpu and group; of one of them only, where said ("-": of what has none)."""
-        only = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
+        """Sums by team, user, partition, gpu and group."""
         return self._get(_path(cluster, "usage", by=",".join(by), start=start, end=end, **only), UsageOut)
 
     def usage_runs(
@@ -49,22 +55,17 @@ class Costs(Http):
         *,
         start: str = "",
         end: str = "",
-        team: str = "",
-        user: str = "",
-        partition: str = "",
-        gpu: str = "",
-        group: str = "",
         job: int = 0,
         lossy: bool = False,
         waited: bool = False,
         cursor: str = "",
+        **only: Unpack[Only],
     ) -> RunsOut:
         """The runs behind a figure, the latest first; of one job the first first. `lossy`: those that lost or idled alone, the
         dearest first; `waited`: the longest wait first. `cursor`: `next` of the page before."""
-        only = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
         order = {"lossy": "true" if lossy else "", "waited": "true" if waited else ""}
-        asked = {**only, **order, "job": str(job or ""), "cursor": cursor}
-        return self._get(_path(cluster, "usage/runs", start=start, end=end, **asked), RunsOut)
+        asked = {**order, "job": str(job or ""), "cursor": cursor}
+        return self._get(_path(cluster, "usage/runs", start=start, end=end, **only, **asked), RunsOut)
 
     def node_states(
         self,
