@@ -18,6 +18,7 @@ from .say import touch, whole_lines
 BEAT_S = 1.0
 LOG_S = 0.1  # a log that is a plain file is looked at so often; the kernel's own wakes us
 SILENT_S = 2.0
+AGAIN_S = 10.0  # after the journal's program was started
 MOST_NAMED = 256  # jobs of one line of ours; of more the server learns when it reads the whole queue
 JOURNAL = ("journalctl", "--follow", "--lines=0", "--output=cat", "--unit=slurmctld")
 _JOB = re.compile(
@@ -59,25 +60,30 @@ class Named:
     where there is no journal: a job that waits has no node that would tell of it."""
 
     def __init__(self, argv: Sequence[str] = JOURNAL) -> None:
-        self._rest = b""
-        self._pipe: IO[bytes] | None = None
+        self._argv, self._rest = argv, b""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._next_try = float("-inf")
+
+    def _begin(self) -> None:
+        """It ends by itself when nobody is there any more to read what it writes."""
+        self._next_try, null = time.monotonic() + AGAIN_S, subprocess.DEVNULL
         try:
-            # It ends by itself when nobody is there any more to read what it writes.
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
+            process = subprocess.Popen(self._argv, stdin=null, stdout=subprocess.PIPE, stderr=null)
         except OSError:
             return
-        self._pipe = process.stdout
-        if self._pipe is not None:
-            os.set_blocking(self._pipe.fileno(), False)
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        self._process, self._rest = process, b""
 
     def new(self) -> list[int]:
-        if self._pipe is None:
+        if self._process is None and time.monotonic() >= self._next_try:
+            self._begin()
+        if self._process is None or self._process.stdout is None:
             return []
-        read = self._pipe.read()
-        if read == b"":  # it has ended
-            self._pipe = None
+        read = self._process.stdout.read()
+        if read == b"" and self._process.poll() is not None:  # it has ended; another is started after a while
+            self._process.stdout.close()
+            self._process = None
         lines, _, self._rest = (self._rest + (read or b"")).rpartition(b"\n")
         return sorted({int(one[2] or one[1]) for one in _JOB.finditer(lines)})
 

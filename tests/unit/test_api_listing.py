@@ -9,6 +9,9 @@ import json
 import httpx
 import pytest
 
+from headway.api import listing
+from headway.api.live import UNASKED_S, Live, Snapshot
+from headway.api.queue import QueueAsk
 from headway.api.state import GLANCE_S
 from headway.api.work import Reading
 from headway.domain.live import JobState
@@ -150,3 +153,29 @@ async def test_ten_thousand_tasks_are_listed_a_page_at_a_time(server: Server) ->
     assert (len(first.jobs), first.total, first.counts["waiting"]) == (100, 10_000, 10_000)
     last = await page(client, sort="-jobid", limit=1)
     assert [job.id for job in last.jobs] == [10_000]
+
+
+async def test_nobody_gets_the_page_of_a_reading_that_is_long_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a long queue is put in order anew who asks gets the reading before; where that is old, they wait."""
+    monkeypatch.setattr(listing, "PATIENCE_S", 0.0)
+    clock = builders.Clock()
+    live = Live(clock)
+
+    def read(state: str, at: float) -> Snapshot:
+        before = live.snapshot("lab")
+        jobs = tuple(builders.job(number, state) for number in range(1, 2 * listing.PIECE))
+        live.put(Snapshot("lab", jobs=jobs, as_of=at, orders=before.hand_on(at)))
+        return live.snapshot("lab")
+
+    async def shown(snapshot: Snapshot, now: float) -> tuple[str, float | None]:
+        page = await listing.listed(snapshot, QueueAsk(limit=1), None, now, patience_s=listing.PATIENCE_S)
+        return page.found.jobs[0].state, page.of.as_of
+
+    monkeypatch.setattr("headway.api.queue.MOST_NEWS", 10)
+    assert await shown(read("PENDING", 1000.0), 1000.0) == ("PENDING", 1000.0)
+    assert await shown(read("RUNNING", 1002.0), 1002.0) == ("PENDING", 1000.0), "a moment ago"
+    while live.snapshot("lab").orders[QueueAsk(limit=0)][1].as_of != 1002.0:
+        await asyncio.sleep(0)
+    assert await shown(live.snapshot("lab"), 1002.0) == ("RUNNING", 1002.0)
+    assert await shown(read("COMPLETING", 1030.0), 1030.0) == ("COMPLETING", 1030.0), "not that of half a minute ago"
+    assert live.snapshot("lab").hand_on(1030.0 + UNASKED_S) == {}

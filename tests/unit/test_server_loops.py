@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
 
-from headway.api.live import Hub, Live, Snapshot, topic
+from headway.api.live import ALL_JOBS, Hub, Live, Snapshot, topic
 from headway.api.work import Reading
 from headway.domain.cluster import Cluster
 from headway.domain.live import Check, JobState, NodeState
@@ -130,6 +130,28 @@ async def test_of_a_long_queue_a_job_is_read_alone_while_all_of_it_is_being_read
             polling.cancel()
             await asyncio.gather(polling, return_exceptions=True)
     assert [sorted(numbers) for numbers in asked] == [[7, 5000]]
+
+
+async def test_an_array_s_number_is_not_read_alone_and_an_answer_that_came_late_is_dropped(server: Server) -> None:
+    await server.apply()
+    tasks = [builders.job(number, "PENDING", array_job_id=100) for number in range(100, 120)]
+    late = asyncio.Event()
+
+    async def jobs_now(_: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
+        assert 100 not in numbers
+        await late.wait()
+        return (builders.job(7),)
+
+    server.work.answers |= {"read": reading(builders.job(7, "COMPLETED"), *tasks), "machines": (), "jobs_now": jobs_now}
+    cluster = (await server.state.cluster("lab"))[1]
+    await server.state.read(cluster, max_age_s=0)
+    glance = asyncio.create_task(server.state.glance(cluster, (7, 100)))
+    await asyncio.sleep(0)
+    assert server.state.live.poked == {"lab": {ALL_JOBS}}, "all of it is read instead"
+    await server.state.read(cluster, max_age_s=-1)
+    late.set()
+    await glance
+    assert server.state.live.snapshot("lab").by_id[7].state == "COMPLETED"
 
 
 async def test_watch_is_not_told_old_figures(server: Server) -> None:

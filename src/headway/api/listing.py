@@ -18,6 +18,7 @@ from headway.api.queue import (
     Turnover,
     carries_on,
     carry_on,
+    find,
     kind_of,
     page_of,
     turnover,
@@ -33,7 +34,7 @@ KNOWN = sorted(ENDED | RUNNING | WAITING)
 MOST_KEPT = 256  # what was made of one snapshot, before it is forgotten
 PIECE = 250  # jobs that are looked through at a time
 PATIENCE_S = 0.03  # of who asks, for an order that is still being made
-UNASKED_S = 60.0  # then an order is forgotten, and the reading that it was made of
+OLD_S = 5.0  # and of a reading older than this nobody gets a page instead
 
 
 async def list_jobs(state: AppState, name: str, who: Principal, ask: JobsAsk) -> JobsPage:
@@ -60,13 +61,15 @@ async def jobs_body(state: AppState, name: str, who: Principal, ask: JobsAsk, *,
     if kept is not None:
         return bytes(kept)
     page = await listed(snapshot, question, jobs, now, patience_s=PATIENCE_S)
+    kept = page.of.kept.get(key)  # by another who waited
+    if kept is not None:
+        return bytes(kept)
     body = _body(page, now, snapshot.stale)
     if packed:
         body = gzip.compress(body, 4, mtime=0)
-    if page.of is snapshot:
-        if len(snapshot.kept) > MOST_KEPT:
-            snapshot.kept.clear()
-        snapshot.kept[key] = body
+    if len(page.of.kept) > MOST_KEPT:
+        page.of.kept.clear()
+    page.of.kept[key] = body
     return body
 
 
@@ -126,11 +129,11 @@ async def listed(
     """One page of `jobs`; None: of the snapshot's own, whose order is made once for all who ask. Where that takes longer than
     `patience_s` it is the page of the reading before, if anybody asked the same of that."""
     if jobs is not None:
-        return Page(page_of(await _find(jobs, question, now), question), snapshot)
+        return Page(page_of(find(jobs, question, now), question), snapshot)
     # The order holds for as long as the snapshot does: a column that runs on runs on for all rows alike.
     whole = replace(question, cursor="", limit=0)
     orders = snapshot.orders
-    held: tuple[Found, Snapshot] | None = orders.get(whole)
+    held = orders.get(whole)
     if held is not None and held[0].of is snapshot.by_id:
         return Page(page_of(held[0], question), snapshot)
     if held is not None and carries_on(news := _news(snapshot, held[0].of), question):
@@ -139,7 +142,8 @@ async def listed(
     looking: asyncio.Task[Found] | None = snapshot.kept.get(("order", whole))
     if looking is None:
         looking = snapshot.kept["order", whole] = asyncio.create_task(_order(snapshot, whole, now))
-    if held is not None and not (await asyncio.wait({looking}, timeout=patience_s))[0]:
+    young = held is not None and (snapshot.as_of or 0.0) - (held[1].as_of or 0.0) < OLD_S
+    if held is not None and young and not (await asyncio.wait({looking}, timeout=patience_s))[0]:
         return Page(page_of(held[0], question), held[1])
     return Page(page_of(await asyncio.shield(looking), question), snapshot)
 
@@ -148,8 +152,6 @@ async def _order(snapshot: Snapshot, whole: QueueAsk, now: float) -> Found:
     async with snapshot.kept.setdefault("one order at a time", asyncio.Lock()):
         found = replace(await _find(snapshot.jobs, whole, now), of=snapshot.by_id)
     orders = snapshot.orders
-    for old in [one for one, made in orders.items() if now - made[0].now > UNASKED_S]:
-        del orders[old]
     if len(orders) > MOST_KEPT:
         orders.clear()
     orders[whole] = found, snapshot

@@ -22,6 +22,8 @@ from headway.wire.jobs import ProgressOut
 
 MOST_NEWS = 20_000  # an array of ten thousand tasks starts and ends
 STREAMS_AT_ONCE = 2  # are brought up to date by the same reading: who waits for an answer comes in between
+UNASKED_S = 60.0  # then an order of jobs is forgotten, and the reading that it was made of
+ALL_JOBS = 0  # among the numbers of jobs that something is known of: nobody knows which
 OPERATIONS = "operations"  # topic: some operation has ended
 
 
@@ -49,9 +51,8 @@ class Snapshot:
     stale: str = ""
     reservations: tuple[Reservation, ...] = ()
     rows: dict[int, bytes] = field(default_factory=dict, compare=False)  # job id -> its JSON for lists
-    orders: dict[Any, Any] = field(
-        default_factory=dict, compare=False
-    )  # question -> what fits; one dict for all readings
+    # Question -> what fits and the reading it was found in, this one or one before.
+    orders: dict[Any, tuple[Any, Snapshot]] = field(default_factory=dict, compare=False)
     kept: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)  # what was made of it
 
     @cached_property
@@ -63,6 +64,13 @@ class Snapshot:
     @cached_property
     def by_id(self) -> dict[int, JobState]:
         return {job.id: job for job in self.jobs}
+
+    def hand_on(self, now: float) -> dict[Any, tuple[Any, Snapshot]]:
+        """`orders` for the next reading, without those that nobody asks for any more. This one has none from then on, or
+        each reading would keep all before it."""
+        young = {question: one for question, one in self.orders.items() if now - (one[1].as_of or 0.0) < UNASKED_S}
+        self.orders.clear()
+        return young
 
     def with_ended(self, history: Iterable[JobState]) -> tuple[JobState, ...]:
         """Its jobs, and those that only accounting remembers."""
@@ -182,7 +190,7 @@ class Live:
 
     def poke(self, cluster: str, jobs: Iterable[int] = ()) -> None:
         """Something has changed there, these jobs perhaps: it is read now and not at the next look."""
-        self.poked.setdefault(cluster, set()).update(jobs)
+        self.poked.setdefault(cluster, set()).update(tuple(jobs) or (ALL_JOBS,))
         self.hub.publish("watchers")
 
     def watched(self, cluster: str) -> bool:
@@ -212,6 +220,7 @@ class Live:
         self._snapshots.pop(cluster, None)
         self._notices.pop(cluster, None)
         self._incidents.pop(cluster, None)
+        self.poked.pop(cluster, None)
         self.hub.publish(topic(cluster))
 
     def note(self, cluster: str, text: str, *, level: str = "info", where: str = "") -> None:

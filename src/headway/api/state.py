@@ -38,6 +38,7 @@ _FRESH_S = 0.4  # readings younger than this are not asked for again
 SEEN_S = 2.0  # and what somebody only looks at is not older than this, when Slurm answers quickly
 GLANCE_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
 HISTORY_S = 5.0
+MOST_TASKS = 8  # of an array that are read by its number
 COLLECTED_S = 10.0  # the ledger is brought up to date for whoever looks at it
 _MOST_KEPT = 500
 T = TypeVar("T")
@@ -109,6 +110,7 @@ class AppState:
     _reading: dict[str, asyncio.Lock] = field(default_factory=dict)
     _looks: dict[str, asyncio.Task[Snapshot]] = field(default_factory=dict)
     _glanced: dict[str, dict[int, tuple[float, JobState]]] = field(default_factory=dict)
+    _read_from: dict[str, float] = field(default_factory=dict)  # when the last reading of everything began, monotonic
 
     async def row(self, name: str) -> ClusterRow:
         """The cluster's row; NotFound names those there are."""
@@ -175,6 +177,8 @@ class AppState:
                 self.live.fail(cluster.name, why)
             else:
                 known = self.live.snapshot(cluster.name)
+                began = min(began, reading.began)
+                self._read_from[cluster.name] = began
                 seen = self._glanced.get(cluster.name, {})
                 newer = self._glanced[cluster.name] = {number: one for number, one in seen.items() if one[0] > began}
                 jobs, rows = _with(reading.jobs, reading.rows, [job for _, job in newer.values()])
@@ -189,16 +193,22 @@ class AppState:
                         as_of=self.clock(),
                         rows=rows,
                         reservations=reading.reservations,
-                        orders=known.orders,
+                        orders=known.hand_on(self.clock()),
                     )
                 )
             return self.live.snapshot(cluster.name)
 
     async def glance(self, cluster: Cluster, numbers: Iterable[int]) -> None:
         """Brings these jobs alone up to date, beside a reading of everything. Raises what asking Slurm does."""
-        at = time.monotonic()
+        at, asked = time.monotonic(), set(numbers)
+        tasks = Counter(job.array_job_id for job in self.live.snapshot(cluster.name).jobs)
+        many = {number for number in asked if number and tasks[number] > MOST_TASKS}
+        if many:  # an array's number would bring all its tasks
+            self.live.poke(cluster.name)
         async with asyncio.timeout(READ_TIMEOUT_S):
-            found = await self.work.jobs_now(cluster, tuple(numbers))
+            found = await self.work.jobs_now(cluster, tuple(sorted(asked - many)))
+        if self._read_from.get(cluster.name, 0.0) > at:  # what is known by now is newer
+            return
         known = self.live.snapshot(cluster.name)
         new = []
         for job in found:
@@ -305,6 +315,8 @@ class AppState:
         self._kept = {key: one for key, one in self._kept.items() if not key.startswith(f"{name}/")}
         await self.work.forget(name)
         self.worlds.pop(name, None)
+        self._glanced.pop(name, None)
+        self._read_from.pop(name, None)
         self.live.forget(name)
 
 

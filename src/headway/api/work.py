@@ -48,6 +48,7 @@ class Reading:
     jobs: tuple[JobState, ...]  # those that have not changed are the very ones of the reading before
     rows: Mapping[int, bytes] = field(default_factory=dict)  # job id -> its JSON for lists, where it is made already
     reservations: tuple[Reservation, ...] = ()
+    began: float = float("inf")  # when it began, by time.monotonic(); inf: when it was asked for
 
 
 class Work(Protocol):

@@ -179,7 +179,11 @@ async def _ask_for_another(tools: Tools, incident: Incident) -> Incident:
 async def _made(tools: Tools, incident: Incident) -> str:
     number = str(incident.found("operation"))
     for _ in range(int(MAKE_S / LOOK_S)):
-        operation = await tools.env.store.operation(number)
+        try:
+            operation = await tools.env.store.operation(number)
+        except Unreachable:  # that the database is away says nothing of the machine
+            await tools.sleep(LOOK_S)
+            continue
         if operation.state not in {"queued", "running"}:
             if operation.error is None:
                 return ""

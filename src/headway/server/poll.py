@@ -10,7 +10,7 @@ from dataclasses import replace
 import structlog
 
 from headway.api.collect import Meter
-from headway.api.live import Snapshot
+from headway.api.live import ALL_JOBS, Snapshot
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
@@ -76,9 +76,11 @@ class Poller:
         """One reading at a time of each cluster, when its time has come."""
         task = self._tasks.get(row.name)
         due = self._due.get(row.name, 0.0)
-        if len(self._state.live.snapshot(row.name).jobs) >= MANY:
+        many = len(self._state.live.snapshot(row.name).jobs) >= MANY
+        if many:
             self._glance(row)
-        poked = row.name in self._state.live.poked
+        known = self._state.live.poked.get(row.name, set())
+        poked = ALL_JOBS in known if many else bool(known)
         if poked:
             due = min(due, self._began.get(row.name, 0.0) + POKED_S)
         else:  # a request may have seen what the last look did not
@@ -86,7 +88,9 @@ class Poller:
         if (task is not None and not task.done()) or now < due:
             return
         self._began[row.name] = now
-        self._state.live.poked.pop(row.name, None)
+        known.intersection_update(known - {ALL_JOBS} if many else ())
+        if not known:
+            self._state.live.poked.pop(row.name, None)
         self._tasks[row.name] = asyncio.create_task(self._look(row, 0.0 if poked else BUSY_S / 2))
 
     def _glance(self, row: ClusterRow) -> None:
@@ -94,11 +98,12 @@ class Poller:
         task = self._glances.get(row.name)
         if task is not None and not task.done():
             return
-        jobs = self._state.live.poked.get(row.name)
-        if not jobs:  # nobody knows what it was
-            return
-        del self._state.live.poked[row.name]
-        if len(jobs) <= FEW:
+        known = self._state.live.poked.get(row.name, set())
+        jobs = known - {ALL_JOBS}
+        known -= jobs
+        if jobs and not known:
+            del self._state.live.poked[row.name]
+        if 0 < len(jobs) <= FEW:
             self._glances[row.name] = asyncio.create_task(self._read_few(row, jobs))
 
     async def _read_few(self, row: ClusterRow, jobs: set[int]) -> None:

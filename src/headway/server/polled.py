@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import sys
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,7 @@ class PollProcess:
         await self._stop()
 
     async def _read(self) -> Reading:
+        began = time.monotonic()
         try:
             async with asyncio.timeout(ANSWER_S):
                 process = await self._running()
@@ -87,7 +89,7 @@ class PollProcess:
             raise Unreachable(
                 f"the poller of {self._name} died", hint="it starts again by itself; headway server logs"
             ) from None
-        return Reading(self._nodes, self._listed, self._rows, self._reservations)
+        return Reading(self._nodes, self._listed, self._rows, self._reservations, began)
 
     async def _running(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:

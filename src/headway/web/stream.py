@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from typing import Any
 
 from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -17,6 +18,7 @@ from headway.web.html import dump, part, templates
 from headway.web.standing import standing
 
 PULSE_S = 10.0  # a pulse at least this often; the browser warns after three without
+TURN_S = 0.1  # after which the next stream's turn comes too
 GATHER_S = 0.15  # changes this close together go out as one
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -38,9 +40,7 @@ async def _events(
     before: dict[str, object] = {}
     try:
         async for _ in ticks(state.live.subscribe(name)):
-            async with state.live.streams:
-                events = await _news(request, state, name, make, prefix, before)
-            for event in events:
+            for event in await _in_turn(state, _news(request, state, name, make, prefix, before)):
                 yield event
             if state.live.stopping.is_set():
                 return
@@ -48,6 +48,21 @@ async def _events(
         yield ServerSentEvent("now", event="leave")
     except HeadwayError:
         return
+
+
+async def _in_turn(state: AppState, news: Coroutine[Any, Any, list[ServerSentEvent]]) -> list[ServerSentEvent]:
+    """A few streams at a time, as long as they compute: one that waits for a machine keeps no other one waiting."""
+    async with state.live.streams:
+        making = asyncio.create_task(news)
+        try:
+            await asyncio.wait({making}, timeout=TURN_S)
+        except asyncio.CancelledError:
+            making.cancel()
+            raise
+    try:
+        return await making
+    finally:
+        making.cancel()
 
 
 async def _news(
