@@ -46,9 +46,12 @@ in_root useradd --system --user-group --no-create-home --home-dir /nonexistent -
 # they wait for would hardly run: they let others run in between.
 # And they speak through UCX: with the other layer (ob1) a rank that Slurm's PMIx has freed early from the barrier at the end of
 # MPI_Init kills those that still wait in it with its first message (open-mpi/ompi issue 12495; one run in 40 when cores are busy).
+# (Debian's file has no end of its last line, and rules UCX out for windows too: they go the way of the messages.)
 cat >>"$root/etc/openmpi/openmpi-mca-params.conf" <<'END'
+
 mpi_yield_when_idle = 1
 pml = ucx
+osc = ucx,sm
 opal_common_ucx_tls = any
 opal_common_ucx_devices = any
 END

@@ -89,6 +89,27 @@ def test_ssh_opens_no_node_without_a_job_there(lab: Lab) -> None:
     assert "no active jobs" in done.err + done.out
 
 
+# Each rank writes its number into the memory of the next one.
+WINDOW = """
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    int rank, size, got = -1;
+    MPI_Win window;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Win_create(&got, sizeof got, sizeof got, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_fence(0, window);
+    MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, window);
+    MPI_Win_fence(0, window);
+    printf("got%d\\n", got);
+    MPI_Win_free(&window);
+    return MPI_Finalize();
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def allreduce(lab: Lab, folder: Path) -> str:
     """A compiled MPI program on scratch."""
@@ -105,6 +126,11 @@ def test_mpi_programs_by_srun_and_by_mpirun(lab: Lab, allreduce: str) -> None:
     assert finished(lab, by_mpirun).count("sum 10") == 4
     plain = lab.head("srun", "-N2", "--ntasks-per-node=1", allreduce, user="admin").out
     assert plain.count("sum 3") == 2
+    window = "/scratch/admin/window"
+    lab.head("tee", f"{window}.c", user="admin", stdin=WINDOW)
+    lab.head("mpicc", "-o", window, f"{window}.c", user="admin")
+    put = lab.head("srun", "-N2", "--ntasks-per-node=2", window, user="admin").out
+    assert sorted(put.split()) == ["got0", "got1", "got2", "got3"]
 
 
 def test_later_edits_do_not_change_a_queued_job(lab: Lab, tmp_path: Path) -> None:
