@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import Incident, IncidentState, Signal, XidClass
-from headway.errors import Conflict, NotFound
+from headway.errors import Conflict, NotFound, Unreachable
 from headway.health.figures import times
 from headway.health.follow import follow
 from headway.health.listen import Deed
@@ -148,7 +149,9 @@ async def test_a_cluster_may_want_fewer_tries(tmp_path: Path) -> None:
         assert lab.world.order == ["drain", "reset 3"]
 
 
-async def test_the_last_try_is_another_machine_where_the_provider_makes_them(lab: Ward) -> None:
+async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
+    lab: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab.world.gpus, lab.world.makes = 7, True
     await lab.store.save_cluster("lab", {"spec": "name: lab"}, summary={}, owner="ann")
     await lab.responder.take(signal(79), [])
@@ -162,6 +165,21 @@ async def test_the_last_try_is_another_machine_where_the_provider_makes_them(lab
     await lab.responder.go_on()
     assert (await lab.newest()).state is IncidentState.REPAIRING, "until the apply has ended"
     assert (await lab.newest()).score == 0, "it is another machine"
+    asked, real = 0, lab.store.operation
+
+    async def away(number: str) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked < 4:
+            raise Unreachable("the server's database did not answer in time")
+        return await real(number)
+
+    monkeypatch.setattr(lab.store, "operation", away)
+    while asked < 5:
+        assert lab.responder.beside, "the repair has ended because the database was away"
+        await lab.responder.sleep(0)
+        await lab.responder.go_on()
+    assert (await lab.newest()).state is IncidentState.REPAIRING
 
 
 async def test_a_drain_twice_in_a_week_is_an_rma_and_a_lemon_is_kept_out(lab: Ward) -> None:
