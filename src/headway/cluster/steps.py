@@ -31,6 +31,9 @@ _DATABASE = (
     "grant all on slurm_acct_db.* to slurm@localhost;"
 )
 _ENABLED = (".service", ".mount", ".socket")
+# Without a word to the scripts of System V that Debian's packages still bring: for each of them systemd would be told twice to
+# read all units anew.
+_ENABLE = ("env", "SYSTEMCTL_SKIP_SYSV=1", "systemctl", "--no-reload", "--quiet", "enable")
 _ACTION = {"unit.start": "start", "unit.restart": "restart", "unit.reload": "reload", "unit.enable": "start"}
 
 
@@ -62,7 +65,7 @@ def by_stage(
         base.insert(_after_files(base), {"op": "run", "argv": ["systemd-sysusers"]})
     enabled = [c.what for c in rows if c.kind.startswith("unit.") and c.what.endswith(_ENABLED)]
     if enabled:  # before the reload: systemd then knows of it, and nobody is told that units changed on disk
-        base.append({"op": "run", "argv": ["systemctl", "--no-reload", "--quiet", "enable", *enabled]})
+        base.append({"op": "run", "argv": [*_ENABLE, *enabled]})
     if starting or _under("/etc/systemd/system/", touched):
         base.append({"op": "daemon_reload"})
     if starting or _under("/etc/tmpfiles.d/", touched):
