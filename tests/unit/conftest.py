@@ -9,6 +9,7 @@ import pytest
 
 from tests import builders
 from tests.unit import server_fakes
+from tests.unit.health_world import Ward, ward
 from tests.unit.server_fakes import Server
 
 
@@ -18,3 +19,10 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     made = await server_fakes.start(tmp_path, builders.Clock())
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Ward]:
+    """A responder on a store of its own, before a Slurm that answers just its questions."""
+    async with ward(tmp_path) as made:
+        yield made

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import Conflict, Unreachable
 from headway.health import person, prove
-from tests.unit.health_world import NODE, Ward, ward
-
-
-@pytest.fixture
-async def lab(tmp_path: Path) -> AsyncIterator[Ward]:
-    async with ward(tmp_path) as made:
-        yield made
+from tests.unit.health_world import NODE, Ward
 
 
 async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: Ward) -> None:

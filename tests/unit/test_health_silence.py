@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.health.listen import Beats, Deed
 from headway.health.repair import AWAY_S, BOOT_S
 from headway.health.silence import LEASE_OVER_S, suspects
-from tests.unit.health_world import LAB, NODE, Ward, ward
+from tests.unit.health_world import LAB, NODE, Ward
 
 STARTED = dict.fromkeys(LAB.slot_names, 1.0)
 SILENT = Beats(4, {NODE: 6.0})
@@ -37,12 +35,6 @@ def test_many_at_once_are_the_network_and_a_relay_that_is_away_says_nothing() ->
     assert suspects(three, STARTED, 1000.0, late_s=20.0).hold, "long before anybody is late"
     assert suspects(Beats(3, {"lab-1-1": 9.0, NODE: 9.0}), STARTED, 1000.0).nodes == ("lab-1-1", NODE)
     assert suspects(Beats(relay_s=9.0, silent={NODE: 9.0}), STARTED, 1000.0) == suspects(Beats(), {}, 0.0)
-
-
-@pytest.fixture
-async def lab(tmp_path: Path) -> AsyncIterator[Ward]:
-    async with ward(tmp_path) as made:
-        yield made
 
 
 async def test_it_is_fenced_first_then_down_then_rebooted_and_tested(lab: Ward) -> None:

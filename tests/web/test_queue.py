@@ -175,7 +175,9 @@ def test_a_question_stays_open_while_the_page_is_brought_up_to_date(
 
 def test_news_in_the_moment_a_question_opens_waits_too(demo: Site, page: Page) -> None:
     demo.put(page_demo.happy())
-    page.route("**/live*", lambda route: route.abort())  # no other news: the stream tells everything once when it begins
+    page.route(
+        "**/live*", lambda route: route.abort()
+    )  # no other news: the stream tells everything once when it begins
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     expect(page.locator("#head")).not_to_contain_text("requeued")
     # A browser says "toggle" of an opening a task later: the news is put between the two.
