@@ -21,9 +21,8 @@ SILENT_S = 2.0
 AGAIN_S = 10.0  # after the journal's program was started
 MOST_NAMED = 256  # jobs of one line of ours; of more the server learns when it reads the whole queue
 JOURNAL = ("journalctl", "--follow", "--lines=0", "--output=cat", "--unit=slurmctld")
-_JOB = re.compile(
-    rb"JobId=(\d+)(?:_[^\s(]*)?(?:\((\d+)\))?"
-)  # a task of an array: JobId=7_3(12), and 12 is its own number
+# Of a task of an array it says JobId=7_3(12), and 12 is the task's own number.
+_JOB = re.compile(rb"JobId=(\d+)(?:_[^\s(]*)?(?:\((\d+)\))?")
 
 
 class Lines:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from headway.domain.live import JobState
+from headway.domain.live import MOST_SIBLINGS, JobState
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
 from headway.machines.run import Ran
 from headway.slurm import history
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
-from headway.slurm.reader import DETAILS_A_READING, MANY, MOST_CHANGED, MOST_SIBLINGS, WHOLE_S, SlurmReader
+from headway.slurm.reader import DETAILS_A_READING, MANY, MOST_CHANGED, WHOLE_S, SlurmReader
 from headway.slurm.rest import Rest, SlurmToken
 from tests.builders import job, machine
 

@@ -130,7 +130,8 @@ def _why_lost(run: RunRow, blamed: dict[int, list[tuple[float, str]]]) -> tuple[
     if run.state == "PREEMPTED":
         return "preemption", "preemption"
     if run.state == "NODE_FAIL":
-        return "fault", f"{'a node of ' if set(run.nodes) & set(',[') else ''}{run.nodes} failed"
+        several = "," in run.nodes or "[" in run.nodes
+        return "fault", f"a node of {run.nodes} failed" if several else f"{run.nodes} failed"
     return "requeue", "requeued by hand or by its own wish"
 
 

@@ -97,7 +97,7 @@ def _ended(states: frozenset[str]) -> bool:
     return any(kind_of(state) == "ended" for state in states)
 
 
-def _body(page: Page, now: float, stale: str) -> bytes:
+def _body(page: Listed, now: float, stale: str) -> bytes:
     found, snapshot = page.found, page.of
     out = JobsPage(
         jobs=[],
@@ -113,7 +113,9 @@ def _body(page: Page, now: float, stale: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Listed:
+    """A page, and the reading that it is of."""
+
     found: QueueList
     of: Snapshot
 
@@ -125,27 +127,27 @@ async def listed(
     now: float,
     *,
     patience_s: float | None = None,
-) -> Page:
+) -> Listed:
     """One page of `jobs`; None: of the snapshot's own, whose order is made once for all who ask. Where that takes longer than
     `patience_s` it is the page of the reading before, if anybody asked the same of that."""
     if jobs is not None:
-        return Page(page_of(find(jobs, question, now), question), snapshot)
+        return Listed(page_of(find(jobs, question, now), question), snapshot)
     # The order holds for as long as the snapshot does: a column that runs on runs on for all rows alike.
     whole = replace(question, cursor="", limit=0)
     orders = snapshot.orders
     held = orders.get(whole)
     if held is not None and held[0].of is snapshot.by_id:
-        return Page(page_of(held[0], question), snapshot)
+        return Listed(page_of(held[0], question), snapshot)
     if held is not None and carries_on(news := _news(snapshot, held[0].of), question):
         held = orders[whole] = carry_on(held[0], snapshot.by_id, news, question, now), snapshot
-        return Page(page_of(held[0], question), snapshot)
+        return Listed(page_of(held[0], question), snapshot)
     looking: asyncio.Task[Found] | None = snapshot.kept.get(("order", whole))
     if looking is None:
         looking = snapshot.kept["order", whole] = asyncio.create_task(_order(snapshot, whole, now))
     young = held is not None and (snapshot.as_of or 0.0) - (held[1].as_of or 0.0) < OLD_S
     if held is not None and young and not (await asyncio.wait({looking}, timeout=patience_s))[0]:
-        return Page(page_of(held[0], question), held[1])
-    return Page(page_of(await asyncio.shield(looking), question), snapshot)
+        return Listed(page_of(held[0], question), held[1])
+    return Listed(page_of(await asyncio.shield(looking), question), snapshot)
 
 
 async def _order(snapshot: Snapshot, whole: QueueAsk, now: float) -> Found:

@@ -20,7 +20,7 @@ from headway.api.work import Resolved, Work
 from headway.domain.accounts import Share
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import with_versions
-from headway.domain.live import Check, JobState, Room
+from headway.domain.live import MOST_SIBLINGS, Check, JobState, Room
 from headway.errors import HeadwayError, NotFound
 from headway.ledger.budgets import Standing
 from headway.paths import volumes_dir
@@ -38,7 +38,6 @@ _FRESH_S = 0.4  # readings younger than this are not asked for again
 SEEN_S = 2.0  # and what somebody only looks at is not older than this, when Slurm answers quickly
 GLANCE_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
 HISTORY_S = 5.0
-MOST_TASKS = 8  # of an array that are read by its number
 COLLECTED_S = 10.0  # the ledger is brought up to date for whoever looks at it
 _MOST_KEPT = 500
 T = TypeVar("T")
@@ -202,7 +201,7 @@ class AppState:
         """Brings these jobs alone up to date, beside a reading of everything. Raises what asking Slurm does."""
         at, asked = time.monotonic(), set(numbers)
         tasks = Counter(job.array_job_id for job in self.live.snapshot(cluster.name).jobs)
-        many = {number for number in asked if number and tasks[number] > MOST_TASKS}
+        many = {number for number in asked if number and tasks[number] > MOST_SIBLINGS}
         if many:  # an array's number would bring all its tasks
             self.live.poke(cluster.name)
         async with asyncio.timeout(READ_TIMEOUT_S):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headway.domain.slots import NO_MACHINE
 
+MOST_SIBLINGS = 8  # tasks that the number of an array may bring along where one job is asked for
 SPARES = "headway_spares"  # Slurm reservations of Headway's own: nodes that stand by,
 LEMONS = "headway_lemons"  # and nodes that fail too often, for jobs that say --reservation=headway_lemons
 

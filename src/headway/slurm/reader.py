@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from headway.domain.live import JobState, NodeState, Reservation
+from headway.domain.live import MOST_SIBLINGS, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError, NotFound
 from headway.machines.ssh import Remote
@@ -24,7 +24,6 @@ from headway.slurm.rest import Forwards, Rest, SlurmToken
 # this in one reading, so many at a time, and the rest in the next readings.
 DETAILS_A_READING = 32
 DETAILS_AT_ONCE = 4
-MOST_SIBLINGS = 8  # rows that the id of an array's own may bring along
 MANY = 1000  # jobs from which on squeue is asked first which of them have changed
 MOST_CHANGED = 256  # jobs that are asked for one by one; from there on all at once is quicker
 WHOLE_S = 60.0  # between two readings of everything, for what squeue's line does not show
