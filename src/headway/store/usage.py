@@ -159,7 +159,7 @@ class UsageStore(RunStore):
                 query = (
                     select(*(k.c[name] for name in KIND), *sums)
                     .select_from(k.join(r, r.c.kind == k.c.id))
-                    .where(_of(cluster, only), within, which)
+                    .where(fits(cluster, only), within, which)
                     .group_by(k.c.id)
                 )
                 for row in await db.execute(query):
@@ -208,7 +208,7 @@ class UsageStore(RunStore):
         query = (
             select(k.c.gpu_type, place, func.sum(r.c.gpus), func.sum(r.c.gpus * moment))
             .select_from(k.join(r, r.c.kind == k.c.id))
-            .where(_of(cluster, only), k.c.gpu_type != "", within)
+            .where(fits(cluster, only), k.c.gpu_type != "", within)
             .group_by(k.c.gpu_type, place)
         )
         found: dict[str, dict[int, tuple[int, int]]] = {}
@@ -233,7 +233,7 @@ class UsageStore(RunStore):
         query = (
             select(k.c.gpu_type, func.sum(r.c.gpus))
             .select_from(k.join(r, r.c.kind == k.c.id))
-            .where(_of(cluster, only), r.c.cluster == cluster, OPEN, k.c.gpu_type != "", r.c.start < span.now)
+            .where(fits(cluster, only), r.c.cluster == cluster, OPEN, k.c.gpu_type != "", r.c.start < span.now)
             .group_by(k.c.gpu_type)
         )
         place = min(len(marks) - 1, (span.now - marks[0]) // marks.step) if span.now >= marks[0] else -1
@@ -252,7 +252,7 @@ class UsageStore(RunStore):
                 query = (
                     select(r.c.gpus, rounded, func.count())
                     .select_from(k.join(r, r.c.kind == k.c.id))
-                    .where(_of(cluster, only), r.c.first == 1)
+                    .where(fits(cluster, only), r.c.first == 1)
                     .where(r.c.start >= start, r.c.start < min(start + _DAY_S, span.end))
                     .group_by(r.c.gpus, rounded)
                 )
@@ -274,7 +274,7 @@ class UsageStore(RunStore):
         """The runs behind a figure. `first`: "lossy" are only those that lost or idled, the dearest first, "waited" those that
         began in the span, the longest wait first."""
         r = t.runs
-        query = _rows().where(_of(cluster, only), r.c.cluster == cluster, await self._within(cluster, span))
+        query = _rows().where(fits(cluster, only), r.c.cluster == cluster, await self._within(cluster, span))
         if first == "lossy":
             waste = r.c.units * (r.c.lost_s + r.c.idle_s)
             query = query.where(waste > 0).order_by(waste.desc(), r.c.job)
@@ -394,7 +394,8 @@ class UsageStore(RunStore):
         ]
 
 
-def _of(cluster: str, only: Only) -> ColumnElement[bool]:
+def fits(cluster: str, only: Only) -> ColumnElement[bool]:
+    """Of runs with their kinds."""
     k = t.run_kinds
     wanted = [k.c.cluster == cluster]
     if only.teams is not None:
