@@ -20,7 +20,6 @@ from headway.store.usage import Only, Span
 BLAME_S = 120.0  # between a run's end and the incident that ended it
 NAMED = 5  # jobs of a cause
 _DEAREST = 20  # runs among which they are looked for: of one job there may be several
-_IDLE = ("idle", "GPUs held that do nothing")
 
 
 @dataclass
@@ -35,46 +34,62 @@ class _Tally:
         return Cause(kind, what, self.gpu_s, self.usd, _named(self.runs))
 
 
-async def causes_of(state: AppState, look: Look, sums: Sums, whole: Parts) -> list[Cause]:
-    """Of lost and idle time, ranked by cost. What was lost sums to what the usage says is lost, and so does what idled."""
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What lost work and idle GPUs cost, by what took it."""
+
+    lost: list[Cause]
+    notebooks: _Tally
+    idle: _Tally  # everything else
+
+    def causes(self, whole: Parts) -> list[Cause]:
+        """They sum to what chargeback says was lost and held but idle. What was lost on nodes that cost nothing is no cause."""
+        rest = replace(self.idle, gpu_s=whole.idle - self.notebooks.gpu_s)
+        idle = [
+            self.notebooks.cause("notebook", "notebooks that idle"),
+            rest.cause("idle", "GPUs held that do nothing"),
+        ]
+        return [*self.lost, *idle]
+
+
+async def took(state: AppState, look: Look, sums: Sums) -> Took:
     cut = await reckoning.priced(state, look.place, look.month)
-    return good.ranked([*await _lost(state, look, cut), *await _idle(state, look, cut, sums, whole)])
+    return Took(await _lost(state, look, cut), *await _idle(state, look, cut, sums))
 
 
 # --- lost
 
 
 async def _lost(state: AppState, look: Look, cut: list[Segment]) -> list[Cause]:
-    store, name, only = state.store, look.place.name, Only(look.seen)
+    store, name = state.store, look.place.name
     tallies: dict[CutShort, _Tally] = {}
-    for how, amount in await store.lost(name, look.span, only):
-        tallies.setdefault(how, _Tally()).gpu_s += amount.gpu_s
-    if not tallies:
-        return []
     for segment in cut:
         for how, amount in await store.lost(name, *_of(segment, look)):
-            tallies[how].usd += segment.usd_per_second * Fraction(amount.unit_s, amount.per_node)
-    blamed = _nearest(await store.blamed(name, look.span, only, BLAME_S))
+            tally = tallies.setdefault(how, _Tally())
+            tally.gpu_s += amount.gpu_s
+            tally.usd += segment.usd_per_second * Fraction(amount.unit_s, amount.per_node)
+    if not tallies:
+        return []
+    blamed = await store.blamed(name, look.span, Only(look.seen), BLAME_S)
     faults: dict[str, _Tally] = {}
     for run in blamed:
         gpu_s, cost = _lost_of(run, look, cut)
+        if not cost:
+            continue
         tallies[run.how].gpu_s -= gpu_s
         tallies[run.how].usd -= cost
         fault = faults.setdefault(f"{run.what} on {run.node}", _Tally())
         fault.gpu_s += gpu_s
         fault.usd += cost
         fault.runs.append((cost, run.job))
-    told = {_words(how): how for how in tallies}
     found = good.ranked(
         [
             *(tally.cause("fault", words) for words, tally in faults.items()),
             *(tally.cause(*_words(how)) for how, tally in tallies.items()),
         ]
     )
-    return [
-        one if one.jobs else replace(one, jobs=await _losers(state, look, cut, told[one.kind, one.what], blamed))
-        for one in found
-    ]
+    named = {_words(how): jobs for how, jobs in (await _losers(state, look, cut, tallies, blamed, found)).items()}
+    return [replace(one, jobs=one.jobs or named.get((one.kind, one.what), ())) for one in found]
 
 
 def _words(how: CutShort) -> tuple[str, str]:
@@ -87,60 +102,58 @@ def _words(how: CutShort) -> tuple[str, str]:
     return "requeue", "requeued by hand or by its own wish"
 
 
-def _nearest(found: Iterable[Blamed]) -> list[Blamed]:
-    """Each run once: of several incidents the one that spoke at its end is to blame."""
-    return list({one.run: one for one in sorted(found, key=lambda one: -one.apart_s)}.values())
-
-
 def _lost_of(run: Blamed, look: Look, cut: Iterable[Segment]) -> tuple[int, Fraction]:
     """(GPU-seconds, USD), as the database sums them."""
-    now = look.place.now
-
-    def seconds(start: int, end: int) -> int:
-        return good.within(run.start, run.end, run.lost_s, 0, start, min(end, now))[1]
-
-    rate = Fraction(run.units, run.per_node)
-    cost = sum(
-        (one.usd_per_second * rate * seconds(one.start, one.end) for one in cut if one.group == run.group), Fraction(0)
-    )
-    return run.gpus * seconds(look.month.start, look.month.end), cost
+    gpu_s, cost = 0, Fraction(0)
+    for one in cut:
+        if one.group == run.group:
+            until = min(one.end, look.place.now)
+            _, seconds, _ = good.within(run.start, run.end, run.lost_s, 0, one.start, until)
+            gpu_s += run.gpus * seconds
+            cost += one.usd_per_second * Fraction(run.units * seconds, run.per_node)
+    return gpu_s, cost
 
 
 async def _losers(
-    state: AppState, look: Look, cut: Iterable[Segment], how: CutShort, blamed: Iterable[Blamed]
-) -> tuple[int, ...]:
-    others = {one.run for one in blamed if one.how == how}
-    runs = []
+    state: AppState,
+    look: Look,
+    cut: Iterable[Segment],
+    hows: Iterable[CutShort],
+    blamed: Iterable[Blamed],
+    shown: Iterable[Cause],
+) -> dict[CutShort, tuple[int, ...]]:
+    """The jobs that lost most, of causes that are shown and that no incident is to blame for."""
+    names = {(one.kind, one.what) for one in shown if not one.jobs}
+    wanted, others = [how for how in hows if _words(how) in names], {one.run for one in blamed}
+    runs: dict[CutShort, list[tuple[Fraction, int]]] = {}
     for segment in cut:
-        found = await state.store.lost_most(look.place.name, *_of(segment, look), how, _DEAREST + len(others))
-        runs += _costs(segment, (piece for piece in found if piece.run not in others))
-    return _named(runs)
+        found = await state.store.lost_most(look.place.name, *_of(segment, look), wanted, _DEAREST + len(others))
+        for how, piece in found:
+            if piece.run not in others:
+                runs.setdefault(how, []).extend(_costs(segment, [piece]))
+    return {how: _named(rows) for how, rows in runs.items()}
 
 
 # --- idle
 
 
-async def _idle(state: AppState, look: Look, cut: list[Segment], sums: Sums, whole: Parts) -> list[Cause]:
-    """Notebooks, and everything else: that is what is left of all that idled."""
-    if not whole.idle:
-        return []
+async def _idle(state: AppState, look: Look, cut: list[Segment], sums: Sums) -> tuple[_Tally, _Tally]:
+    """Notebooks, and in dollars everything else: that is what is left of all that idled."""
     store, name = state.store, look.place.name
-    books, rest = _Tally(), _Tally(whole.idle)
+    books, rest = _Tally(), _Tally()
     found = await store.notebooks_idle(name, look.span, Only(look.seen))
-    books.gpu_s = sum(gpu_s for _, gpu_s in found)
-    rest.gpu_s -= books.gpu_s
-    others = {piece.run for piece, _ in found}
+    books.gpu_s = sum(one.gpu_s for one in found)
+    others = {one.run for one in found}
     for segment in cut:
         for cell in await sums.held(segment):
             rest.usd += segment.usd_per_second * Fraction(cell.use.idle_unit_s, cell.use.per_node)
-        span, only = _of(segment, look)
-        pieces = [piece for piece, _ in await store.notebooks_idle(name, span, only)] if found else []
-        books.runs += _costs(segment, pieces)
-        dearest = await store.idled_most(name, span, only, _DEAREST + len(others))
+        mine = _of(segment, look)
+        books.runs += _costs(segment, await store.notebooks_idle(name, *mine) if found else ())
+        dearest = await store.idled_most(name, *mine, _DEAREST + len(others))
         rest.runs += _costs(segment, (piece for piece in dearest if piece.run not in others))
     books.usd = sum((cost for cost, _ in books.runs), Fraction(0))
     rest.usd -= books.usd
-    return [books.cause("notebook", "notebooks that idle"), rest.cause(*_IDLE)]
+    return books, rest
 
 
 # --- both

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from fractions import Fraction
 
 from fastapi import APIRouter
 
 from headway.api import reckoning
 from headway.api.access import Anyone, State
-from headway.api.causes import causes_of
+from headway.api.causes import took
 from headway.api.reckoning import Sums
-from headway.api.saving import failure_hours, stalls
+from headway.api.saving import Stalls, failure_hours, stalls
 from headway.api.state import AppState
 from headway.api.usage import Look, MonthText, hours_of, looked
 from headway.ledger import goodput as good
 from headway.ledger.goodput import Cause, Parts
 from headway.ledger.money import cents, usd
-from headway.store.usage import Only, Total
+from headway.store.usage import Only, Times
 from headway.wire.ledger import CauseOut, GoodputOut, PartsOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
@@ -30,16 +31,18 @@ async def goodput(name: str, state: State, who: Anyone, period: MonthText = "") 
 
 async def goodput_of(state: AppState, look: Look) -> GoodputOut:
     place, month = look.place, look.month
-    totals = await state.store.usage(place.name, look.span, ["team"], Only(look.seen))
-    parts = {one.by[0]: _parts(one) for one in totals if one.gpu_s or one.waited_gpu_s}
+    sums = Sums(state, place, Only(look.seen))
+
+    async def times_and_stalls() -> tuple[dict[str, Times], Stalls]:
+        return await state.store.times(place.name, look.span, Only(look.seen)), await stalls(state, look)
+
+    (times, stalled), lost = await asyncio.gather(times_and_stalls(), took(state, look, sums))
+    by_use = sorted(times.items(), key=lambda one: (-one[1].gpu_s, one[0]))
+    parts = {team: _parts(one) for team, one in by_use if one.gpu_s or one.waited_gpu_s}
     whole = Parts(
         *(sum(getattr(one, field) for one in parts.values()) for field in ("productive", "lost", "idle", "waiting"))
     )
-    stalled = await stalls(state, look)
-    sums = Sums(state, place, Only(look.seen))
-    causes = [
-        *await causes_of(state, look, sums, whole), *await _queue(state, look, sums, whole), *stalled.causes,
-    ]  # fmt: skip
+    causes = [*lost.causes(whole), *await _queue(state, look, sums, whole), *stalled.causes]
     return GoodputOut(
         cluster=place.name,
         period=month.name,
@@ -64,7 +67,7 @@ async def goodput_of(state: AppState, look: Look) -> GoodputOut:
     )
 
 
-def _parts(one: Total) -> Parts:
+def _parts(one: Times) -> Parts:
     return Parts(one.gpu_s - one.lost_gpu_s - one.idle_gpu_s, one.lost_gpu_s, one.idle_gpu_s, one.waited_gpu_s)
 
 

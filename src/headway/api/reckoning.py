@@ -172,11 +172,14 @@ async def _of_period(state: AppState, place: Place, period: Period, sums: Sums) 
         if not here and not unused_s:
             continue
         uses = [cell.use for cell in await sums.held(segment)]
-        held_broken = Fraction(0)
-        for one in here:
-            broken = spans.union(one.broken)
-            for units, per_node, seconds in await store.held_on(name, one.machine, broken, now):
-                held_broken += Fraction(units * seconds, per_node)
+        broken = [(one.machine, *span) for one in here for span in spans.union(one.broken)]
+        held_broken = sum(
+            (
+                Fraction(one.units * (one.end - one.start), one.per_node)
+                for one in await store.held_on(name, broken, now)
+            ),
+            Fraction(0),
+        )
         costs.add(segment, uses, here, held_broken, unused_s)
     return invoice.reckon(name, period, nodes, not_there), costs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -107,7 +108,7 @@ async def looked(state: AppState, name: str, who: Principal, period: str) -> Loo
     return look
 
 
-def hours_of(seconds: int) -> float:
+def hours_of(seconds: float) -> float:
     return round(seconds / HOUR_S, 4)
 
 
@@ -164,8 +165,11 @@ async def usage_of(
     state: AppState, place: Place, period: Period, by: Sequence[str], only: Only, stale: str = ""
 ) -> UsageOut:
     span = Span(period.start, period.end, place.now)
-    totals = await state.store.usage(place.name, span, [*by, "gpu_type"], only)
-    cost = dict(await reckoning.held_cost(state, place, period, only, tuple(by)))
+    totals, costs = await asyncio.gather(
+        state.store.usage(place.name, span, [*by, "gpu_type"], only),
+        reckoning.held_cost(state, place, period, only, tuple(by)),
+    )
+    cost = dict(costs)
     grouped: dict[tuple[str, ...], list[Total]] = {}
     for one in totals:
         grouped.setdefault(one.by[: len(by)], []).append(one)

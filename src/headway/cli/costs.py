@@ -289,7 +289,7 @@ def energy(cluster: ClusterName = "", period: Month = "", output: Output = Forma
 
 
 def capacity(cluster: ClusterName = "", period: Month = "", output: Output = Format.table) -> None:
-    """How full the GPUs were, how long jobs of a size waited, and whether what is free lies together."""
+    """How full the GPUs were, whether what was free lay together, and how long jobs of a size waited."""
     api = session.connect()
     found = api.capacity(session.pick(api, cluster), period)
     if _printed(found, output):
@@ -300,6 +300,12 @@ def capacity(cluster: ClusterName = "", period: Month = "", output: Output = For
         if busiest is not None and busiest.there:
             words += f", {_share(busiest.held / busiest.there)} in the fullest hour ({show.moment(busiest.at)})"
         session.say(words)
+        if one.fragmentation is not None:
+            worst = max(one.hours, key=lambda hour: hour.fragmented)
+            words = f"{one.gpu_type}: {_share(one.fragmentation)} of the free GPU-hours beside a job on the same node"
+            if worst.fragmented:
+                words += f", most in the hour of {show.moment(worst.at)} ({worst.fragmented:,.2f} of {worst.free:,.2f})"
+            session.say(words)
     session.say(
         f"free now: {found.free_gpus} GPUs, {found.free_whole_node_gpus} of them on wholly free nodes "
         f"({_share(found.fragmentation)} in pieces)"

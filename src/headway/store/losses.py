@@ -3,16 +3,20 @@ runs is held: sums are the database's, and of runs only the dearest are read."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Float, and_, case, cast, func, literal, literal_column, select
+from sqlalchemy import ColumnElement, Float, Select, case, cast, func, literal, literal_column, select
 
 from headway.store import ledger_schema as t
 from headway.store import schema as others
-from headway.store.usage import Only, Span, UsageStore, fits
+from headway.store.capacity import CapacityStore
+from headway.store.usage import Only, Span, fits
 
 LOST = t.runs.c.lost_s > literal_column("0")  # in words that the index of lost runs has, too
+NOTEBOOK = others.jobs.c.kind == literal_column("'notebook'")  # the same
+_MANY = 500  # jobs that one question names
 EARLY_S = 600.0  # so much later than accounting says may Headway have noted that a job was submitted
 
 
@@ -42,6 +46,7 @@ class Piece:
     start: int
     group: str
     per_node: int
+    gpu_s: int
     unit_s: int
 
     @property
@@ -51,12 +56,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """A run that an incident cut short, as far as its job was sent back to the queue when the run ended."""
+    """A run that lost work when an incident sent its job back to the queue: `what` on `node`."""
 
     job: int
     start: int
-    end: int
     group: str
+    end: int
     units: int
     per_node: int
     gpus: int
@@ -64,7 +69,6 @@ class Blamed:
     how: CutShort
     what: str
     node: str
-    apart_s: float  # between the run's end and the incident's word
 
     @property
     def run(self) -> tuple[int, int, str]:
@@ -88,7 +92,7 @@ class Saved:
     up_s: float
 
 
-class LossStore(UsageStore):
+class LossStore(CapacityStore):
     async def lost(self, cluster: str, span: Span, only: Only) -> list[tuple[CutShort, Amount]]:
         """What was lost, by how the runs ended."""
         k, r = t.run_kinds, t.runs
@@ -104,14 +108,29 @@ class LossStore(UsageStore):
             return [
                 (CutShort(ended, names), Amount(group, per_node, int(gpu_s), int(unit_s)))
                 for ended, names, group, per_node, gpu_s, unit_s in await db.execute(query)
-                if gpu_s or unit_s
             ]
 
-    async def lost_most(self, cluster: str, span: Span, only: Only, how: CutShort, limit: int) -> list[Piece]:
-        """The runs of one group that lost most in that way."""
+    async def lost_most(
+        self, cluster: str, span: Span, only: Only, hows: Collection[CutShort], limit: int
+    ) -> list[tuple[CutShort, Piece]]:
+        """The runs of one group that lost most in each of those ways: so many of each."""
+        r = t.runs
         _, lost, _ = self._clipped(span)
-        state, nodes = _how()
-        return await self._most_of(cluster, span, only, lost, limit, [LOST, state == how.state, nodes == how.nodes])
+        ended, _ = _how()
+        found = []
+        for how in hows:
+            if not how.nodes:
+                mine = [LOST, ended == how.state]
+                found += [(how, one) for one in await self._most_of(cluster, span, only, lost, limit, mine)]
+        if nodes := [how.nodes for how in hows if how.nodes]:
+            failed = [LOST, r.c.state == "NODE_FAIL", r.c.nodes.in_(nodes)]
+            query = self._pieces(cluster, only, lost).where(*failed, await self._within(cluster, span))
+            place = func.row_number().over(partition_by=r.c.nodes, order_by=self._dearest(lost))
+            ranked = query.add_columns(r.c.nodes, place.label("place")).subquery()
+            async with self._read() as db:
+                for *piece, names, _ in await db.execute(select(ranked).where(ranked.c.place <= limit)):
+                    found.append((CutShort("NODE_FAIL", names), Piece(*piece)))
+        return found
 
     async def idled_most(self, cluster: str, span: Span, only: Only, limit: int) -> list[Piece]:
         """The runs of one group that idled most, notebooks among them."""
@@ -127,56 +146,61 @@ class LossStore(UsageStore):
         limit: int,
         which: Sequence[ColumnElement[bool]],
     ) -> list[Piece]:
-        k, r = t.run_kinds, t.runs
-        unit_s = r.c.units * seconds
-        query = (
-            select(r.c.job, r.c.start, k.c.group, k.c.per_node, unit_s)
-            .select_from(k.join(r, r.c.kind == k.c.id))
-            .where(fits(cluster, only), await self._within(cluster, span), *which)
-            .order_by((cast(unit_s, Float) / k.c.per_node).desc())
-            .limit(limit)
-        )
+        query = self._pieces(cluster, only, seconds).where(*which, await self._within(cluster, span))
         async with self._read() as db:
-            return [Piece(*row) for row in await db.execute(query) if row[4]]
+            rows = await db.execute(query.order_by(self._dearest(seconds)).limit(limit))
+            return [Piece(*row) for row in rows]
 
-    async def notebooks_idle(self, cluster: str, span: Span, only: Only) -> list[tuple[Piece, int]]:
-        """Runs of notebooks that idled, and the GPU-seconds of it. A notebook is what was submitted as one, however long ago."""
-        k, r, j = t.run_kinds, t.runs, others.jobs
+    def _pieces(self, cluster: str, only: Only, seconds: ColumnElement[int]) -> Select[Any]:
+        """Piece's columns."""
+        k, r = t.run_kinds, t.runs
+        sums = ((r.c.gpus * seconds).label("gpu_s"), (r.c.units * seconds).label("unit_s"))
+        columns = (r.c.job, r.c.start, k.c.group, k.c.per_node, *sums)
+        return select(*columns).select_from(k.join(r, r.c.kind == k.c.id)).where(fits(cluster, only))
+
+    def _dearest(self, seconds: ColumnElement[int]) -> ColumnElement[Any]:
+        return (cast(t.runs.c.units * seconds, Float) / t.run_kinds.c.per_node).desc()
+
+    async def notebooks_idle(self, cluster: str, span: Span, only: Only) -> list[Piece]:
+        """Runs of notebooks that idled. A notebook is what was submitted as one, however long ago."""
+        j, r = others.jobs, t.runs
         _, _, idle = self._clipped(span)
-        query = (
-            select(r.c.job, r.c.start, k.c.group, k.c.per_node, r.c.units * idle, r.c.gpus * idle)
-            .distinct()
-            .select_from(j.join(r, and_(r.c.cluster == j.c.cluster, r.c.job == j.c.job_id)).join(k, r.c.kind == k.c.id))
-            .where(j.c.cluster == cluster, j.c.kind == "notebook", j.c.at <= r.c.submit + EARLY_S, r.c.idle_s > 0)
-            .where(fits(cluster, only), await self._within(cluster, span))
-        )
         async with self._read() as db:
-            return [(Piece(*row[:5]), int(row[5])) for row in await db.execute(query)]
+            query = select(j.c.job_id, func.min(j.c.at)).where(j.c.cluster == cluster, NOTEBOOK, j.c.at < span.end)
+            since = {int(job): float(at) for job, at in await db.execute(query.group_by(j.c.job_id))}
+        query = self._pieces(cluster, only, idle).add_columns(r.c.submit).where(await self._within(cluster, span))
+        rows = await self._of_jobs(query.where(r.c.idle_s > 0), cluster, list(since))
+        return [Piece(*row[:-1]) for row in rows if since[row.job] <= row.submit + EARLY_S]
 
     async def blamed(self, cluster: str, span: Span, only: Only, apart_s: float) -> list[Blamed]:
-        """Runs of the stretch that lost work and whose job an incident sent back to the queue within `apart_s` of their end."""
+        """Runs of the stretch that lost work and whose job an incident sent back to the queue within `apart_s` of their end: of
+        several incidents the nearest."""
         k, r, i, m = t.run_kinds, t.runs, others.incidents, others.incident_jobs
-        state, nodes = _how()
-        columns = (r.c.job, r.c.start, r.c.end, k.c.group, r.c.units, k.c.per_node, r.c.gpus, r.c.lost_s)
-        query = (
-            select(*columns, state.label("ended"), nodes.label("failed"), i.c.what, i.c.node, m.c.requeued_at)
-            .select_from(
-                i.join(m, m.c.incident == i.c.number)
-                .join(r, and_(r.c.cluster == i.c.cluster, r.c.job == m.c.job))
-                .join(k, r.c.kind == k.c.id)
-            )
-            .where(i.c.cluster == cluster, m.c.requeued_at >= span.start - apart_s)
-            .where(fits(cluster, only), LOST, await self._within(cluster, span))
-            .where(m.c.requeued_at.between(r.c.end - apart_s, r.c.end + apart_s))
-        )
+        said: dict[int, list[tuple[float, str, str]]] = {}
         async with self._read() as db:
-            return [
-                Blamed(
-                    row.job, row.start, row.end, row.group, row.units, row.per_node, row.gpus, row.lost_s,
-                    CutShort(row.ended, row.failed), row.what, row.node, abs(row.requeued_at - row.end),
-                )
-                for row in await db.execute(query)
-            ]  # fmt: skip
+            query = select(m.c.job, m.c.requeued_at, i.c.what, i.c.node).join(m, m.c.incident == i.c.number)
+            mine = (i.c.cluster == cluster, m.c.requeued_at >= span.start - apart_s)
+            for job, at, what, node in await db.execute(query.where(*mine)):
+                said.setdefault(int(job), []).append((at, what, node))
+        state, nodes = _how()
+        columns = (r.c.job, r.c.start, k.c.group, r.c.end, r.c.units, k.c.per_node, r.c.gpus, r.c.lost_s)
+        runs = (
+            select(*columns, state, nodes).select_from(r.join(k, r.c.kind == k.c.id)).where(fits(cluster, only), LOST)
+        )
+        found = []
+        for row in await self._of_jobs(runs.where(await self._within(cluster, span)), cluster, list(said)):
+            apart, what, node = min((abs(at - row.end), what, node) for at, what, node in said[row.job])
+            if apart <= apart_s:
+                found.append(Blamed(*(*row[:8], CutShort(*row[8:]), what, node)))
+        return found
+
+    async def _of_jobs(self, query: Select[Any], cluster: str, jobs: Sequence[int]) -> list[Any]:
+        r, found = t.runs, []
+        async with self._read() as db:
+            for at in range(0, len(jobs), _MANY):
+                mine = (r.c.cluster == cluster, r.c.job.in_(jobs[at : at + _MANY]))
+                found += (await db.execute(query.where(*mine))).all()
+        return found
 
     async def saved(self, cluster: str, span: Span, only: Only, fewest: int) -> AsyncIterator[Saved]:
         """The runs of jobs that told of `fewest` checkpoints or more, a job's one after the other."""
@@ -184,8 +208,10 @@ class LossStore(UsageStore):
         columns = (r.c.job, r.c.start, r.c.end, k.c.group, r.c.units, k.c.per_node, r.c.gpus, r.c.node_count)
         query = (
             select(*columns, s.c.saves, s.c.stalled_s, s.c.up_s)
-            .select_from(s.join(r, and_(r.c.cluster == s.c.cluster, r.c.job == s.c.job)).join(k, r.c.kind == k.c.id))
-            .where(s.c.cluster == cluster, s.c.at >= span.start, s.c.saves >= fewest, s.c.up_s > 0)
+            .select_from(s.join(r, r.c.job == s.c.job).join(k, r.c.kind == k.c.id))
+            .where(
+                s.c.cluster == cluster, r.c.cluster == cluster, s.c.at >= span.start, s.c.saves >= fewest, s.c.up_s > 0
+            )
             .where(fits(cluster, only), await self._within(cluster, span))
             .order_by(s.c.job, r.c.start)
         )

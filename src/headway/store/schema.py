@@ -183,6 +183,14 @@ jobs = Table(
     Column("request", JSON, nullable=False),
     Column("facts", JSON, nullable=False),
     Index("ix_jobs_cluster_job", "cluster", "job_id"),
+    Index(
+        "ix_jobs_notebooks",
+        "cluster",
+        "job_id",
+        "at",
+        sqlite_where=text("kind = 'notebook'"),
+        postgresql_where=text("kind = 'notebook'"),
+    ),
     Index("ix_jobs_pipeline", "pipeline"),
 )
 

@@ -1,4 +1,4 @@
-"""An index of the runs whose work was done again: reports look at all of them."""
+"""Indexes of the runs whose work was done again and of the jobs that are notebooks: reports look at all of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ branch_labels = None
 depends_on = None
 
 _LOST = sa.text("lost_s > 0")
+_NOTEBOOK = sa.text("kind = 'notebook'")
 
 
 def upgrade() -> None:
@@ -21,7 +22,11 @@ def upgrade() -> None:
         sqlite_where=_LOST,
         postgresql_where=_LOST,
     )
+    op.create_index(
+        "ix_jobs_notebooks", "jobs", ["cluster", "job_id", "at"], sqlite_where=_NOTEBOOK, postgresql_where=_NOTEBOOK
+    )
 
 
 def downgrade() -> None:
+    op.drop_index("ix_jobs_notebooks", "jobs")
     op.drop_index("ix_runs_lost", "runs")
