@@ -24,8 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from headway.api import costs, goodput, reckoning, reports, usage
-from headway.api.reckoning import Place
-from headway.api.usage import Look
+from headway.api.reckoning import Look, Place
 from headway.domain.cluster import Cluster
 from headway.domain.incident import XidClass
 from headway.domain.ledger import Held, NodeSpan, Run, Saves, SpanKind
@@ -44,7 +43,8 @@ CHUNK = 20_000
 
 def cluster() -> Cluster:
     people = {team: {"users": [f"{team}{i}" for i in range(20)]} for team in TEAMS}
-    spec = {"name": "lab", "groups": {"base": {"plan": "h100-8", "nodes": NODES}}, "teams": people}
+    hosts = [f"10.0.{number // 256}.{number % 256}" for number in range(NODES + 1)]
+    spec = {"name": "lab", "provider": "ssh", "plan": "h100-8", "nodes": NODES, "hosts": hosts, "teams": people}
     return resolve({**spec, "fabric": {"leaf_size": 16}}, load_catalogue({}), owner="ann")
 
 
@@ -64,7 +64,7 @@ def made(count: int, names: tuple[str, ...]) -> Any:
             86_400, seconds, 500, 0, "h100",
         )  # fmt: skip
         lost = lost_s(state, run.start, run.end, float(run.end - min(seconds, dice.randrange(1, 3600))))
-        yield run, [Held("base", nodes, "h100", gpus, gpus * 8, gpus, 8)], lost
+        yield run, [Held("main", nodes, "h100", gpus, gpus * 8, gpus, 8)], lost
 
 
 async def fill(folder: Path, count: int) -> float:
@@ -90,9 +90,9 @@ async def fill(folder: Path, count: int) -> float:
 async def others(store: Store, count: int, names: tuple[str, ...]) -> None:
     """Machines, prices, drains, incidents, checkpoints."""
     half = (MONTH.start + MONTH.end) // 2
-    await store.meter("lab", [(name, "base") for name in names], [], [], MONTH.start - 86_400)
+    await store.meter("lab", [(name, "main") for name in names], [], [], MONTH.start - 86_400)
     prices = [
-        PriceRow("lab", "base", float(at), usd, False) for at, usd in ((MONTH.start - 86_400, "20"), (half, "18.5"))
+        PriceRow("lab", "main", float(at), usd, False) for at, usd in ((MONTH.start - 86_400, "20"), (half, "18.5"))
     ]
     for price in prices:
         await store.note_prices([price])

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+import httpx
 import pytest
 
 from headway.api import causes as api_causes
@@ -14,7 +16,7 @@ from headway.api.collect import collect, entries
 from headway.domain.incident import XidClass
 from headway.domain.ledger import Saves
 from headway.store import PriceRow
-from tests.unit.ledger_world import OCTOBER, Accounting, H, at, got, lab, machines, run
+from tests.unit.ledger_world import OCTOBER, V1, Accounting, H, at, got, lab, machines, run
 from tests.unit.server_fakes import Server
 
 MONTH_S = OCTOBER.seconds
@@ -89,7 +91,8 @@ async def test_all_that_idled_is_told_and_notebooks_are_told_apart_after_they_ar
     )
     at(server, 40 * H)
     found = await told(server)
-    causes = {one["kind"]: one for one in found["causes"]}
+    causes = {one["kind"]: one for one in found["causes"] if one["kind"] != "queue"}
+    await each_leads_to_its_runs(await server.client(), causes.values())
     assert (causes["notebook"]["gpu_hours"], causes["notebook"]["usd"], causes["notebook"]["jobs"]) == (40.0, 40.0, [7])
     assert causes["idle"]["gpu_hours"] == pytest.approx(200 * 20 / H, abs=1e-4)
     assert causes["idle"]["usd"] == pytest.approx(200 * 20 / H, abs=0.005)
@@ -161,6 +164,26 @@ async def test_causes_are_what_chargeback_says_over_prices_groups_and_teams(serv
         [idle] = [one for one in found["causes"] if one["kind"] == "idle"]
         assert idle["usd"] == pytest.approx(sum(one["held_idle_usd"] for one in paid), abs=0.03)
         assert idle["gpu_hours"] == found["total"]["idle_gpu_hours"]
+        await each_leads_to_its_runs(await server.client(person, role), [*causes, idle])
+
+
+async def each_leads_to_its_runs(client: httpx.AsyncClient, causes: Any) -> None:
+    """Runs that lie in the month as a whole."""
+    page = (await client.get("/clusters/lab/costs?section=goodput&period=2026-10")).text
+    for number, one in enumerate(causes):
+        link = urlencode({"cause": one["what"]})
+        runs = (await got(client, f"usage/runs?start=2026-10&limit=1000&{link}"))["runs"]
+        if one["kind"] in ("idle", "notebook"):  # what was lost did not idle as well
+            gpu_s = sum(run["gpus"] * min(run["idle_s"], run["elapsed_s"] - run["lost_s"]) for run in runs)
+        else:
+            gpu_s = sum(run["gpus"] * run["lost_s"] for run in runs)
+        assert gpu_s / H == pytest.approx(one["gpu_hours"], abs=1e-3), one["what"]
+        assert set(one["jobs"]) <= {run["job"] for run in runs}
+        assert link in page
+        if number % 4:
+            continue
+        behind = (await client.get(f"/clusters/lab/costs?section=runs&period=2026-10&{link}")).text
+        assert f"{one['gpu_hours']:,.2f} GPU-hours · {one['usd']:,.2f} USD of that" in behind
 
 
 async def test_however_many_jobs_save_slowly_all_their_standing_still_is_told(server: Server, said: Accounting) -> None:
@@ -177,6 +200,16 @@ async def test_however_many_jobs_save_slowly_all_their_standing_still_is_told(se
     assert cause["jobs"][0] == 100
     assert [one["job"] for one in found["checkpoints"]][:2] == [100, 1]
     assert len(found["checkpoints"]) == 100
+    page = await got(
+        await server.client(), "usage/runs?start=2026-10&limit=1000&cause=trainings+that+stand+still+while+they+save"
+    )
+    assert len(page["runs"]) == 250
+
+
+async def test_a_cause_that_nothing_was_lost_to_is_refused(server: Server) -> None:
+    at(server, H)
+    answer = await (await server.client()).get(f"{V1}/usage/runs?cause=XID+79+on+lab-1-1")
+    assert (answer.status_code, "nothing was lost to 'XID 79 on lab-1-1'" in answer.text) == (400, True)
 
 
 def test_of_one_job_many_runs_may_be_the_dearest() -> None:

@@ -8,16 +8,19 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from headway.api import reckoning
-from headway.api.reckoning import Sums
+from headway.api.reckoning import Look, Sums
 from headway.api.state import AppState
-from headway.api.usage import Look
+from headway.errors import Refused
 from headway.ledger import goodput as good
 from headway.ledger.goodput import Cause, Parts
 from headway.ledger.invoice import Segment
 from headway.store.losses import Blamed, CutShort, Piece
-from headway.store.usage import Only, Span
+from headway.store.usage import Behind, Only, Span
 
 BLAME_S = 120.0  # between a run's end and the incident that ended it
+IDLE = "GPUs held that do nothing"
+NOTEBOOKS = "notebooks that idle"
+CHECKPOINTS = "trainings that stand still while they save"
 NAMED = 5  # jobs of a cause
 _DEAREST = 20  # runs among which they are looked for: of one job there may be several
 
@@ -46,8 +49,8 @@ class Took:
         """They sum to what chargeback says was lost and held but idle. What was lost on nodes that cost nothing is no cause."""
         rest = replace(self.idle, gpu_s=whole.idle - self.notebooks.gpu_s)
         idle = [
-            self.notebooks.cause("notebook", "notebooks that idle"),
-            rest.cause("idle", "GPUs held that do nothing"),
+            self.notebooks.cause("notebook", NOTEBOOKS),
+            rest.cause("idle", IDLE),
         ]
         return [*self.lost, *idle]
 
@@ -55,6 +58,24 @@ class Took:
 async def took(state: AppState, look: Look, sums: Sums) -> Took:
     cut = await reckoning.priced(state, look.place, look.month)
     return Took(await _lost(state, look, cut), *await _idle(state, look, cut, sums))
+
+
+async def behind(state: AppState, name: str, span: Span, only: Only, what: str) -> Behind:
+    """The runs that a cause is made of, by its words. Raises Refused for one that nothing was lost to."""
+    store = state.store
+    if what in (IDLE, NOTEBOOKS):
+        books = tuple(dict.fromkeys(one.run[:2] for one in await store.notebooks_idle(name, span, only)))
+        return Behind(idle=True, runs=books) if what == NOTEBOOKS else Behind(idle=True, but=books)
+    if what == CHECKPOINTS:
+        return Behind(saved=True)
+    blamed = await store.blamed(name, span, only, BLAME_S)
+    if mine := [one for one in blamed if _blame(one) == what]:
+        return Behind(lost=True, runs=tuple(one.run[:2] for one in mine))
+    how = next((how for how, _ in await store.lost(name, span, only) if _words(how)[1] == what), None)
+    if how is None:
+        raise Refused(f"nothing was lost to {what!r}", hint="headway goodput says what was")
+    others = tuple(one.run[:2] for one in blamed if one.how == how)
+    return Behind(lost=True, state=how.state, nodes=how.nodes, but=others)
 
 
 # --- lost
@@ -78,7 +99,7 @@ async def _lost(state: AppState, look: Look, cut: list[Segment]) -> list[Cause]:
             continue
         tallies[run.how].gpu_s -= gpu_s
         tallies[run.how].usd -= cost
-        fault = faults.setdefault(f"{run.what} on {run.node}", _Tally())
+        fault = faults.setdefault(_blame(run), _Tally())
         fault.gpu_s += gpu_s
         fault.usd += cost
         fault.runs.append((cost, run.job))
@@ -90,6 +111,10 @@ async def _lost(state: AppState, look: Look, cut: list[Segment]) -> list[Cause]:
     )
     named = {_words(how): jobs for how, jobs in (await _losers(state, look, cut, tallies, blamed, found)).items()}
     return [replace(one, jobs=one.jobs or named.get((one.kind, one.what), ())) for one in found]
+
+
+def _blame(run: Blamed) -> str:
+    return f"{run.what} on {run.node}"
 
 
 def _words(how: CutShort) -> tuple[str, str]:

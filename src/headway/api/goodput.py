@@ -10,10 +10,10 @@ from fastapi import APIRouter
 from headway.api import reckoning
 from headway.api.access import Anyone, State
 from headway.api.causes import took
-from headway.api.reckoning import Sums
+from headway.api.reckoning import Look, Sums
 from headway.api.saving import Stalls, failure_hours, stalls
 from headway.api.state import AppState
-from headway.api.usage import Look, MonthText, hours_of, looked
+from headway.api.usage import MonthText, hours_of, looked
 from headway.ledger import goodput as good
 from headway.ledger.goodput import Cause, Parts
 from headway.ledger.money import cents, usd

@@ -52,6 +52,19 @@ class Place:
             raise Refused(str(error), hint="a month is written 2026-10") from None
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Somebody looks at a month of a cluster. `seen`: the teams they see, None = all."""
+
+    place: Place
+    month: Period
+    seen: tuple[str, ...] | None
+
+    @property
+    def span(self) -> Span:
+        return Span(self.month.start, self.month.end, self.place.now)
+
+
 @dataclass(frozen=True)
 class Bill:
     """`row` is there once it is closed; zone and rules are those that it was closed by."""

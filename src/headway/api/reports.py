@@ -12,9 +12,9 @@ from fastapi import APIRouter
 
 from headway.api.access import Anyone, State
 from headway.api.fragments import fragments_of, plan_of
-from headway.api.reckoning import Place
+from headway.api.reckoning import Look, Place
 from headway.api.state import AppState
-from headway.api.usage import HOUR_S, Look, MonthText, energy_sum, hours_of, looked
+from headway.api.usage import HOUR_S, MonthText, energy_sum, hours_of, looked
 from headway.domain.ledger import Life
 from headway.ledger import capacity as rules
 from headway.ledger.capacity import Ends, Fragments, Stretches

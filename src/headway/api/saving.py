@@ -12,10 +12,10 @@ from fastapi import APIRouter, Query
 
 from headway.api import reckoning
 from headway.api.access import Anyone, State
-from headway.api.causes import NAMED
-from headway.api.reckoning import Place, place_of
+from headway.api.causes import CHECKPOINTS, NAMED
+from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
-from headway.api.usage import HOUR_S, Look, teams_seen
+from headway.api.usage import HOUR_S, teams_seen
 from headway.domain.ledger import Life, Saves
 from headway.errors import Refused
 from headway.ledger import goodput as good
@@ -112,8 +112,7 @@ class Stalls:
     @property
     def causes(self) -> list[Cause]:
         """The time for which they stood still; it is part of what is productive otherwise."""
-        what = "trainings that stand still while they save"
-        return [Cause("checkpoints", what, self.gpu_s, self.usd, self.longest)] if self.longest else []
+        return [Cause("checkpoints", CHECKPOINTS, self.gpu_s, self.usd, self.longest)] if self.longest else []
 
 
 async def stalls(state: AppState, look: Look) -> Stalls:

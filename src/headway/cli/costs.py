@@ -44,6 +44,7 @@ def usage(
     gpu: Annotated[str, typer.Option("--gpu", help="Only this kind of GPU; - for runs without any.")] = "",
     group: Annotated[str, typer.Option("--group", help="Only this group of nodes.")] = "",
     runs: Annotated[bool, typer.Option("--runs", help="The runs behind these figures instead.")] = False,
+    cause: Annotated[str, typer.Option("--cause", help="The runs behind a cause of loss, as goodput words it.")] = "",
     job: Annotated[int, typer.Option("--job", help="Every run of one job instead.")] = 0,
     nodes: Annotated[bool, typer.Option("--nodes", help="What nodes were, and when, instead.")] = False,
     output: SheetOutput = Sheet.table,
@@ -59,8 +60,8 @@ def usage(
     if nodes:
         _nodes(_pages(lambda cursor: api.node_states(name, **when, group=group, cursor=cursor), "states"), output)
         return
-    if runs or job:
-        _runs(_pages(lambda cursor: api.usage_runs(name, job=job, **when, **which, cursor=cursor), "runs"), output)
+    if runs or job or cause:
+        _runs(_pages(lambda at: api.usage_runs(name, job=job, cause=cause, **when, **which, cursor=at), "runs"), output)
         return
     found = api.usage(name, by=by.split(","), **when, **which)
     if found.stale:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    tuple_,
 )
 
 from headway.domain.ledger import Use
@@ -34,6 +35,21 @@ class Span:
     start: int
     end: int
     now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """Which runs took what a cause of loss says. `lost`, `idle`, `saved`: those that lost work, that idled, whose jobs tell of
+    their checkpoints. `state` and `nodes`: how they ended that lost work ("" of state: requeued, "*": whatever). `runs`: only
+    these (job, start), where they are known one by one, and `but` none of those."""
+
+    lost: bool = False
+    idle: bool = False
+    saved: bool = False
+    state: str = "*"
+    nodes: str = ""
+    runs: tuple[tuple[int, int], ...] | None = None
+    but: tuple[tuple[int, int], ...] = ()
 
 
 NONE = "-"  # of a name: what has none, such as runs without GPUs
@@ -197,14 +213,17 @@ class UsageStore(RunStore):
         only: Only = Only(),
         *,
         first: Order = "latest",
+        behind: Behind | None = None,
         after: int = 0,
         limit: int = 100,
     ) -> list[RunRow]:
-        """The runs behind a figure. `first`: "lossy" are only those that lost or idled, the dearest first, "waited" those that
-        began in the span, the longest wait first."""
+        """The runs behind a figure; `behind`: those that a cause of loss is made of, the dearest first. `first`: "lossy" are only
+        those that lost or idled, the dearest first, "waited" those that began in the span, the longest wait first."""
         r = t.runs
         query = _rows().where(fits(cluster, only), r.c.cluster == cluster, await self._within(cluster, span))
-        if first == "lossy":
+        if behind is not None:
+            query = _narrowed(query, cluster, behind)
+        elif first == "lossy":
             waste = r.c.units * (r.c.lost_s + r.c.idle_s)
             query = query.where(waste > 0).order_by(waste.desc(), r.c.job)
         elif first == "waited":
@@ -334,6 +353,28 @@ def fits(cluster: str, only: Only) -> ColumnElement[bool]:
     if only.gpus is not None:
         wanted.append(t.runs.c.gpus.between(*only.gpus))
     return and_(*wanted)
+
+
+def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
+    r, s = t.runs, t.job_saves
+    named = ("PREEMPTED", "NODE_FAIL")
+    run = tuple_(r.c.job, r.c.start)
+    wasted = (r.c.lost_s if behind.lost else literal(0)) + (r.c.idle_s if behind.idle else literal(0))
+    if behind.lost:
+        query = query.where(r.c.lost_s > 0)
+    if behind.idle:
+        query = query.where(r.c.idle_s > 0, or_(r.c.end == 0, r.c.lost_s < r.c.end - r.c.start))
+    if behind.saved:
+        query = query.where(r.c.job.in_(select(s.c.job).where(s.c.cluster == cluster, s.c.saves >= 2, s.c.up_s > 0)))
+    if behind.state != "*":
+        query = query.where(r.c.state == behind.state if behind.state else r.c.state.not_in(named))
+    if behind.nodes:
+        query = query.where(r.c.nodes == behind.nodes)
+    if behind.runs is not None:
+        query = query.where(run.in_(behind.runs))
+    if behind.but:
+        query = query.where(run.not_in(behind.but))
+    return query.order_by((r.c.units * wasted).desc(), r.c.start.desc(), r.c.job, r.c.group)
 
 
 def _rows() -> Select[Any]:
