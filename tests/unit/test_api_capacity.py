@@ -128,3 +128,11 @@ async def test_a_run_over_a_month_s_end_fragments_both_months(server: Server) ->
     assert [one["fragmented"] for one in october["hours"][-3:]] == [0, 4, 4]
     assert len(october["hours"]) == 744
     assert [(one["free"], one["fragmented"]) for one in november["hours"]] == [(4, 4), (8, 0)]
+
+
+async def test_a_month_that_has_not_begun_has_no_hours(server: Server) -> None:
+    await machines(server, 1)
+    at(server, H)
+    told = await got(await server.client(), "capacity?period=2026-12")
+    assert [one["hours"] for one in told["types"]] in ([], [[]])
+    assert told["waits"] == []

@@ -3,6 +3,7 @@ the sums; of single runs only those are read that an incident cut short, that ar
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -56,8 +57,10 @@ class Took:
 
 
 async def took(state: AppState, look: Look, sums: Sums) -> Took:
+    """Two long questions at a time."""
     cut = await reckoning.priced(state, look.place, look.month)
-    return Took(await _lost(state, look, cut), *await _idle(state, look, cut, sums))
+    lost, (notebooks, idle) = await asyncio.gather(_lost(state, look, cut), _idle(state, look, cut, sums))
+    return Took(lost, notebooks, idle)
 
 
 async def behind(state: AppState, name: str, span: Span, only: Only, what: str) -> Behind:

@@ -85,26 +85,31 @@ async def capacity_of(state: AppState, look: Look) -> CapacityOut:
             if node.usable and node.gpus and not node.reservation
         ]
     )
+    types, waits = await _types(state, place, span, marks)
     return CapacityOut(
         cluster=place.name,
         period=month.name,
         start=month.start,
         end=month.end,
-        types=await _types(state, place, span, marks),
-        waits=_waits(await state.store.waits(place.name, span)),
+        types=types,
+        waits=_waits(waits),
         free_gpus=free.gpus,
         free_whole_node_gpus=free.together,
         fragmentation=round(free.fragmentation, 4),
     )
 
 
-async def _types(state: AppState, place: Place, span: Span, marks: range) -> list[TypeOut]:
-    if len(marks) < 2:
-        return []
+Waits = list[tuple[int, int, int]]
+
+
+async def _types(state: AppState, place: Place, span: Span, marks: range) -> tuple[list[TypeOut], Waits]:
+    """What hours were, and how long runs waited: two long questions at a time."""
+
+    async def held_and_waits() -> tuple[dict[tuple[str, bool], list[float]], Waits]:
+        return await _held(state, place, span, marks), await state.store.waits(place.name, span)
+
     lives = await state.store.lives(place.name, span.start, span.end)
-    held, unused = await asyncio.gather(
-        _held(state, place, span, marks), fragments_of(state, place, lives, span, marks)
-    )
+    (held, waits), unused = await asyncio.gather(held_and_waits(), fragments_of(state, place, lives, span, marks))
     there, nothing = _there(place, lives, span, marks), [0.0] * (len(marks) - 1)
     found = []
     for kind in sorted({one for one, _ in held} | there.keys()):
@@ -124,7 +129,7 @@ async def _types(state: AppState, place: Place, span: Span, marks: range) -> lis
                 hours=hours,
             )
         )
-    return found
+    return found, waits
 
 
 async def _held(state: AppState, place: Place, span: Span, marks: range) -> dict[tuple[str, bool], list[float]]:

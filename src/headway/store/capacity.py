@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -11,6 +12,7 @@ from sqlalchemy import (
     String,
     and_,
     case,
+    cast,
     column,
     func,
     literal,
@@ -24,7 +26,8 @@ from headway.store import ledger_schema as t
 from headway.store.runs import OPEN
 from headway.store.usage import Span, UsageStore, whole
 
-_DAY_S = 86_400
+_LONGEST_WAIT_S = 3600 * 24 * 365  # longer ones are told as so long
+_PLACES = 10_000  # hours of a month and more
 _PARTS = 1000  # stretches of nodes that one question names
 Moments = dict[tuple[str, str], dict[int, tuple[int, int]]]
 NodePart = tuple[str, int, int]  # a node from one moment until another
@@ -94,19 +97,20 @@ class CapacityStore(UsageStore):
             inside = whole(moment - first, marks.step)
             return case((moment < first, literal(-1)), (moment >= last, literal(len(marks) - 1)), else_=inside)
 
-        places = place(began), place(runs.c.ended)
+        both = (place(began) + 1) * _PLACES + place(runs.c.ended) + 1  # gathered by one number
         query = (
-            select(*places, func.count(), func.sum(began - first), func.sum(runs.c.ended - first))
+            select(both, func.count(), func.sum(began - first), func.sum(runs.c.ended - first))
             .where(or_(runs.c.before.is_(None), runs.c.ended > runs.c.before))
-            .group_by(*places)
+            .group_by(both)
         )
         async with self._read() as db:
-            return [Touched(*row) for row in await db.execute(query)]
+            rows: Any = await db.execute(query)
+            return [Touched(number // _PLACES - 1, number % _PLACES - 1, *sums) for number, *sums in rows]
 
     async def moments(self, cluster: str, span: Span, marks: range, ends: bool) -> Moments:
         """GPU type and group -> the number of the stretch between two marks (-1: before the first) -> (GPUs, GPUs times moment)
-        of the runs that began (or ended) there, of all that held GPUs in the span. What still runs ends now. One pass: runs
-        are gathered by type, group and stretch, and never sorted by anything else."""
+        of the runs that began (or ended) there, of all that held GPUs in the span. What still runs ends now. Types and groups
+        are few, and each is gathered by one number: that is what a database does quickest."""
         k, r = t.run_kinds, t.runs
         first, last = marks[0], marks[-1]
         if ends:  # what ended before the first mark held nothing after it
@@ -116,16 +120,20 @@ class CapacityStore(UsageStore):
             within = and_(r.c.start >= low, r.c.start < last, or_(r.c.end > first, r.c.end == 0))
             moment = r.c.start
         place = case((moment < first, literal(-1)), else_=whole(moment - first, marks.step))
-        query = (
-            select(k.c.gpu_type, k.c.group, place, func.sum(r.c.gpus), func.sum(r.c.gpus * moment))
-            .select_from(k.join(r, r.c.kind == k.c.id))
-            .where(k.c.cluster == cluster, k.c.gpu_type != "", within)
-            .group_by(k.c.gpu_type, k.c.group, place)
-        )
         found: Moments = {}
         async with self._read() as db:
-            for kind, group, number, gpus, moments in await db.execute(query):
-                found.setdefault((kind, group), {})[int(number)] = (int(gpus), int(moments))
+            kinds = await db.execute(
+                select(k.c.gpu_type, k.c.group).distinct().where(k.c.cluster == cluster, k.c.gpu_type != "")
+            )
+            for kind, group in kinds.all():
+                query = (
+                    select(place, func.sum(r.c.gpus), func.sum(r.c.gpus * moment))
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(k.c.cluster == cluster, k.c.gpu_type == kind, k.c.group == group, within)
+                    .group_by(place)
+                )
+                for number, gpus, moments in await db.execute(query):
+                    found.setdefault((kind, group), {})[int(number)] = (int(gpus), int(moments))
             if ends:
                 await self._running(db, cluster, span, marks, found)
         return found
@@ -154,19 +162,15 @@ class CapacityStore(UsageStore):
     async def waits(self, cluster: str, span: Span) -> list[tuple[int, int, int]]:
         """(GPUs, seconds waited, how many) of the runs that began in the span; long waits are rounded to whole minutes."""
         k, r = t.run_kinds, t.runs
-        waited = r.c.start - r.c.eligible
+        waited = self._least(r.c.start - r.c.eligible, _LONGEST_WAIT_S)
         rounded = case((waited < 0, literal(0)), (waited < 600, waited), else_=waited - waited % 60)
-        found: dict[tuple[int, int], int] = {}
+        both = cast(r.c.gpus, BigInteger) * (_LONGEST_WAIT_S + 1) + rounded  # gathered by one number
+        query = (
+            select(both, func.count())
+            .select_from(k.join(r, r.c.kind == k.c.id))
+            .where(k.c.cluster == cluster, r.c.first == 1, r.c.start >= span.start, r.c.start < span.end)
+            .group_by(both)
+        )
         async with self._read() as db:
-            for start in range(span.start, span.end, _DAY_S):  # a day's are sorted at once, not a month's
-                query = (
-                    select(r.c.gpus, rounded, func.count())
-                    .select_from(k.join(r, r.c.kind == k.c.id))
-                    .where(k.c.cluster == cluster, r.c.first == 1)
-                    .where(r.c.start >= start, r.c.start < min(start + _DAY_S, span.end))
-                    .group_by(r.c.gpus, rounded)
-                )
-                for gpus, seconds, count in await db.execute(query):
-                    key = (int(gpus), int(seconds))
-                    found[key] = found.get(key, 0) + int(count)
-        return [(*key, count) for key, count in found.items()]
+            rows = await db.execute(query)
+            return [(*divmod(int(number), _LONGEST_WAIT_S + 1), int(count)) for number, count in rows]
