@@ -171,7 +171,7 @@ async def test_nobody_gets_the_page_of_a_reading_that_is_long_gone(monkeypatch: 
         page = await listing.listed(snapshot, QueueAsk(limit=1), None, now, patience_s=listing.PATIENCE_S)
         return page.found.jobs[0].state, page.of.as_of
 
-    monkeypatch.setattr("headway.api.queue.MOST_NEWS", 10)
+    monkeypatch.setattr("headway.api.turnover.MOST_NEWS", 10)
     assert await shown(read("PENDING", 1000.0), 1000.0) == ("PENDING", 1000.0)
     assert await shown(read("RUNNING", 1002.0), 1002.0) == ("PENDING", 1000.0), "a moment ago"
     while live.snapshot("lab").orders[QueueAsk(limit=0)][1].as_of != 1002.0:
