@@ -73,7 +73,7 @@ async def _news(
     if who is None:
         raise NotSignedIn("nobody is signed in")
     events = []
-    row = await state.row(name)
+    row = await state.row_shown(name)
     notices = standing(cluster_out(row, state.live.snapshot(name)))
     if before.get("", before) != notices:
         before[""] = notices
