@@ -96,6 +96,20 @@ async def test_what_is_another_of_many_is_told_without_the_rest(tmp_path: Path) 
     await one.close()
 
 
+async def test_of_many_nodes_those_are_told_that_changed(tmp_path: Path) -> None:
+    nodes = tuple(builders.node(f"lab-1-{place}") for place in range(1, 200))
+    after = (*nodes[:7], builders.node(nodes[7].name, "DRAIN", reason="disk"), *nodes[8:])
+    changes = Changes()
+    answers = [told(changes, nodes=nodes), told(changes, nodes=after), told(changes, nodes=after[1:])]
+    assert len(answers[1]) < len(answers[0]) / 50
+    one = poller(tmp_path, frame(BEGIN) + answers[0], *answers[1:])
+    assert (await one.read()).nodes == nodes
+    second = await one.read()
+    assert second.nodes == after
+    assert (await one.read()).nodes == after[1:]
+    await one.close()
+
+
 async def test_many_who_ask_at_once_cost_one_reading(tmp_path: Path) -> None:
     changes = Changes()
     one = poller(tmp_path, frame(BEGIN) + told(changes, *FIRST), told(changes, *THEN))

@@ -311,7 +311,7 @@ def _news(
     was = {node.name: node for node in before.nodes} if before.nodes is not after.nodes else {}
     for node in after.nodes if was else ():
         old = was.get(node.name)
-        if old is None or old.usable == node.usable:
+        if old is None or old is node or old.usable == node.usable:
             continue
         if node.usable:
             yield Notice(now, "back in service", where=node.name)

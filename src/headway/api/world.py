@@ -30,7 +30,8 @@ def _world(state: AppState, cluster: Cluster, before: World | None) -> World:
     at = snapshot.as_of or state.clock()
     news = news_since(snapshot, before.by_id).all() if before is not None and before.cluster is cluster else None
     if before is None or news is None:
-        return World.of(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
+        anew = World.of(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
+        return replace(anew, by_id=snapshot.by_id)  # for whom lists look for the same news
     here = replace(before, nodes=snapshot.nodes, reservations=snapshot.reservations)
     return here.later(at, snapshot.jobs, snapshot.by_id, *news)
 

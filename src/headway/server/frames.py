@@ -16,7 +16,8 @@ BEGIN = b"B"  # a poller that has just started: what was known before is not wha
 JOB = b"J"  # a job that is new or has changed; and its JSON for lists
 MANY = b"M"  # what is another of many jobs, in the same fields of each
 GONE = b"G"  # numbers of jobs that Slurm has forgotten
-NODES = b"N"  # all nodes, where one has changed
+NODES = b"N"  # all nodes, where one has come or gone
+NODE = b"n"  # those that have changed, each with its place among all
 RESERVATIONS = b"R"  # all of them, where one has changed
 END = b"E"  # of one reading; says what went wrong, if anything did
 LOOK = b"look\n"  # what the server says for another reading
@@ -83,6 +84,22 @@ def with_news(text: bytes, known: Mapping[int, JobState]) -> Iterator[JobState]:
 
 def nodes_of(text: bytes) -> tuple[NodeState, ...]:
     return tuple(unpacked(NodeState, values) for values in json.loads(text))
+
+
+def some_nodes(before: tuple[NodeState, ...], after: tuple[NodeState, ...]) -> bytes | None:
+    """What is another of the same nodes; None where they are not the same."""
+    if [node.name for node in before] != [node.name for node in after]:
+        return None
+    news = [(place, packed(now)) for place, (was, now) in enumerate(zip(before, after, strict=True)) if was != now]
+    return json.dumps(news).encode()
+
+
+def with_nodes(text: bytes, known: tuple[NodeState, ...]) -> tuple[NodeState, ...]:
+    """The nodes that `some_nodes` was given, out of those that they were before."""
+    nodes = list(known)
+    for place, values in json.loads(text):
+        nodes[place] = unpacked(NodeState, values)
+    return tuple(nodes)
 
 
 def reservations_of(text: bytes) -> tuple[Reservation, ...]:

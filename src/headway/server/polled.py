@@ -22,12 +22,14 @@ from headway.server.frames import (
     JOB,
     LOOK,
     MANY,
+    NODE,
     NODES,
     RESERVATIONS,
     job_of,
     nodes_of,
     reservations_of,
     with_news,
+    with_nodes,
 )
 
 if TYPE_CHECKING:
@@ -122,6 +124,8 @@ class PollProcess:
                 jobs.update((job.id, job) for job in with_news(text, self._jobs))
             elif kind == GONE:
                 gone = json.loads(text)
+            elif kind == NODE:
+                nodes = with_nodes(text, nodes)
             elif kind == NODES:
                 nodes = nodes_of(text)
             elif kind == RESERVATIONS:

@@ -18,7 +18,21 @@ from headway.domain.live import JobState, NodeState, Reservation
 from headway.domain.machine import Jump, Machine, MachineState
 from headway.errors import HeadwayError
 from headway.machines.ssh import Connections
-from headway.server.frames import BEGIN, END, GONE, JOB, MANY, NODES, RESERVATIONS, differs, frame, news_of, packed
+from headway.server.frames import (
+    BEGIN,
+    END,
+    GONE,
+    JOB,
+    MANY,
+    NODE,
+    NODES,
+    RESERVATIONS,
+    differs,
+    frame,
+    news_of,
+    packed,
+    some_nodes,
+)
 from headway.slurm.reader import SlurmReader
 
 FEW = 256  # jobs that are told one by one, each with its row
@@ -37,8 +51,12 @@ class Changes:
         self, nodes: tuple[NodeState, ...], jobs: tuple[JobState, ...], reservations: tuple[Reservation, ...] = ()
     ) -> Iterator[bytes]:
         if nodes != self._nodes:
+            some = some_nodes(self._nodes, nodes)
+            if some is None:
+                yield frame(NODES, json.dumps([packed(node) for node in nodes]).encode())
+            else:
+                yield frame(NODE, some)
             self._nodes = nodes
-            yield frame(NODES, json.dumps([packed(node) for node in nodes]).encode())
         if reservations != self._reservations:
             self._reservations = reservations
             yield frame(RESERVATIONS, json.dumps([packed(one) for one in reservations]).encode())
