@@ -80,11 +80,22 @@ async def _news(
         events.append(ServerSentEvent(part("notice", notices), event="notice"))
     for key, value in (await _made(make, who)).items():
         last = before.get(key, before)
-        if last is not value and last != value:
+        if _another(state, name, last, value):
             before[key] = value
             events.append(ServerSentEvent(_text(state, name, f"{prefix}{key}", value), event=key))
     events.append(ServerSentEvent(pulse_of(state, name), event="pulse"))
     return events
+
+
+def _another(state: AppState, name: str, last: object, value: object) -> bool:
+    """Compared once for all viewers who were shown the very same."""
+    if last is value:
+        return False
+    compared = state.live.snapshot(name).kept.setdefault("compared", {})
+    key = (id(last), id(value))
+    if key not in compared:
+        compared[key] = (last, value, last != value)  # held, so that nothing else has their numbers meanwhile
+    return bool(compared[key][2])
 
 
 def _text(state: AppState, name: str, template: str, value: object) -> str:
