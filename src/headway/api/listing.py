@@ -36,7 +36,7 @@ from headway.wire.jobs import JobsAsk, JobsPage
 
 KNOWN = sorted(ENDED | RUNNING | WAITING)
 MOST_KEPT = 256  # what was made of one snapshot, before it is forgotten
-PATIENCE_S = 0.03  # of who asks, for an order that is still being made
+PATIENCE_S = 0.01  # of who asks, for an order that is still being made
 OLD_S = 5.0  # and of a reading older than this nobody gets a page instead
 
 

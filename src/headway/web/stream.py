@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import Request
@@ -40,7 +41,7 @@ async def _events(
     before: dict[str, object] = {}
     try:
         async for _ in ticks(state.live.subscribe(name)):
-            for event in await _in_turn(state, _news(request, state, name, make, prefix, before)):
+            for event in await _in_turn(state, partial(_news, request, state, name, make, prefix, before)):
                 yield event
             if state.live.stopping.is_set():
                 return
@@ -50,10 +51,12 @@ async def _events(
         return
 
 
-async def _in_turn(state: AppState, news: Coroutine[Any, Any, list[ServerSentEvent]]) -> list[ServerSentEvent]:
+async def _in_turn(
+    state: AppState, news: Callable[[], Coroutine[Any, Any, list[ServerSentEvent]]]
+) -> list[ServerSentEvent]:
     """A few streams at a time, as long as they compute: one that waits for a machine keeps no other one waiting."""
     async with state.live.streams:
-        making = asyncio.create_task(news)
+        making = asyncio.create_task(news())
         try:
             await asyncio.wait({making}, timeout=TURN_S)
         except asyncio.CancelledError:
