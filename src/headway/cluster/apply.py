@@ -28,6 +28,7 @@ from headway.cluster.steps import by_stage, kept, patience_s
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
 from headway.domain.cluster import Cluster, Site
+from headway.domain.hostlist import compress
 from headway.domain.machine import Machine, MachineRequest
 from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
 from headway.domain.slots import choose
@@ -71,11 +72,14 @@ async def apply(
     deadline: float | None = None,
     beside: Beside | None = None,
     before: Mapping[str, Before] | None = None,
+    *,
+    rests: bool = False,
 ) -> None:
     """Carries out what must change. `deadline`: unix seconds until which jobs on nodes that go may go on; None: no node
     with jobs goes. `beside`: what else makes machines of the cluster, and may do so while those jobs are waited for.
-    `before`: what is done on the head right before one of its stages. Raises HeadwayError naming every machine that did not
-    get there."""
+    `before`: what is done on the head right before one of its stages. `rests`: the controller was stopped for a restore, so
+    nobody can say what runs where, and no machine is given back. Raises HeadwayError naming every machine that did not get
+    there."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
     if gaps:
@@ -105,7 +109,7 @@ async def apply(
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
-    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {})
+    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, rests)
     if seen:
         site = await run.take(seen)
         run.goal = with_effects(await goal_of(cluster, site, have), observed)
@@ -130,6 +134,7 @@ class Run:
     deadline: float | None = None  # see `apply`
     beside: Beside | None = None  # the same
     before: Mapping[str, Before] = field(default_factory=dict)  # the same
+    rests: bool = False  # the same
     image: str = ""  # tag that machines are made from; "" = what the cluster keeps to, or the present one
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
@@ -205,6 +210,12 @@ class Run:
         going = [c.where for c in self.changes.changes if c.kind == "machine.delete"]
         if not going:
             return False
+        if self.rests:
+            words = (
+                "stays, though the file has no place for it: the next apply gives it back, or takes it in again"
+            )
+            await self.say(compress(going), words, level="warning", done=True)
+            return False
         leaving = self._leaving(self.observed.machines)
         leaving.beside = self.beside
         try:
@@ -218,7 +229,7 @@ class Run:
         return leaving.waited
 
     def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> Leaving:
-        head = self.observed.machines.get(self.goal.cluster.head)
+        head = None if self.rests else self.observed.machines.get(self.goal.cluster.head)
         leaving = Leaving(self.goal.cluster, self.env, self.say, head, machines, self.deadline, stays=stays)
         if isinstance(self.env.provider, Owned):
             leaving.before = self._leave_own

@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import json
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from headway.cluster import ops
 from headway.cluster.apply import apply
 from headway.cluster.env import Env, Say
 from headway.cluster.observe import machines_of
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import Cluster, heads_of
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
 from headway.keep.archive import Reader
@@ -27,6 +27,7 @@ from headway.keep.backup import DATABASE, Proof, program_argv, prove, rows
 STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
 _DAEMONS = ("slurmctld.service", "slurmrestd.service", "slurmdbd.service")
 _NO_UNIT = 5  # systemctl: there is none of this name
+_MOST_HEADS = 2
 _PART_S = 6 * 3600.0
 
 
@@ -78,7 +79,8 @@ async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: K
 async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, ref: str) -> None:
     """Slurm's part. `ref` names this restore: one that was killed goes on, and takes nothing back that has happened since.
     Raises HeadwayError naming what did not get there."""
-    head = (await machines_of(env, cluster.name)).get(cluster.head)
+    machines = await machines_of(env, cluster.name)
+    head = machines.get(cluster.head)
     answers = done = False
     if head is not None and head.state is MachineState.RUNNING:
         with contextlib.suppress(HeadwayError):  # one that does not answer is made again by the apply
@@ -103,20 +105,29 @@ async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, 
         done = True
 
     hook: Callable[[Machine], Awaitable[None]] = put_back
-    await apply(cluster, env, say, before={"accounting": hook})
+    await apply(_as_many(cluster, machines), env, say, before={"accounting": hook}, rests=True)
     if not done:
         raise Refused(f"{cluster.head}: slurmdbd did not rest, so nothing was put back", hint="run restore again")
     await _close_runaways(cluster, env, say)
 
 
+def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
+    """With the nodes that there are where these are more than the file wants: jobs of the backup may run on any of them."""
+    groups = []
+    for group in cluster.groups:
+        there = sum(name in machines for name in group.slots) - group.spares
+        groups.append(replace(group, nodes=max(group.nodes, min(there, group.most))))
+    return replace(cluster, groups=tuple(groups))
+
+
 async def _stand_aside(cluster: Cluster, env: Env, say: Say) -> None:
     """Before the first controller rests, for a second one would take over; the apply starts it again. One that can't be told
     goes with its machine, also one that is off, for it would take over as it boots: of a machine made anew it waits for the
-    first."""
+    first. One of which the backup's file knows nothing starts no more."""
     machines = await machines_of(env, cluster.name)
-    for name in cluster.heads[1:]:
+    for name in heads_of(cluster.name, _MOST_HEADS)[1:]:
         machine = machines.get(name)
-        if machine is None or await _ended(env, machine):
+        if machine is None or await _ended(env, machine, for_good=name not in cluster.heads):
             continue
         await say(name, "can't be told to stand aside: its machine is made anew", level="warning")
         await env.provider.fence(machine)  # one that stood still must not go on in between
@@ -124,11 +135,11 @@ async def _stand_aside(cluster: Cluster, env: Env, say: Say) -> None:
         await env.connections.drop(name)
 
 
-async def _ended(env: Env, machine: Machine) -> bool:
+async def _ended(env: Env, machine: Machine, *, for_good: bool) -> bool:
     """Whether the controller there has ended."""
     if machine.state is not MachineState.RUNNING:
         return False
-    argv = ["systemctl", "stop", "slurmctld.service"]
+    argv = ["systemctl", *(("disable", "--now") if for_good else ("stop",)), "slurmctld.service"]
     try:
         ran = await env.connections.remote(machine, argv, timeout_s=90, check=False)
     except HeadwayError:
