@@ -211,9 +211,7 @@ class Run:
         if not going:
             return False
         if self.rests:
-            words = (
-                "stays, though the file has no place for it: the next apply gives it back, or takes it in again"
-            )
+            words = "stays, though the file has no place for it: the next apply gives it back, or takes it in again"
             await self.say(compress(going), words, level="warning", done=True)
             return False
         leaving = self._leaving(self.observed.machines)

@@ -92,6 +92,15 @@ class OperationStore(Base):
         async with self._read() as db:
             return tuple(_operation(row) for row in await db.execute(query))
 
+    async def scheduled_backup(self, cluster: str, state: str = "") -> Operation | None:
+        """The latest backup that the cluster's file has asked for, not a person. `state`: the latest of these."""
+        o = t.operations
+        query = select(o).where(o.c.cluster == cluster, o.c.kind == "backup", o.c.params["keep"].as_integer() > 0)
+        query = query.where(o.c.state == state) if state else query
+        async with self._read() as db:
+            row = (await db.execute(query.order_by(o.c.number.desc()).limit(1))).first()
+        return _operation(row) if row else None
+
     async def active_operation(self, cluster: str) -> Operation | None:
         """The oldest operation of the cluster that has not finished."""
         query = (
