@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ import pytest
 
 from headway.domain.cluster import BackupRule
 from headway.errors import Refused, Unreachable
-from headway.keep.archive import Header, key_of
+from headway.keep.archive import Header, Reader, key_of
+from headway.keep.restore import read, remember
 from headway.server.keeping import AGAIN_S, LATE_S, Backups
 from headway.server.reconcile import Reconciler
 from headway.store.operations import MAX_ATTEMPTS
@@ -93,6 +96,67 @@ async def test_what_fails_because_its_server_stops_has_not_failed(server: Server
     assert (await server.store.operation(answer.json()["id"])).state == "done"
 
 
+@asynccontextmanager
+async def held(server: Server, call: str) -> AsyncIterator[None]:
+    """While a reconciler is in a `call` that does not end; then it is stopped."""
+    begun = asyncio.Event()
+
+    async def never(*_: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    server.work.answers[call] = never
+    run = asyncio.create_task(Reconciler(server.state, "test:0").run())
+    try:
+        await asyncio.wait_for(begun.wait(), 60)
+        yield
+    finally:
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+
+async def test_a_server_that_slept_carries_nothing_out_beside_itself(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the clock its lease has passed when it wakes; what it holds it goes on with."""
+    looks, real = asyncio.Semaphore(0), server.store.claim
+
+    async def claim(*args: Any, **more: Any) -> Any:
+        try:
+            return await real(*args, **more)
+        finally:
+            looks.release()
+
+    monkeypatch.setattr(server.store, "claim", claim)
+    client = await server.client()
+    clock: Any = server.state.clock
+    ask = {"to": str(tmp_path / "b"), "passphrase": PHRASE}
+    asked = (await client.post("/api/v1/clusters/lab/backup", json=ask)).json()["id"]
+    async with held(server, "back_up"):
+        clock.now += 3600
+        while not looks.locked():
+            await looks.acquire()
+        for _ in range(3):
+            server.state.wake.set()
+            await asyncio.wait_for(looks.acquire(), 60)
+        assert (await server.store.operation(asked)).attempts == 1
+
+
+async def test_an_operation_outlives_any_number_of_stops(server: Server, tmp_path: Path) -> None:
+    """A roll may wait for days; only servers that died under it count against it."""
+    client = await server.client()
+    ask = {"to": str(tmp_path / "b"), "passphrase": PHRASE}
+    asked = (await client.post("/api/v1/clusters/lab/backup", json=ask)).json()["id"]
+    for _ in range(MAX_ATTEMPTS + 2):
+        async with held(server, "back_up"):
+            pass
+    assert (await server.store.operation(asked)).attempts == 1
+    server.work.answers["back_up"] = None
+    await server.work_off()
+    done = await server.store.operation(asked)
+    assert (done.state, done.attempts) == ("done", 2)  # it does not pass for a new one
+
+
 async def test_a_backup_that_is_given_up_leaves_no_key(server: Server, tmp_path: Path) -> None:
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
@@ -155,6 +219,26 @@ async def test_a_restore_brings_records_and_then_the_machines(
     assert await server.store.uids(["ann"], give=False) == {"ann": 20_003}
     assert (await server.store.secrets("lab"))["munge_key"] == "eA=="
     assert await keys(server) == []
+
+
+async def test_an_archive_is_read_beside_the_loop(
+    server: Server, tmp_path: Path, parts: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have gigabytes, and leases are renewed on the loop."""
+    where: set[bool] = set()
+    real = Reader._frame
+
+    def frame(self: Reader) -> tuple[bytes, bytes]:
+        where.add(threading.current_thread() is threading.main_thread())
+        return real(self)
+
+    monkeypatch.setattr(Reader, "_frame", frame)
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    key = key_of(PHRASE, header.salt)
+    path = archive_with(tmp_path, header, key, parts)
+    kept = await asyncio.to_thread(read, path, key)
+    assert await remember("lab", server.store, path, key, kept) > 0
+    assert where == {False}
 
 
 async def test_a_restore_that_would_give_somebody_anothers_uid_touches_nothing(

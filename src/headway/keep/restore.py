@@ -11,8 +11,9 @@ import json
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.cluster import ops
 from headway.cluster.apply import apply
@@ -28,6 +29,8 @@ STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
 _DAEMONS = ("slurmctld.service", "slurmrestd.service", "slurmdbd.service")
 _NO_UNIT = 5  # systemctl: there is none of this name
 _MOST_HEADS = 2
+_ROWS_AT_ONCE = 500
+T = TypeVar("T")
 _PART_S = 6 * 3600.0
 
 
@@ -69,11 +72,20 @@ async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: K
     """Headway's own memory of the cluster; how many records came back."""
     for name, value in kept.secrets.items():
         await env_store.put_secret(cluster, name, value)
-    with Reader(path, key) as reader:
-        for name, pieces in reader.parts():
+    with await asyncio.to_thread(Reader, path, key) as reader:
+        parts = reader.parts()
+        while (part := await asyncio.to_thread(next, parts, None)) is not None:
+            name, pieces = part
             if name == "records":
-                return int(await env_store.take_records(cluster, rows(pieces)))
+                return int(await env_store.take_records(cluster, _read_beside(rows(pieces))))
     return 0
+
+
+async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
+    """In a thread, many at a time."""
+    while batch := await asyncio.to_thread(lambda: list(islice(found, _ROWS_AT_ONCE))):
+        for row in batch:
+            yield row
 
 
 async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, ref: str) -> None:

@@ -64,11 +64,12 @@ class Reconciler:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await state.store.free_leases(self._owner)
+            await state.store.hand_back(self._owner)
 
     async def _claim(self) -> Operation | None:
         try:
-            return await self._state.store.claim(self._owner, self._state.clock(), self._lease_s)
+            held = [task.get_name() for task in self._tasks]
+            return await self._state.store.claim(self._owner, self._state.clock(), self._lease_s, held)
         except Exception as error:  # a database that is away comes back
             log.error("claim", error=str(error))
             return None
