@@ -32,6 +32,7 @@ class Heads:
         self.machines = {name: builders.machine(name) for name in TWO.heads}
         self.silent: set[str] = set()
         self.slow: set[str] = set()  # their daemons do not end in time
+        self.stubborn: set[str] = set()  # they refuse to end
         self.stamp = ""
         self.did: list[str] = []
 
@@ -49,6 +50,8 @@ class Heads:
         self.did.append(f"{machine.name}: {verb} {' '.join(unit.removesuffix('.service') for unit in units)}")
         if machine.name in self.slow:
             raise CommandFailed(argv, None, "")
+        if machine.name in self.stubborn:
+            return Ran(tuple(argv), 1, "", "Job for slurmctld.service failed", 0.0)
         return Ran(tuple(argv), 0, "", "", 0.0)
 
     async def fence(self, machine: Machine) -> None:
@@ -118,3 +121,14 @@ async def test_a_cluster_that_has_grown_since_keeps_its_machines(monkeypatch: py
     heads.machines |= {name: builders.machine(name) for name in (*four.slot_names[:3], "lab-9-9")}
     await heads.restore(monkeypatch, small)
     assert heads.applied == replace(small, groups=(replace(small.groups[0], nodes=3),))
+
+
+@pytest.mark.parametrize("how", ["slow", "stubborn"])
+async def test_daemons_that_do_not_rest_end_the_restore(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Nothing is put back beside a controller that writes."""
+    heads: Any = Heads()
+    setattr(heads, how, {FIRST})
+    monkeypatch.setattr(module, "apply", heads.apply)
+    with pytest.raises(Refused, match=f"{FIRST}: Slurm's daemons could not be stopped"):
+        await restore(ONE, Env(heads, heads, heads, Path()), heads.say, Path("/nowhere"), b"", "ref")
+    assert "apply" not in heads.did

@@ -23,11 +23,11 @@ from headway.cluster.goal import goal_of, site_of
 from headway.cluster.leave import Beside, Leaving
 from headway.cluster.members import members
 from headway.cluster.observe import look_at, machines_of, observe
-from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes
+from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes, wait_for_rest
 from headway.cluster.steps import by_stage, kept, patience_s
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Site
 from headway.domain.hostlist import compress
 from headway.domain.machine import Machine, MachineRequest
 from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
@@ -41,7 +41,9 @@ from headway.slurm import accounts, control
 MAKE_AT_ONCE = 6
 BOOT_S = 120
 ACCOUNTS_S = 30
+HALF = "a restore was begun here and has not ended: run headway restore again"
 Before = Callable[[Machine], Awaitable[None]]
+_NOT_HALF = ops.run_step(["sh", "-c", f"[ ! -e {ACCOUNTING}{RESTORING} ] || {{ echo '{HALF}' >&2; exit 1; }}"])
 BROUGHT = ("machine.create", "machine.start", "machine.restart")  # machines that Slurm must hear from
 
 
@@ -152,6 +154,7 @@ class Run:
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
         await self._end_sessions()
+        await wait_for_rest(cluster, self.env, self.machines[cluster.head])
         started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
         await settle(self.goal, self.env, self.say, started - set(self.failures))
         if self.failures:
@@ -332,6 +335,8 @@ class Run:
                 await self.say(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:
                     await self.before[stage](self.machines[name])
+                elif stage == "accounting":
+                    steps = [_NOT_HALF, *steps]
                 if stage == "controller":
                     await self._rest_others()
             if stage == "software" and any(step["op"] == "packages" for step in steps):

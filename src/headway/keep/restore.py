@@ -8,22 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.cluster import ops
 from headway.cluster.apply import apply
 from headway.cluster.env import Env, Say
 from headway.cluster.observe import machines_of
-from headway.domain.cluster import Cluster, heads_of
+from headway.domain.cluster import ACCOUNTING, Cluster, heads_of
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
 from headway.keep.archive import Reader
-from headway.keep.backup import DATABASE, Proof, program_argv, prove, rows
+from headway.keep.backup import Proof, program_argv, prove, rows
 
 STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
 _DAEMONS = ("slurmctld.service", "slurmrestd.service", "slurmdbd.service")
@@ -89,7 +87,8 @@ async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
 
 
 async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, ref: str) -> None:
-    """Slurm's part. `ref` names this restore: one that was killed goes on, and takes nothing back that has happened since.
+    """Slurm's part. `ref` names this restore: one that was killed begins anew unless all was put back, and then takes nothing
+    back that has happened since. What an earlier try kept of before stays.
     Raises HeadwayError naming what did not get there."""
     machines = await machines_of(env, cluster.name)
     head = machines.get(cluster.head)
@@ -102,18 +101,17 @@ async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, 
         await _stand_aside(cluster, env, say)
     if head is not None and answers and not done:
         await say("head", "Slurm's daemons rest")
-        with contextlib.suppress(HeadwayError):
-            await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
-            await say("head", "Slurm's daemons rest", done=True)
+        await _rest(env, head)
+        await say("head", "Slurm's daemons rest", done=True)
+    parts = (cluster.state, ACCOUNTING)
 
     async def put_back(machine: Machine) -> None:
         nonlocal done
-        if done or (await _stamp(env, machine)) == ref:
-            done = True
-            return
-        await _take(cluster, env, machine, say, path, key)
-        step = ops.run_step(["sh", "-c", f"echo {shlex.quote(ref)} >{STAMP}"])
-        await ops.perform(env.connections, machine, [step])
+        if not done and (await _stamp(env, machine)) != ref:
+            await _rest(env, machine)  # one that was off has started them as it booted
+            await _on_head(env, machine, "begin", *parts)
+            await _take(cluster, env, machine, say, path, key)
+        await _on_head(env, machine, "end", STAMP, ref, *parts)
         done = True
 
     hook: Callable[[Machine], Awaitable[None]] = put_back
@@ -159,12 +157,31 @@ async def _ended(env: Env, machine: Machine, *, for_good: bool) -> bool:
     return ran.code in (0, _NO_UNIT)
 
 
+async def _rest(env: Env, head: Machine) -> None:
+    """Raises Refused."""
+    try:
+        ran = await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
+    except CommandFailed:  # they end still
+        ran = None
+    if ran is None or ran.code not in (0, _NO_UNIT):
+        why = ran.stderr.strip()[-300:] if ran else "they took longer than 90 s"
+        hint = f"nothing was put back; headway exec {head.cluster} -- systemctl status slurmctld slurmdbd, then restore again"
+        raise Refused(f"{head.name}: Slurm's daemons could not be stopped: {why}", hint=hint)
+
+
+async def _on_head(env: Env, head: Machine, *words: str) -> None:
+    """node/keep.py's part. Raises Refused with what it says."""
+    ran = await env.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
+    if ran.code != 0:
+        raise Refused(f"{head.name}: {ran.stderr.strip()[-500:]}", hint="mend that, then run restore again")
+
+
 async def _stamp(env: Env, head: Machine) -> str:
     return (await env.connections.remote(head, ["cat", STAMP], timeout_s=20, check=False)).stdout.strip()
 
 
 async def _take(cluster: Cluster, env: Env, head: Machine, say: Say, path: Path, key: bytes) -> None:
-    takers = {"state": ("take", cluster.state), "database": ("database", DATABASE)}
+    takers = {"state": ("take", cluster.state), "database": ("database", ACCOUNTING)}
     with await asyncio.to_thread(Reader, path, key) as reader:
         parts = reader.parts()
         while (part := await asyncio.to_thread(next, parts, None)) is not None:
