@@ -41,9 +41,7 @@ from headway.slurm import accounts, control
 MAKE_AT_ONCE = 6
 BOOT_S = 120
 ACCOUNTS_S = 30
-HALF = "a restore was begun here and has not ended: run headway restore again"
 Before = Callable[[Machine], Awaitable[None]]
-_NOT_HALF = ops.run_step(["sh", "-c", f"[ ! -e {ACCOUNTING}{RESTORING} ] || {{ echo '{HALF}' >&2; exit 1; }}"])
 BROUGHT = ("machine.create", "machine.start", "machine.restart")  # machines that Slurm must hear from
 
 
@@ -336,7 +334,7 @@ class Run:
                 if stage in self.before:
                     await self.before[stage](self.machines[name])
                 elif stage == "accounting":
-                    steps = [_NOT_HALF, *steps]
+                    await self._not_half(self.machines[name])
                 if stage == "controller":
                     await self._rest_others()
             if stage == "software" and any(step["op"] == "packages" for step in steps):
@@ -350,6 +348,15 @@ class Run:
             await self._accounts()
         if stages:
             await self.say(name, "is set up", done=True, seconds=time.monotonic() - began)
+
+    async def _not_half(self, head: Machine) -> None:
+        """slurmdbd would not start, and nobody would know why. Raises Refused."""
+        argv = ["test", "-e", f"{ACCOUNTING}{RESTORING}"]
+        if (await self.env.connections.remote(head, argv, timeout_s=20, check=False)).code == 0:
+            raise Refused(
+                f"{head.name}: a restore was begun and has not ended, so neither slurmdbd nor slurmctld starts",
+                hint=f"run it again: headway restore {head.cluster} --from FILE",
+            )
 
     async def _rest_others(self) -> None:
         """Where Slurm's state is to move, the first head copies it while no controller runs: another one would take over in the
