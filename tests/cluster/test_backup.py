@@ -161,6 +161,8 @@ def test_a_volume_comes_is_lost_returns_and_goes_while_a_job_runs(lab: Lab) -> N
 
 
 def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Path) -> None:
+    before = lab.wait(lambda: used(lab)["cat"], "a job of before to count against its person's share")
+    lab.head("systemctl", "restart", "slurmctld")  # it writes usage down every few minutes, and when it ends
     ended = lab.sbatch("cat", wrap="sleep 1")
     lab.wait_job(ended)
     running = lab.sbatch("ann", "--nodes=2", "--gpus-per-node=8", wrap=WAITS.format("go-on"))
@@ -169,7 +171,6 @@ def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Pat
     held = lab.sbatch("cat", "--hold", wrap="true")
     people = lab.head("id", "ann").out + lab.head("id", "cat").out
     shares = lab.head("sacctmgr", "-nP", "show", "assoc", "format=account,user,share").out
-    before = lab.wait(lambda: used(lab)["cat"], "a job of before to count against its person's share")
     kept = backup(lab, folder)
     count = len(lab.head("sacct", "-a", "-X", "-n", "-S", "now-1days").out.split("\n"))
     lost = lab.sbatch("ben", wrap="true")  # after the backup: nobody can know of it
@@ -182,7 +183,7 @@ def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Pat
 
     assert lab.head("id", "ann").out + lab.head("id", "cat").out == people
     assert lab.head("sacctmgr", "-nP", "show", "assoc", "format=account,user,share").out == shares
-    assert used(lab)["cat"] == pytest.approx(before, rel=0.1, abs=2)  # it decays, and counts the second job some time
+    assert used(lab)["cat"] >= before * 0.9  # it decays a little meanwhile
     assert lab.state_of(ended) == "COMPLETED"
     assert len(lab.head("sacct", "-a", "-X", "-n", "-S", "now-1days").out.split("\n")) == count
     assert lab.field(held, "JobState") == "PENDING"
