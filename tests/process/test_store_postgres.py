@@ -32,6 +32,7 @@ async def test_postgresql(url: str, tmp_path: Path) -> None:
     try:
         await _events(stores)
         await _claims(stores)
+        await _backups(stores[0])
         await _uids_and_secrets(stores)
         await _people(stores[0])
         await _tables_match(url)
@@ -76,6 +77,20 @@ async def _claims(stores: Sequence[Store]) -> None:
     assert again is not None
     assert (again.id, again.attempts) == (operation.id, 2)
     assert not await stores[0].finish(operation.id, "old:1", "done")
+    assert await stores[1].claim("new:1", 9999, 30, [operation.id]) is None  # it holds that itself
+    assert await stores[1].hand_back("new:1") == 1
+    again = await stores[0].claim("old:1", 1030, 30)
+    assert again is not None
+    assert again.attempts == 2  # who stopped as it should was not brought down
+
+
+async def _backups(store: Store) -> None:
+    for params in ({"keep": 0}, {"keep": 3, "ref": "a"}, {"ref": "b"}):
+        await store.enqueue_operation("kept", "backup", "ann", params=params)
+    found = await store.scheduled_backup("kept")
+    assert found is not None
+    assert found.params["ref"] == "a"
+    assert await store.scheduled_backup("kept", "done") is None
 
 
 async def _events(stores: Sequence[Store]) -> None:
