@@ -127,14 +127,25 @@ def settle(bench: Bench, nodes: int) -> tuple[list[int], list[str], list[str]]:
     return [job for job in bench.jobs if str(job) not in done], ghosts, stuck
 
 
-def timed(bench: Bench, target: int, label: str) -> None:
-    """One scale up: how long until nodes could work, beside how long their machines took to answer."""
+def timed(bench: Bench, target: int, label: str) -> tuple[float, float]:
+    """One scale up: seconds until its machines answered and until its nodes could work."""
     told = bench.place.headway("scale", "bench", str(target), "--yes")
     rows = [(float(at), what, text) for at, what, text in _LINE.findall(told)]
     made = min(at for at, _, text in rows if text == "machine is being made")
     up = max(at for at, _, text in rows if text == "machine is up") - made
     usable = max(at for at, what, _ in rows if what == "nodes") - made
     print(f"{label}: machine up after {up:.1f} s, node usable after {usable:.1f} s: {usable / up:.2f} x")
+    return up, usable
+
+
+def compared(one: tuple[float, float], four: tuple[float, float]) -> None:
+    """How much dearer four at once are than one: whole, the machines' boots alone, and what comes after the boot."""
+    shares = (
+        ("usable", one[1], four[1]),
+        ("boots", one[0], four[0]),
+        ("after boot", one[1] - one[0], four[1] - four[0]),
+    )
+    print(f"{MOST} at once against one: " + ", ".join(f"{what} {many / single:.2f} x" for what, single, many in shares))
 
 
 def reclaimed(bench: Bench) -> None:
@@ -189,10 +200,10 @@ def main() -> None:
         began = time.monotonic()
         own.headway("scale", "bench", "0", "--yes", "--deadline", "0")
         print(f"one node given back after {time.monotonic() - began:.1f} s")
-        timed(bench, 1, "one node")
+        one = timed(bench, 1, "one node")
         reclaimed(bench)
         own.headway("scale", "bench", "0", "--yes", "--deadline", "0")
-        timed(bench, MOST, f"{MOST} nodes at once")
+        compared(one, timed(bench, MOST, f"{MOST} nodes at once"))
         sys.exit(1 if lost or ghosts or stuck or restarts else 0)
 
 
