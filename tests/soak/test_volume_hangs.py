@@ -19,7 +19,8 @@ nodes: 1
 teams: {vision: {users: [ann]}}
 """
 IMAGE = "/srv/headway/scratch/models.sqsh"
-VOLUME = f"storage: {{volumes: [{{name: models, path: /models, mount: fuse.squashfuse {IMAGE} 'ro,allow_other'}}]}}\n"
+MOUNT = f"fuse.squashfuse {IMAGE} ro,allow_other"
+VOLUME = f"storage: {{volumes: [{{name: models, path: /models, mount: '{MOUNT}'}}]}}\n"
 NODE = "vol-1-1"
 DETECTED_S = 90
 
