@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.errors import Unanswered
-from headway.store import Store, open_store
+from headway.store import Store, StoreAway, open_store
 from headway.store import engine as opening
 from headway.store.engine import open_engine
 from tests.postgres import BIN, postgres
@@ -159,7 +159,7 @@ async def test_who_begins_to_write_and_falls_silent_keeps_the_others_only_for_a_
             await db.execute(text("SELECT 1"))
 
     try:
-        with pytest.raises(DBAPIError):  # what it had begun is undone
+        with pytest.raises(StoreAway):  # what it had begun is undone
             await silent()
         names = {person.name for person in await two.people()}
         assert ("zoe" in names, "silent" in names) == (True, False)

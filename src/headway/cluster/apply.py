@@ -140,6 +140,8 @@ class Run:
     failures: dict[str, HeadwayError] = field(default_factory=dict)
     making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
     machines: dict[str, Machine] = field(default_factory=dict)
+    resting: list[str] = field(default_factory=list)  # heads whose controller waits until Slurm's state has moved
+    state_at: str = ""  # where that lay before
 
     async def execute(self) -> None:
         cluster = self.goal.cluster
@@ -195,6 +197,7 @@ class Run:
             self.failures[name] = error
             await self.say(name, error.message, level="error", done=True)
             if name == self.goal.cluster.head:
+                await self._stand_by_again()
                 self.controller_up.set()
 
     async def _end_sessions(self) -> None:
@@ -366,8 +369,41 @@ class Run:
             seen = self.observed.seen.get(name)
             if name in moves and seen is not None and state.PROGRAM in seen.files:
                 await self.say(name, "slurmctld waits until Slurm's state has moved")
-                stop = ops.run_step(["systemctl", "stop", "slurmctld.service"], timeout_s=120)
-                await ops.perform(self.env.connections, self.machines[name], [stop])
+                self.state_at = self.state_at or await self._state_at()
+                self.resting.append(name)
+                await self._controller(name, "stop")
+
+    async def _stand_by_again(self) -> None:
+        """Where the head fails and Slurm's state is still where it was: a cluster would be without any controller until the next
+        apply. One whose state has moved, or that can't be asked, may lead in the new folder: then two would."""
+        head, waiting = self.goal.cluster.head, ", ".join(self.resting)
+        if not waiting:
+            return
+        try:
+            argv = ["systemctl", "is-active", "slurmctld.service"]
+            ran = await self.env.connections.remote(self.machines[head], argv, timeout_s=20, check=False)
+            if ran.stdout.strip() != "active":
+                await self._controller(head, "stop")  # it may be at it still, and is started again and again
+            if await self._state_at() != self.state_at:
+                await self.say(
+                    waiting, "slurmctld stays stopped until the next apply: Slurm's state has moved", level="warning"
+                )
+                return
+            for name in self.resting:
+                await self._controller(name, "start")
+            await self.say(waiting, "slurmctld stands by again, where Slurm's state was", level="warning", done=True)
+        except HeadwayError as error:
+            words = f"slurmctld stays stopped until the next apply: {error.message.splitlines()[0]}"
+            await self.say(waiting, words, level="warning")
+
+    async def _controller(self, name: str, do: str) -> None:
+        step = ops.run_step(["systemctl", do, "slurmctld.service"], timeout_s=120)
+        await ops.perform(self.env.connections, self.machines[name], [step])
+
+    async def _state_at(self) -> str:
+        """As the first head's last start wrote it down; "" where none ever moved."""
+        head = self.machines[self.goal.cluster.head]
+        return (await self.env.connections.remote(head, ["cat", state.LAST], timeout_s=20, check=False)).stdout
 
     async def _accounts(self) -> None:
         head = self.machines[self.goal.cluster.head]
