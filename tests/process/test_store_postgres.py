@@ -15,7 +15,7 @@ from headway.domain.incident import XidClass
 from headway.domain.ledger import Run, Saves
 from headway.errors import Unanswered
 from headway.ledger.held import held
-from headway.store import Store, open_store
+from headway.store import Store, StoreAway, open_store
 from headway.store import engine as opening
 from headway.store.engine import open_engine
 from headway.store.losses import Amount, CutShort, Piece
@@ -38,6 +38,7 @@ async def test_postgresql(url: str, tmp_path: Path) -> None:
     try:
         await _events(stores)
         await _claims(stores)
+        await _backups(stores[0])
         await _uids_and_secrets(stores)
         await _people(stores[0])
         await _tables_match(url)
@@ -82,6 +83,20 @@ async def _claims(stores: Sequence[Store]) -> None:
     assert again is not None
     assert (again.id, again.attempts) == (operation.id, 2)
     assert not await stores[0].finish(operation.id, "old:1", "done")
+    assert await stores[1].claim("new:1", 9999, 30, [operation.id]) is None  # it holds that itself
+    assert await stores[1].hand_back("new:1") == 1
+    again = await stores[0].claim("old:1", 1030, 30)
+    assert again is not None
+    assert again.attempts == 2  # who stopped as it should was not brought down
+
+
+async def _backups(store: Store) -> None:
+    for params in ({"keep": 0}, {"keep": 3, "ref": "a"}, {"ref": "b"}):
+        await store.enqueue_operation("kept", "backup", "ann", params=params)
+    found = await store.scheduled_backup("kept")
+    assert found is not None
+    assert found.params["ref"] == "a"
+    assert await store.scheduled_backup("kept", "done") is None
 
 
 async def _events(stores: Sequence[Store]) -> None:
@@ -150,7 +165,7 @@ async def test_who_begins_to_write_and_falls_silent_keeps_the_others_only_for_a_
             await db.execute(text("SELECT 1"))
 
     try:
-        with pytest.raises(DBAPIError):  # what it had begun is undone
+        with pytest.raises(StoreAway):  # what it had begun is undone
             await silent()
         names = {person.name for person in await two.people()}
         assert ("zoe" in names, "silent" in names) == (True, False)
