@@ -14,7 +14,7 @@ from headway.changes.accounts import desired
 from headway.changes.cluster import Goal, changeset
 from headway.cluster.apply import Run
 from headway.cluster.env import Env
-from headway.cluster.leave import Leaving
+from headway.cluster.leave import Leaving, SteppedAside
 from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed
@@ -68,7 +68,7 @@ class World:
     async def say(self, *_: Any, **__: Any) -> None: ...
 
     def leaving(self, deadline: float | None = None) -> Leaving:
-        env: Any = Env(SimpleNamespace(delete=self.delete), None, self, Path())  # type: ignore[arg-type]
+        env: Any = Env(SimpleNamespace(delete=self.delete, makes=True), None, self, Path())  # type: ignore[arg-type]
         head = MACHINES[LAB.head]
         return Leaving(LAB, env, self.say, head, MACHINES, deadline, clock=lambda: self.now, sleep=self.sleep)
 
@@ -156,6 +156,9 @@ async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.Monke
         async def look(self, names: Collection[str]) -> None:
             did.append(f"look past {' '.join(names)}")
 
+        async def others_wait(self) -> bool:
+            return others
+
         async def rest(self) -> None:
             did.append("rest")
 
@@ -168,9 +171,17 @@ async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.Monke
         env = world.leaving().env
         return Run(goal, env, world.say, None, {}, Observed(MACHINES), changes, deadline, Other())  # type: ignore[arg-type]
 
+    others = False
     assert await run(World(lab_1_3=(7,)), 1.0).clear()
     assert did == ["look past lab-1-3", "rest"]
     assert not await run(World(), 1.0).clear()
+    did.clear()
+    others, world = True, World(lab_1_3=(7,))
+    with pytest.raises(SteppedAside):
+        await run(world, 4e9).clear()
+    assert did == ["look past lab-1-3", "rest"], "what is being made meanwhile is not lost"
+    assert world.did == ["scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves"]
+    others = False
     monkeypatch.setattr("headway.cluster.leave.LATE_JOB_S", 0.0)
     did.clear()
     with pytest.raises(Refused):

@@ -22,11 +22,19 @@ from headway.slurm import control
 LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about to end
 
 
+class SteppedAside(Exception):
+    """Another operation goes first. What is under way stays drained, and whoever goes on finds it so."""
+
+
 class Beside(Protocol):
     """Work that goes on while jobs on nodes that leave are waited for: deadlines may be days."""
 
     async def look(self, names: Collection[str]) -> None:
         """One look; hands off what belongs to these nodes."""
+        ...
+
+    async def others_wait(self) -> bool:
+        """Whether another operation is to go first."""
         ...
 
     async def rest(self) -> None:
@@ -52,6 +60,7 @@ class Leaving:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     before: Callable[[Machine], Awaitable[None]] | None = None  # what is done on a machine that is let go
     beside: Beside | None = None
+    yields: bool = False  # to other operations, while jobs are waited for
     waited: bool = False  # `beside` had its turns: there may be other machines now than before
     stays: bool = False  # the slot, which another machine gets: the provider keeps its place
     away: SendAway | None = None
@@ -59,7 +68,7 @@ class Leaving:
 
     async def leave(self, names: Sequence[str]) -> None:
         """Until none of these has a machine. Raises Refused, with the nodes back in service, when jobs run there and
-        nobody said that they may be sent away."""
+        nobody said that they may be sent away; SteppedAside."""
         head = self.head
         if head is None or head.state is not MachineState.RUNNING:
             self._nobody_knows(names)
@@ -86,6 +95,8 @@ class Leaving:
             if jobs and self.beside is not None and self.deadline is not None:
                 self.waited = True
                 await self.beside.look(tuple(jobs))
+                if self.yields and await self.beside.others_wait():
+                    raise SteppedAside
             if jobs:
                 await self.sleep(LOOK_S)
 

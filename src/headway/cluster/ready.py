@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from headway.changes.cluster import Goal
@@ -68,8 +68,9 @@ def _registered(node: NodeState) -> bool:
     return not {"NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}.intersection(node.states) and node.boot_time > 0
 
 
-async def mark_slots(goal: Goal, env: Env, head: Machine) -> None:
-    """Slots without a machine are down, and say why; a node that was to leave and stays after all is back in service."""
+async def mark_slots(goal: Goal, env: Env, head: Machine, leaving: Collection[str] = ()) -> None:
+    """Slots without a machine are down, and say why; a node that was to leave and stays after all (all but `leaving`) is
+    back in service."""
     empty = set(goal.cluster.slot_names) - set(goal.machines)
     scaled = any(group.idle_s is None and group.most > group.nodes for group in goal.cluster.groups)
     if not (empty or scaled):
@@ -79,7 +80,7 @@ async def mark_slots(goal: Goal, env: Env, head: Machine) -> None:
     unmarked = [name for name in sorted(empty - by_itself) if states.get(name, ("", NO_MACHINE))[1] != NO_MACHINE]
     await control.nodes_gone(env.connections, head, unmarked, NO_MACHINE)
     for name in goal.machines:
-        if states.get(name, ("", ""))[1] == LEAVES:
+        if name not in leaving and states.get(name, ("", ""))[1] == LEAVES:
             await control.node_resume(env.connections, head, name)
 
 
