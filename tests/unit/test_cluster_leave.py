@@ -34,6 +34,7 @@ class World:
         self.stubborn: set[int] = set()
         self.silent = 0  # requeues that get no answer
         self.did: list[str] = []
+        self.reasons: dict[str, str] = {}  # of nodes that are out of service
         self.now = 1000.0
 
     async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
@@ -41,7 +42,8 @@ class World:
         if argv[0] == "squeue":
             out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
         elif argv[0] == "sinfo":
-            out = "".join(f"{name}|idle|none\n" for name in LAB.slot_names)
+            rows = {name: self.reasons.get(name, "") for name in LAB.slot_names}
+            out = "".join(f"{name}|{'drained' if why else 'idle'}|{why or 'none'}\n" for name, why in rows.items())
         elif "show" in argv:
             out = f"JobId={argv[-1]} JobState=RUNNING\n"
         elif "write" not in argv and argv[0] != "sacct":
@@ -93,6 +95,30 @@ async def test_a_node_with_a_job_stays_when_nobody_said_how_long_it_may_go_on() 
     assert "delete lab-1-3" in world.did
     assert "delete lab-1-2" not in world.did
     assert world.did[-1] == "scontrol update NodeName=lab-1-2 State=RESUME"
+
+
+async def test_what_somebody_said_of_a_node_stands_again_when_it_stays() -> None:
+    world = World(lab_1_2=(7,), lab_1_3=(8,))
+    world.reasons["lab-1-2"] = "ann: a bad fan"
+    leaving = world.leaving()
+
+    async def sleep(seconds: float) -> None:
+        world.now += seconds
+        world.reasons |= {"lab-1-2": "headway: leaves: ann: a bad fan", "lab-1-3": "headway: leaves"}
+
+    leaving.sleep = sleep
+    with pytest.raises(Refused):
+        await leaving.leave(["lab-1-2", "lab-1-3"])
+    assert world.did == [
+        "scontrol update NodeName=lab-1-2 State=DRAIN Reason=headway: leaves: ann: a bad fan",
+        "scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves",
+        "scontrol update NodeName=lab-1-2 State=DRAIN Reason=ann: a bad fan",
+        "scontrol update NodeName=lab-1-3 State=RESUME",
+    ]
+    world.did.clear()
+    with pytest.raises(Refused):  # the next one finds its own word there
+        await leaving.leave(["lab-1-2"])
+    assert world.did[0] == "scontrol update NodeName=lab-1-2 State=DRAIN Reason=ann: a bad fan"
 
 
 async def test_a_job_that_ends_before_the_deadline_is_let_be() -> None:

@@ -15,11 +15,20 @@ from headway.cluster.sendaway import LOOK_S, SendAway, listed
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import LEAVES, NO_MACHINE
+from headway.domain.slots import LEAVES, NO_MACHINE, out_before
 from headway.errors import Refused
 from headway.slurm import control
 
 LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about to end
+
+
+async def stays(env: Env, head: Machine, name: str, reason: str) -> None:
+    """A node that was to leave (`reason`: Slurm's now) is as it was before: in service, or out for what was said of it then."""
+    before = out_before(reason) if reason.startswith(LEAVES) else ""
+    if before:
+        await control.node_drain(env.connections, head, name, before)
+    else:
+        await control.node_resume(env.connections, head, name)
 
 
 class SteppedAside(Exception):
@@ -75,8 +84,9 @@ class Leaving:
             await self._give_back(names)
             return
         self.away = SendAway(self.cluster, self.env, self.say, head, "its node leaves", self.clock, self.sleep)
-        known = [name for name in names if name in await control.node_reasons(self.env.connections, head)]
-        await control.nodes_drain(self.env.connections, head, known, LEAVES)
+        states = await control.node_reasons(self.env.connections, head)
+        known = [name for name in names if name in states]
+        await self._drain(head, {name: states[name] for name in known})
         ends = self.clock() + LATE_JOB_S if self.deadline is None else self.deadline
         said: dict[str, tuple[int, ...]] = {}
         while left := [name for name in names if name not in self.gone]:
@@ -100,6 +110,16 @@ class Leaving:
             if jobs:
                 await self.sleep(LOOK_S)
 
+    async def _drain(self, head: Machine, states: Mapping[str, tuple[str, str]]) -> None:
+        """What somebody else has said of a node stands behind our reason: it may stay after all."""
+        run, serving = self.env.connections, list[str]()
+        for name, (word, reason) in states.items():
+            if control.serves(word) or reason in ("", "none", NO_MACHINE, LEAVES):
+                serving.append(name)
+            elif not reason.startswith(LEAVES):
+                await control.node_drain(run, head, name, f"{LEAVES}: {reason}")
+        await control.nodes_drain(run, head, serving, LEAVES)
+
     def _nobody_knows(self, names: Sequence[str]) -> None:
         """Jobs outlive the controller: without it nobody can say that a machine which runs is idle."""
         if self.head is None:
@@ -117,8 +137,9 @@ class Leaving:
             await self.say(name, f"drained; waits for {listed(numbers)}, {left_s} s at most")
 
     async def _stay(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
+        states = await control.node_reasons(self.env.connections, head)
         for name in jobs:
-            await control.node_resume(self.env.connections, head, name)
+            await stays(self.env, head, name, states.get(name, ("", LEAVES))[1])
         what = "; ".join(f"{name} runs {listed(numbers)}" for name, numbers in jobs.items())
         raise Refused(
             f"nodes with jobs would go: {what}",

@@ -36,10 +36,11 @@ async def still_leaving(
     if not over or not env.provider.makes or head is None or head.state is not MachineState.RUNNING:
         return frozenset()
     states = await control.node_reasons(env.connections, head)
-    if not any(states.get(name, ("", ""))[1] == LEAVES for name in over):
+    over = [name for name in over if states.get(name, ("", ""))[1].startswith(LEAVES)]
+    if not over:
         return frozenset()
     busy = await control.busy_nodes(env.connections, head)
-    return frozenset(name for name in over if name in busy and states.get(name, ("", ""))[1] == LEAVES)
+    return frozenset(over) & busy.keys()
 
 
 async def leaving(provider: Provider, cluster: Cluster) -> dict[str, float]:
