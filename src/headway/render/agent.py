@@ -19,6 +19,7 @@ CONFIG = "/etc/headway/agent.json"
 METRICS_PORT = 6822
 SIMULATED_LOG = "/run/headway/kmsg"
 UNFIT = "/run/headway/unfit"  # there while the agent thinks that no job should begin
+LOOKED = "/run/headway/looked"  # there once it has looked at the machine since that booted
 
 
 def node_files(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
