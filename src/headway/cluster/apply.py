@@ -52,7 +52,7 @@ async def plan(cluster: Cluster, env: Env) -> ChangeSet:
         return changeset(_unbuilt(cluster), Observed())
     place = seen.place(place) if seen else place
     chosen = await members(cluster, env, await machines_of(env, cluster.name))
-    site = await site_of(cluster, env, place, chosen, give_uids=False)
+    site = await site_of(cluster, env, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
     have = {**await env.store.secrets(cluster.name), **await secrets.given(cluster)}
     goal = await goal_of(cluster, site, have)
     changes = changeset(goal, await observe(goal, env))
@@ -92,7 +92,7 @@ async def apply(
     place = await env.provider.place(cluster)
     place = seen.place(place) if seen else place
     chosen = await members(cluster, env, await machines_of(env, cluster.name))
-    site = await site_of(cluster, env, place, chosen)
+    site = await site_of(cluster, env, place, chosen, known_uids=seen.uids if seen else None)
     goal = await goal_of(cluster, site, have)
     observed = await observe(goal, env)
     goal = with_effects(goal, observed)
