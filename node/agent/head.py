@@ -10,6 +10,7 @@ import socket
 import time
 from typing import Any
 
+from .away import Away
 from .config import Config
 from .headfigures import HeadWatcher
 from .leading import Leading, Looks
@@ -166,6 +167,8 @@ def serve_head(config: Config) -> None:
     munge = Munge()
     head, leading = Head(), Leading(config.first, config.state)
     Looks(leading).start()
+    if config.first_head:
+        Away(config).start()
     watcher = HeadWatcher(head.beats)
     watcher.start()
     Giver(address, lambda: watcher.text).start()
