@@ -53,7 +53,7 @@ async def plan(cluster: Cluster, env: Env) -> ChangeSet:
         return changeset(_unbuilt(cluster), Observed())
     place = seen.place(place) if seen else place
     chosen, _ = await _chosen(cluster, env, asks=True)
-    site = await site_of(cluster, env, place, chosen, give_uids=False)
+    site = await site_of(cluster, env, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
     have = {**await env.store.secrets(cluster.name), **await secrets.given(cluster)}
     goal = await goal_of(cluster, site, have)
     changes = changeset(goal, await observe(goal, env))
@@ -104,7 +104,7 @@ async def apply(
     place = await env.provider.place(cluster)
     place = seen.place(place) if seen else place
     chosen, leaving = await _chosen(cluster, env, asks=deadline is None and not rests)
-    site = await site_of(cluster, env, place, chosen)
+    site = await site_of(cluster, env, place, chosen, known_uids=seen.uids if seen else None)
     goal = await goal_of(cluster, site, have)
     observed = await observe(goal, env)
     goal = with_effects(goal, observed)

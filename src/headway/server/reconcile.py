@@ -14,6 +14,7 @@ from headway.api.errors import error_out, first_line
 from headway.api.live import OPERATIONS, operation_topic
 from headway.api.planning import scaled_document
 from headway.api.shapes import kept_document, operation_news, prices_of, released, summary_of
+from headway.api.spending import over_limit
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
@@ -204,6 +205,9 @@ class Reconciler:
                 raise NeedsConfirmation(
                     f"since the apply before it, it would disturb what runs on {name}", hint="headway plan, then apply"
                 )
+        # Machines for jobs may have come since it was asked for.
+        if over := await over_limit(state, await state.resolved(row) if row else None, cluster):
+            raise over
         await state.store.save_cluster(
             name,
             document.model_dump(),
