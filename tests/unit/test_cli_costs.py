@@ -13,15 +13,19 @@ from headway.wire import sheets
 from headway.wire.ledger import (
     AdviceOut,
     BudgetOut,
+    CapacityOut,
     ChargebackOut,
     EstimateOut,
     GoodputOut,
+    HourOut,
     InvoiceOut,
     LineOut,
     NodeStateOut,
     NodeStatesOut,
     PartsOut,
+    RunsOut,
     TeamCostOut,
+    TypeOut,
     UnassignedOut,
     UsageOut,
     UsageRow,
@@ -104,6 +108,21 @@ class Ledger:
     def budgets(self, _: str) -> list[BudgetOut]:
         return []
 
+    def capacity(self, cluster: str, period: str) -> CapacityOut:
+        hours = [
+            HourOut(at=NOW, held=12, there=16, free=4, fragmented=4),
+            HourOut(at=NOW + 3600, held=4, there=16, free=12, fragmented=0),
+        ]
+        kind = TypeOut(gpu_type="h100", utilisation=0.5, fragmentation=0.25, hours=hours)
+        return CapacityOut(
+            cluster=cluster, period=period, start=NOW, end=NOW, types=[kind], waits=[], free_gpus=16,
+            free_whole_node_gpus=8, fragmentation=0.5,
+        )  # fmt: skip
+
+    def usage_runs(self, cluster: str, *, job: int, cause: str, cursor: str, **asked: str) -> RunsOut:
+        assert (cluster, job, cause, cursor, asked["start"]) == ("lab", 0, "lab-1-2 failed", "", "2026-10")
+        return RunsOut(cluster=cluster, start=NOW, end=NOW, runs=[])
+
 
 @pytest.fixture(autouse=True)
 def ledger(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,3 +192,17 @@ def test_an_estimate_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) 
     told = capsys.readouterr().out
     assert "8.00 USD an hour" in told
     assert "Slurm can't say" in told
+
+
+def test_capacity_says_how_much_of_what_was_free_lay_in_pieces(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.capacity()
+    told = capsys.readouterr().out
+    assert "h100: 50.0 % held, 75.0 % in the fullest hour" in told
+    assert "h100: 25.0 % of the free GPU-hours beside a job on the same node, most in the hour of" in told
+    assert "(4.00 of 4.00)" in told
+    assert "free now: 16 GPUs, 8 of them on wholly free nodes (50.0 % in pieces)" in told
+
+
+def test_the_runs_behind_a_cause_are_asked_for_by_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.usage(cause="lab-1-2 failed", start="2026-10")
+    assert "no run that you see fits" in capsys.readouterr().out
