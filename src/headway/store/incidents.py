@@ -191,17 +191,26 @@ class IncidentStore(Base):
         return tuple(replace(one, steps=tuple(steps[one.number]), jobs=tuple(moved[one.number])) for one in found)
 
     async def incidents(
-        self, cluster: str, *, node: str = "", unfinished: bool = False, limit: int = 100
+        self, cluster: str, *, node: str = "", unfinished: bool = False, since: float = 0.0, limit: int = 100
     ) -> tuple[Incident, ...]:
-        """The latest first, without their steps."""
+        """The latest first, without their steps. `since`: those opened from then on, in unix seconds."""
         i = t.incidents
         query = select(i).where(i.c.cluster == cluster).order_by(i.c.number.desc()).limit(limit)
         if node:
             query = query.where(i.c.node == node)
+        if since:
+            query = query.where(i.c.opened_at >= since)
         if unfinished:
             query = query.where(i.c.state.not_in(_CLOSED))
         async with self._read() as db:
             return tuple(_incident(row) for row in await db.execute(query))
+
+    async def failures(self, cluster: str, start: float, end: float) -> int:
+        """Incidents opened from `start` until `end` that took a node out."""
+        i = t.incidents
+        mine = (i.c.cluster == cluster, i.c.drained.is_(True), i.c.opened_at >= start, i.c.opened_at < end)
+        async with self._read() as db:
+            return int((await db.execute(select(func.count()).select_from(i).where(*mine))).scalar() or 0)
 
     async def incidents_that_moved(self, cluster: str, job: int) -> tuple[int, ...]:
         """Numbers of the incidents that sent a job back to the queue, the first first."""
