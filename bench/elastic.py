@@ -2,9 +2,9 @@
 
 Jobs are submitted all the while. Each event scales the cluster to a number chosen by the seed; before some of them the
 provider is told to fail once, to be slow, or to lose its answer, and in some a node's machine is killed or taken back. It ends
-with 1 when a job was lost, a machine is there that should not be (a ghost), a node is stuck, or slurmctld was restarted. Then the
-time of one node and of four at once is printed beside that of their machines' boot, and how soon the job of a machine that is
-taken back runs again.
+with 1 when a job was lost, a machine is there that should not be (a ghost), a node or an empty slot is stuck, an incident has no
+end, or slurmctld was restarted. Then the time of one node and of four at once is printed beside that of their machines' boot, and
+how soon the job of a machine that is taken back runs again.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ if [[ " $* " == *" run "* ]] && mv "$fault" "$fault.$$" 2>/dev/null; then
 fi
 exec "$real" "$@"
 """
+USED = ("idle", "mix", "alloc", "comp", "resv", "plnd")  # sinfo's words for a node that can be used
+EMPTY = "headway: no machine"
+OVER = ("returned", "false alarm")
 _LINE = re.compile(r"^\s*([\d.]+)s\s+(\S+)\s+(.*)$", re.MULTILINE)
 
 
@@ -106,25 +109,37 @@ class Bench:
         found: list[dict[str, Any]] = json.loads(self.place.headway("nodes", "bench", "-o", "json"))
         return found
 
+    def stuck(self) -> list[str]:
+        """Nodes that can't be used, and slots without a machine of which Slurm has another reason than that."""
+        rows = [
+            line.split("|", 2) for line in self.head("sinfo", "-h", "-a", "-N", "-o", "%N|%t|%E").split("\n") if line
+        ]
+        return sorted({row[0] for row in rows if row[1] not in USED and row[2] != EMPTY})
+
+    def incidents(self) -> list[str]:
+        """Those that are not over."""
+        found = json.loads(self.place.headway("incidents", "bench", "-o", "json"))
+        return [f"{one['number']} {one['node']}: {one['state']}" for one in found if one["state"] not in OVER]
+
     def controller(self) -> str:
         return self.head("systemctl", "show", "-p", "MainPID", "-p", "NRestarts", "slurmctld")
 
 
-def settle(bench: Bench, nodes: int) -> tuple[list[int], list[str], list[str]]:
-    """(jobs lost, ghosts, nodes stuck), when all has had time to end."""
+def settle(bench: Bench, nodes: int) -> tuple[list[int], list[str], list[str], list[str]]:
+    """(jobs lost, ghosts, nodes stuck, incidents without an end), when all has had time to end."""
     (bench.place.folder / "fault").unlink(missing_ok=True)
     ends = time.monotonic() + PATIENCE_S
-    ghosts = stuck = ["?"]
+    ghosts = stuck = unfinished = ["?"]
     while time.monotonic() < ends:
         bench.place.tried("scale", "bench", str(nodes), "--yes", "--deadline", "0")
         there = [node for node in bench.nodes() if node["role"] != "head"]
         ghosts = [node["name"] for node in there[nodes:]]
-        stuck = [node["name"] for node in there if not node["usable"]]
-        if not (ghosts or stuck or bench.head("squeue", "-h", "-o", "%A").split()):
+        stuck, unfinished = bench.stuck(), bench.incidents()
+        if not (ghosts or stuck or unfinished or bench.head("squeue", "-h", "-o", "%A").split()):
             break
         time.sleep(3)
     done = set(bench.head("cat", "/scratch/bench/done").split())
-    return [job for job in bench.jobs if str(job) not in done], ghosts, stuck
+    return [job for job in bench.jobs if str(job) not in done], ghosts, stuck, unfinished
 
 
 def timed(bench: Bench, target: int, label: str) -> tuple[float, float]:
@@ -193,10 +208,11 @@ def main() -> None:
         before = bench.controller()
         for number in range(1, options.events + 1):
             bench.event(number)
-        lost, ghosts, stuck = settle(bench, 1)
+        lost, ghosts, stuck, unfinished = settle(bench, 1)
         restarts = int(bench.controller() != before)
         print(f"events: {options.events}, jobs: {len(bench.jobs)}, lost: {len(lost)} {lost[:5]}")
         print(f"ghosts: {len(ghosts)} {ghosts}, stuck: {len(stuck)} {stuck}, restarts of slurmctld: {restarts}")
+        print(f"incidents without an end: {len(unfinished)} {unfinished}")
         began = time.monotonic()
         own.headway("scale", "bench", "0", "--yes", "--deadline", "0")
         print(f"one node given back after {time.monotonic() - began:.1f} s")
@@ -204,7 +220,7 @@ def main() -> None:
         reclaimed(bench)
         own.headway("scale", "bench", "0", "--yes", "--deadline", "0")
         compared(one, timed(bench, MOST, f"{MOST} nodes at once"))
-        sys.exit(1 if lost or ghosts or stuck or restarts else 0)
+        sys.exit(1 if lost or ghosts or stuck or unfinished or restarts else 0)
 
 
 if __name__ == "__main__":

@@ -93,14 +93,22 @@ def main() -> None:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         at.headway("server", "stop")
-        heads = Heads(at)
-        time.sleep(SETTLED_S)
-        for title in ("", ", the second head's agent stopped") if asked.beside else ("",):
-            if title:
-                heads.on_second("systemctl", "stop", "headway-agent.service")
-            rounds = [heads.once(asked.fault) for _ in range(asked.rounds)]
-            led, submitted = ([each[n] for each in rounds] for n in (0, 1))
-            print(f"the first head {asked.fault}{title}: {told('the second leads', led)}, {told('sbatch', submitted)}")
+        try:
+            measure(Heads(at), asked.fault, asked.rounds, beside=asked.beside)
+        finally:
+            at.tried("server", "start")  # which takes the cluster down
+
+
+def measure(heads: Heads, fault: str, count: int, *, beside: bool) -> None:
+    time.sleep(SETTLED_S)
+    for title in ("", ", the second head's agent stopped") if beside else ("",):
+        if title:
+            heads.on_second("systemctl", "stop", "headway-agent.service")
+        rounds = [heads.once(fault) for _ in range(count)]
+        led, submitted = ([each[n] for each in rounds] for n in (0, 1))
+        print(
+            f"the first head {fault}{title}: {told('the second leads', led)}, {told('sbatch', submitted)}", flush=True
+        )
 
 
 def told(what: str, seconds: list[float]) -> str:

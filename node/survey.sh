@@ -1,6 +1,6 @@
 # What is on a machine that nobody has set up yet, for headway.machines.survey to read. Needs a shell and nothing else, reads
-# only, and passes over whatever is missing. $1: paths to look at, $2: user names, both separated by blanks; $3: a folder that may
-# not be there yet, whose file system is asked for.
+# only, and passes over whatever is missing. $1: paths to look at, $2: user names, $4: uids, all separated by blanks; $3: a folder
+# that may not be there yet, whose file system is asked for.
 LC_ALL=C
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
@@ -74,6 +74,10 @@ part addresses
 grep -B 1 '/32 host LOCAL' /proc/net/fib_trie 2>/dev/null | sed -n 's/^ *|-- //p' | sort -u
 part users
 for name in $2; do getent passwd "$name"; done 2>/dev/null
+part homes
+for path in $1; do (cd "$path" && timeout 30 stat -c "%u $path/%n" -- $2); done 2>/dev/null
+part owners
+for uid in $4; do getent passwd "$uid"; done 2>/dev/null
 part filesystems
 cat /proc/filesystems
 part modules

@@ -19,7 +19,9 @@ from .say import say
 
 OK, WARN, BAD = "ok", "warn", "bad"
 LEVELS = {OK: 0, WARN: 1, BAD: 2}
-UNFIT = "/run/headway/unfit"  # there while a check that the prolog asks for is bad; holds the reason
+FOLDER = "/run/headway"
+UNFIT = "unfit"  # there while a check that the prolog asks for is bad; holds the reason
+LOOKED = "looked"  # there once each of those checks has answered since the machine booted: before, the prolog waits
 
 # Suggested actions, the lightest first.
 NONE, WATCH, MOUNT, RESET_GPU, REBOOT = "none", "watch", "mount", "reset_gpu", "reboot"
@@ -127,25 +129,29 @@ class _State:
 class Runner:
     """Runs what is due, and says what has changed."""
 
-    def __init__(self, checks: Iterable[Check] | None = None, unfit: str = UNFIT) -> None:
+    def __init__(self, checks: Iterable[Check] | None = None, folder: str = FOLDER) -> None:
         self.states = {one.name: _State(one) for one in (CHECKS if checks is None else checks)}
-        self._unfit = unfit
+        self._unfit, self._looked = f"{folder}/{UNFIT}", f"{folder}/{LOOKED}"
+        self.looked = False  # whether every check that the prolog asks for has answered
 
-    def run(self, seen: Seen, wall: float) -> list[dict[str, Any]]:
-        """The results that are others now."""
+    def run(self, seen: Seen, wall: float, *, whole: bool = True) -> list[dict[str, Any]]:
+        """The results that are others now. `whole`: whether `seen` is all that is to be seen."""
         changed = []
         for state in self.states.values():
             found = self._look(state, seen)
             if found is not None and self._counts(state, found):
                 state.result, state.at, state.odd = found, wall, 0
                 changed.append(told(state))
-        self._mark()
+        asked = [state for state in self.states.values() if state.check.prolog]
+        self.looked = self.looked or (whole and all(state.known and not state.odd for state in asked))
+        self._mark([state.result.reason for state in asked if state.result.state == BAD])
         return changed
 
     def at_once(self) -> None:
-        """At the next run all are due."""
+        """At the next run those that the prolog asks for are due."""
         for state in self.states.values():
-            state.due = 0.0
+            if state.check.prolog:
+                state.due = 0.0
 
     def _look(self, state: _State, seen: Seen) -> Result | None:
         """None where nothing is due, or not yet known."""
@@ -186,16 +192,17 @@ class Runner:
         state.known = state.known or state.odd >= state.check.times
         return state.odd >= state.check.times
 
-    def _mark(self) -> None:
+    def _mark(self, reasons: list[str]) -> None:
         """For the prolog, which has no time to look itself."""
-        reasons = [s.result.reason for s in self.states.values() if s.check.prolog and s.result.state == BAD]
         try:
             if reasons:
                 with open(f"{self._unfit}.new", "w") as file:
                     file.write("; ".join(reasons) + "\n")
                 os.replace(f"{self._unfit}.new", self._unfit)
-            elif os.path.exists(self._unfit):
+            elif self.looked and os.path.exists(self._unfit):
                 os.unlink(self._unfit)
+            if self.looked and not os.path.exists(self._looked):
+                os.close(os.open(self._looked, os.O_CREAT | os.O_WRONLY, 0o644))
         except OSError as error:
             say(f"{self._unfit}: {error}")
 

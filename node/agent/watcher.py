@@ -23,6 +23,8 @@ from .say import say
 
 READ_S = 5.0
 LOOK_S = 1.0
+FIRST_LOOK_S = 0.1  # until all has been looked at once: jobs wait for that
+FIRST_S = 30.0  # and what has not answered by then keeps nobody waiting
 PROCESSES_S = 15.0
 DISKS_S = 30.0
 TEXT_S = 5.0
@@ -92,7 +94,7 @@ class Watcher(threading.Thread):
     ) -> None:
         super().__init__(daemon=True)
         self._source = source
-        self._reader = Reader(source) if source else None
+        self.reader = Reader(source) if source else None
         self._disks = Disks()
         self._runner = runner or Runner()
         self._proc = proc
@@ -101,6 +103,7 @@ class Watcher(threading.Thread):
         self._host = os.uname().nodename
         self._states: dict[int, tuple[str, str, float]] = {}  # process -> (name, state, since)
         self._due = self._text_due = 0.0
+        self._whole = False  # whether GPUs were read, and so all is seen
         self.seen = Seen(config, started=time.monotonic(), proc=proc)
         self.changed: deque[dict[str, Any]] = deque(maxlen=500)  # results, for the main loop to send
         self.lost: deque[int] = deque()  # jobs without their slurmstepd, for the main loop to tell the head
@@ -112,7 +115,7 @@ class Watcher(threading.Thread):
         self.text = b""
 
     def run(self) -> None:
-        for thread in (self._reader, self._disks):
+        for thread in (self.reader, self._disks):
             if thread is not None:
                 thread.start()
         while True:
@@ -120,11 +123,15 @@ class Watcher(threading.Thread):
                 self.look(time.monotonic())
             except OSError as error:
                 say(f"the machine can't be looked at: {error}")
-            time.sleep(LOOK_S)
+            hurries = not self._runner.looked and time.monotonic() - self.seen.started < FIRST_S
+            time.sleep(FIRST_LOOK_S if hurries else LOOK_S)
 
     def look(self, now: float) -> None:
+        if not self._whole and (self.reader is None or self.reader.first.is_set() or now - self.seen.started > FIRST_S):
+            self._whole = True
+            self._runner.at_once()
         seen = self._see(now)
-        changed = self._runner.run(seen, time.time())
+        changed = self._runner.run(seen, time.time(), whole=self._whole)
         self.changed.extend(changed)
         if changed or now >= self._text_due:
             self._text_due = now + TEXT_S
@@ -145,7 +152,7 @@ class Watcher(threading.Thread):
         )
 
     def _see(self, now: float) -> Seen:
-        old, reader = self.seen, self._reader
+        old, reader = self.seen, self.reader
         self.seen = Seen(
             config=old.config,
             now=now,

@@ -255,6 +255,15 @@ def test_another_order_of_the_inventory_moves_nobody(own: Own) -> None:
     assert "nothing to change" in own.lab.cli("apply", str(file), "--yes").out
 
 
+def test_a_scale_gives_a_machine_back_to_the_reserve_and_takes_it_again(own: Own) -> None:
+    own.lab.cli("scale", "own", "1", "--yes", timeout_s=600)
+    assert own.lab.head("sinfo", "-h", "-N", "-o", "%N").out.split() == ["own-1-1"]
+    assert "held" not in own.bare.inside(TWO, "sh", "-c", "ls /etc/headway", check=False)
+    own.lab.cli("scale", "own", "2", "--yes", timeout_s=600)
+    names = own.lab.head("srun", "-N2", "hostname", user="ann").out.split()
+    assert sorted(names) == ["own-1-1", "own-1-2"]
+
+
 def test_a_host_key_that_changed_is_refused_and_explained(own: Own) -> None:
     remake = "cp -a /etc/ssh/ssh_host_ed25519_key* /root/; rm /etc/ssh/ssh_host_ed25519_key*; ssh-keygen -A"
     own.bare.inside(TWO, "sh", "-c", f"{remake} >/dev/null; systemctl restart ssh")

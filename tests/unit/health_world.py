@@ -62,6 +62,7 @@ class World:
         self.slow_with: set[str] = set()  # those with which an all-reduce is slower than it should be
         self.due: dict[str, float] = {}  # machines that the provider takes back, and when
         self.others: dict[str, float] = {}  # machines that came later, and when
+        self.missing: set[str] = set()  # other slots without a machine
         self.away = 0  # tries of mounting that fail
         self.lemons: str = ""  # what the reservation of lemons holds
 
@@ -69,7 +70,9 @@ class World:
 
     async def list(self, _: str) -> tuple[Machine, ...]:
         others = [
-            replace(machine(name), started_at=self.others.get(name, 1.0)) for name in LAB.slot_names if name != NODE
+            replace(machine(name), started_at=self.others.get(name, 1.0))
+            for name in LAB.slot_names
+            if name != NODE and name not in self.missing
         ]
         return (machine("lab-head"), *others, *([self.machine] if self.machine else []))
 

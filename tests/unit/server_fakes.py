@@ -47,6 +47,8 @@ class FakeWork:
         self.answers: dict[str, Any] = {"accounting": (), "node_events": (), "losses": {}, "saves": {}, **answers}
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.tags: list[str] = []  # of submissions
+        self.deadline: float | None = None  # of the last apply
+        self.waiting: Any = None  # the same
         self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster
         self.whole: dict[str, Cluster] = {}  # name -> what its file says, where builders' is not enough
 
@@ -78,7 +80,8 @@ class FakeWork:
     async def plan(self, cluster: Cluster) -> Any:
         return await self._call("plan", cluster)
 
-    async def apply(self, cluster: Cluster, say: Any, deadline: float | None = None) -> Any:
+    async def apply(self, cluster: Cluster, say: Any, deadline: float | None = None, waiting: Any = None) -> Any:
+        self.deadline, self.waiting = deadline, waiting
         return await self._call("apply", cluster, say)
 
     async def down(self, cluster: Cluster, say: Any, delete_data: bool) -> Any:

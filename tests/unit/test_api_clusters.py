@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from headway.api.planning import digest_of
 from headway.domain.change import Disturbs
-from headway.domain.cluster import Dataset, Health, Storage
+from headway.domain.cluster import Cluster, Dataset, Group, Health, Storage
 from headway.domain.live import Check
 from headway.domain.machine import Machine, MachineState
 from headway.errors import NotFound, Refused, Unreachable
@@ -360,6 +361,53 @@ async def test_addresses_of_alerts_are_not_shown(server: Server) -> None:
     shown = (await client.get("/api/v1/clusters/lab/document")).json()
     assert shown["spec"]["alerts"] == {"webhook": "hidden", "chat": "hidden", "mail": "a@example.org"}
     assert "webhook: hidden" in shown["text"]
+
+
+def growing(nodes: int, limit: str = "250") -> Cluster:
+    """At 31.20 an hour: a group that people scale, and one of at most four that scales by itself."""
+    whole = builders.cluster(10, 0)
+    price, names = builders.H100.price_usd_per_node_hour, whole.slot_names
+    own = Group("own", builders.H100, nodes, nodes, slots=names[:6], price_usd_per_node_hour=price)
+    jobs = Group("jobs", builders.H100, 0, 4, slots=names[6:], idle_s=60, price_usd_per_node_hour=price)
+    return replace(whole, groups=(own, jobs), most_usd_per_hour=Decimal(limit))
+
+
+async def test_no_more_is_asked_for_than_the_limit_leaves_beside_what_runs_for_jobs(server: Server) -> None:
+    server.work.whole["lab"] = growing(3)
+    server.work.answers |= {"plan": changes(), "apply": None}
+    client = await server.client()
+    await client.post("/api/v1/clusters/lab/apply", json=ask())
+    await server.work_off()
+    await server.state.cluster("lab")
+    server.work.whole["lab"] = growing(5)  # what the next file says: 156.00, and four run for jobs
+    running = growing(3).slot_names[6:]
+    server.work.answers["machines"] = tuple(builders.machine(name) for name in ("lab-head", *running))
+    more = {"document": document(nodes=5).model_dump()}
+    told = ChangeSetOut.model_validate((await client.post("/api/v1/plan", json=more["document"])).json())
+    (warning,) = told.warnings
+    assert (warning.path, "apply would stop" in warning.message) == ("cost.usd_per_hour", True)
+    refused = failed(await client.post("/api/v1/clusters/lab/apply", json=more), 409, "conflict")
+    assert "would cost 280.80 USD" in refused.detail
+    assert "4 nodes of jobs" in refused.detail
+    server.work.answers["machines"] = tuple(builders.machine(name) for name in running[:3])
+    assert (await client.post("/api/v1/clusters/lab/apply", json=more)).status_code == 202
+    server.work.answers["machines"] = tuple(builders.machine(name) for name in running)  # one came before its turn
+    await server.work_off()
+    (last, *_) = await server.store.operations()
+    assert (last.state, "would cost" in last.error["message"]) == ("failed", True)  # type: ignore[index]
+
+
+async def test_a_file_that_asks_for_no_more_is_applied_whatever_runs_for_jobs(server: Server) -> None:
+    server.work.whole["lab"] = growing(3)
+    server.work.answers |= {"plan": changes(), "apply": None}
+    client = await server.client()
+    await client.post("/api/v1/clusters/lab/apply", json=ask())
+    await server.work_off()
+    await server.state.cluster("lab")
+    server.work.whole["lab"] = growing(3, limit="100")  # a lower limit: what runs for jobs may end first
+    lower = {"document": document(cost=100).model_dump()}
+    assert (await client.post("/api/v1/clusters/lab/apply", json=lower)).status_code == 202
+    assert server.work.named("machines") == []
 
 
 async def test_who_is_woken_together_reads_a_clusters_row_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from headway.errors import Refused, Unreachable
 from headway.jobs import notebook as jupyter
+from headway.jobs.offer import offer_of
 from headway.wire.work import NotebookIn, SubmitIn, SubmitOut
 from tests import builders
 from tests.unit import server_fakes
@@ -40,7 +41,9 @@ class Listening:
 
 
 def test_the_secret_is_in_no_word_that_others_can_read() -> None:
-    prepared, folder = jupyter.prepare(NotebookIn(gpus=2), builders.cluster(), "ann", "ab" * 8, "s3cret")
+    prepared, folder = jupyter.prepare(
+        NotebookIn(gpus=2), builders.cluster(), offer_of(builders.cluster()), "ann", "ab" * 8, "s3cret"
+    )
     request = prepared.request
     assert request.env == {jupyter.SECRET: "s3cret"}
     words = [*request.args, *request.script_args, request.script or ""]
@@ -60,7 +63,7 @@ def test_the_secret_is_in_no_word_that_others_can_read() -> None:
 )
 def test_what_the_cluster_has_not_is_refused(ask: dict[str, Any], said: str) -> None:
     with pytest.raises(Refused, match=said):
-        jupyter.prepare(NotebookIn(**ask), builders.cluster(), "ann", "ab" * 8, "s")
+        jupyter.prepare(NotebookIn(**ask), builders.cluster(), offer_of(builders.cluster()), "ann", "ab" * 8, "s")
 
 
 async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,20 @@ async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> No
     shown = (await eve.get(f"{JOBS}/41/lineage")).json()
     assert (shown["bundle"], shown["launcher"], shown["kind"]) == (DIGEST, "torchrun", "run")
     assert (shown["checkpoints"], shown["container_digest"]) == (["step-10"], f"sha256:{'b' * 64}")
+
+
+async def test_a_node_may_have_more_than_its_plan_says(server: Server) -> None:
+    """Machines one owns: what was found there is what Slurm was told."""
+    eve = await server.client("eve", "member")
+    ask = {"argv": ["true"], "gpus": 10, "dry_run": True}
+    assert (await eve.post("/api/v1/clusters/lab/run", json=ask)).status_code == 400
+    nodes = tuple(replace(builders.node(name), gpus=10) for name in builders.cluster().slot_names)
+    server.state.live.put(replace(server.state.live.snapshot("lab"), nodes=nodes))
+    assert (await eve.post("/api/v1/clusters/lab/run", json=ask)).status_code == 201
+    checked = (
+        await eve.post(f"{JOBS}/check", json={"submit": {"args": ["-N1", "-G11"], "script": "#!/bin/sh\n"}})
+    ).json()
+    assert "a node of lab has 10" in checked["faults"][0]["message"]
 
 
 async def test_a_dry_run_submits_nothing(server: Server) -> None:

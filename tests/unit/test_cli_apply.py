@@ -44,7 +44,7 @@ def changes(*found: ChangeOut, asks: int = 0, **others: Any) -> ChangeSetOut:
 def ready(cli: Cli, plan: ChangeSetOut) -> None:
     api = cli.api
     api.on("me", MeOut(person="alice", role="admin", version="1")).on("plan", plan)
-    api.on("apply", operation()).on("cluster", cluster())
+    api.on("apply", operation()).on("cluster", cluster()).on("operations", [])
     api.on("events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd is up", at=1012.34)]))
     api.on("operation", operation("done", finished_at=1020.0))
 
@@ -78,6 +78,22 @@ def test_a_cluster_mended_by_hand_or_unknown_to_the_server_is_looked_at(cli: Cli
     assert done.code == 0
     assert "lab is ready" in done.out
     assert cli.api.named("apply")
+
+
+def test_a_scale_that_waits_for_jobs_is_taken_back_by_the_file_of_before(cli: Cli, file: str) -> None:
+    ready(cli, changes(why_empty="everything is as the file says"))
+    cli.api.on("operations", [operation("running", kind="scale")])
+    assert cli("apply", file).code == 0
+    assert cli.api.named("apply")
+
+
+def test_what_steps_aside_is_followed_to_its_end(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+    answers = iter([operation("done", kept=["op-2"]), operation("running"), operation("done", finished_at=1020.0)])
+    cli.api.on("operation", lambda _: next(answers))
+    done = cli("apply", file)
+    assert (done.code, "it goes on after that as op-2" in done.err) == (0, True)
+    assert "lab is ready" in done.out
 
 
 def test_a_disturbing_change_needs_a_yes(cli: Cli, file: str) -> None:

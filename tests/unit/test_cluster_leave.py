@@ -14,7 +14,7 @@ from headway.changes.accounts import desired
 from headway.changes.cluster import Goal, changeset
 from headway.cluster.apply import Run
 from headway.cluster.env import Env
-from headway.cluster.leave import Leaving
+from headway.cluster.leave import Leaving, SteppedAside
 from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed
@@ -34,6 +34,7 @@ class World:
         self.stubborn: set[int] = set()
         self.silent = 0  # requeues that get no answer
         self.did: list[str] = []
+        self.reasons: dict[str, str] = {}  # of nodes that are out of service
         self.now = 1000.0
 
     async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
@@ -41,7 +42,8 @@ class World:
         if argv[0] == "squeue":
             out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
         elif argv[0] == "sinfo":
-            out = "".join(f"{name}|idle|none\n" for name in LAB.slot_names)
+            rows = {name: self.reasons.get(name, "") for name in LAB.slot_names}
+            out = "".join(f"{name}|{'drained' if why else 'idle'}|{why or 'none'}\n" for name, why in rows.items())
         elif "show" in argv:
             out = f"JobId={argv[-1]} JobState=RUNNING\n"
         elif "write" not in argv and argv[0] != "sacct":
@@ -68,7 +70,7 @@ class World:
     async def say(self, *_: Any, **__: Any) -> None: ...
 
     def leaving(self, deadline: float | None = None) -> Leaving:
-        env: Any = Env(SimpleNamespace(delete=self.delete), None, self, Path())  # type: ignore[arg-type]
+        env: Any = Env(SimpleNamespace(delete=self.delete, makes=True), None, self, Path())  # type: ignore[arg-type]
         head = MACHINES[LAB.head]
         return Leaving(LAB, env, self.say, head, MACHINES, deadline, clock=lambda: self.now, sleep=self.sleep)
 
@@ -93,6 +95,30 @@ async def test_a_node_with_a_job_stays_when_nobody_said_how_long_it_may_go_on() 
     assert "delete lab-1-3" in world.did
     assert "delete lab-1-2" not in world.did
     assert world.did[-1] == "scontrol update NodeName=lab-1-2 State=RESUME"
+
+
+async def test_what_somebody_said_of_a_node_stands_again_when_it_stays() -> None:
+    world = World(lab_1_2=(7,), lab_1_3=(8,))
+    world.reasons["lab-1-2"] = "ann: a bad fan"
+    leaving = world.leaving()
+
+    async def sleep(seconds: float) -> None:
+        world.now += seconds
+        world.reasons |= {"lab-1-2": "headway: leaves: ann: a bad fan", "lab-1-3": "headway: leaves"}
+
+    leaving.sleep = sleep
+    with pytest.raises(Refused):
+        await leaving.leave(["lab-1-2", "lab-1-3"])
+    assert world.did == [
+        "scontrol update NodeName=lab-1-2 State=DRAIN Reason=headway: leaves: ann: a bad fan",
+        "scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves",
+        "scontrol update NodeName=lab-1-2 State=DRAIN Reason=ann: a bad fan",
+        "scontrol update NodeName=lab-1-3 State=RESUME",
+    ]
+    world.did.clear()
+    with pytest.raises(Refused):  # the next one finds its own word there
+        await leaving.leave(["lab-1-2"])
+    assert world.did[0] == "scontrol update NodeName=lab-1-2 State=DRAIN Reason=ann: a bad fan"
 
 
 async def test_a_job_that_ends_before_the_deadline_is_let_be() -> None:
@@ -156,6 +182,9 @@ async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.Monke
         async def look(self, names: Collection[str]) -> None:
             did.append(f"look past {' '.join(names)}")
 
+        async def others_wait(self) -> bool:
+            return others
+
         async def rest(self) -> None:
             did.append("rest")
 
@@ -168,9 +197,17 @@ async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.Monke
         env = world.leaving().env
         return Run(goal, env, world.say, None, {}, Observed(MACHINES), changes, deadline, Other())  # type: ignore[arg-type]
 
+    others = False
     assert await run(World(lab_1_3=(7,)), 1.0).clear()
     assert did == ["look past lab-1-3", "rest"]
     assert not await run(World(), 1.0).clear()
+    did.clear()
+    others, world = True, World(lab_1_3=(7,))
+    with pytest.raises(SteppedAside):
+        await run(world, 4e9).clear()
+    assert did == ["look past lab-1-3", "rest"], "what is being made meanwhile is not lost"
+    assert world.did == ["scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves"]
+    others = False
     monkeypatch.setattr("headway.cluster.leave.LATE_JOB_S", 0.0)
     did.clear()
     with pytest.raises(Refused):

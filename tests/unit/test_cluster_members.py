@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from headway.cluster.env import Env
-from headway.cluster.members import members
+from headway.cluster.members import members, still_leaving
 from headway.machines.base import Notice
+from headway.machines.run import Ran
 from tests import builders
 
 WHOLE = builders.cluster(4, 0)
@@ -31,6 +34,22 @@ async def chosen(*places: int) -> tuple[str, ...]:
 async def test_a_machine_that_is_taken_back_is_not_counted_and_not_sent_away() -> None:
     assert await chosen(1, 2) == ("lab-1-1", "lab-1-2")  # its slot is the first free one, as soon as it is gone
     assert await chosen(1, 2, 3) == ("lab-1-1", "lab-1-2", "lab-1-3")
+
+
+class Slurm:
+    """As Connections: jobs on nodes 2 and 3, both drained; one of them by a person."""
+
+    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> Ran:
+        squeue = "7 lab-1-2\n8 lab-1-3\n"
+        sinfo = "lab-1-2|draining|headway: leaves\nlab-1-3|draining|ann: a fan\nlab-1-4|drained|headway: leaves\n"
+        return Ran(tuple(argv), 0, squeue if argv[0] == "squeue" else sinfo, "", 0.0)
+
+
+async def test_nodes_that_another_operation_waits_for_are_let_be_until_their_jobs_have_ended() -> None:
+    env: Any = Env(SimpleNamespace(makes=True), None, Slurm(), Path())  # type: ignore[arg-type]
+    there = {name: builders.machine(name) for name in WHOLE.machine_names}
+    assert await still_leaving(WHOLE, env, there, ["lab-1-1"]) == {"lab-1-2"}
+    assert await still_leaving(WHOLE, env, there, WHOLE.slot_names) == frozenset(), "they stay after all"
 
 
 async def test_a_notice_of_a_machine_that_is_gone_takes_no_slot() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from headway.changes.accounts import desired
+from headway.changes.cluster import Goal
 from headway.cluster import ready
 from headway.cluster.env import Env
 from headway.domain.slots import NO_MACHINE
@@ -72,3 +75,23 @@ async def test_a_slurmrestd_that_has_just_been_started_is_waited_for(monkeypatch
     monkeypatch.setattr(ready, "POLL_S", 0.001)
     await ready.wait_for_rest(builders.cluster(), env(Controller("")), HEAD)
     assert answers == []
+
+
+async def test_a_node_that_stays_after_all_is_as_it_was_before() -> None:
+    lab = builders.cluster(4, 0)
+    lab = replace(lab, groups=(replace(lab.groups[0], most=5),))
+    reasons = dict(
+        zip(lab.slot_names, ("none", "headway: leaves", "headway: leaves: ann: a fan", "headway: leaves"), strict=True)
+    )
+    did: list[str] = []
+
+    async def remote(_: Any, argv: Sequence[str], **__: Any) -> Ran:
+        if argv[0] == "sinfo":
+            return Ran(tuple(argv), 0, "".join(f"{n}|draining|{why}\n" for n, why in reasons.items()), "", 0.0)
+        did.append(" ".join(argv[2:]))
+        return Ran(tuple(argv), 0, "", "", 0.0)
+
+    goal = Goal(lab, {}, desired(lab), lab.slot_names)
+    env: Any = Env(None, None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
+    await ready.mark_slots(goal, env, builders.machine(lab.head), {"lab-1-4"})
+    assert did == ["NodeName=lab-1-2 State=RESUME", "NodeName=lab-1-3 State=DRAIN Reason=ann: a fan"]

@@ -77,6 +77,16 @@ def test_a_group_over_the_limit_is_closed_for_as_long_as_it_is_told() -> None:
     assert shut.until == NOW + 240
 
 
+def test_what_the_file_asks_for_is_paid_for_before_what_jobs_ask_for() -> None:
+    """A machine of a group that people scale is away or about to be made: nobody else gets its money."""
+    assert not [one for one in deeds("allocated#", "idle~", "idle~", "down", limit="60") if isinstance(one, Make)]
+    assert deeds("allocated#", "idle~", "idle~", "down", limit="63")[0] == Make("lab-1-1")
+    found = cluster("63")
+    least = replace(found.groups[0], nodes=1)  # the one that it always has counts once
+    (deed,) = decide(replace(found, groups=(least, found.groups[1])), {"lab-1-1": ("allocated#", "none")}, {}, (), NOW)
+    assert deed == Make("lab-1-1")
+
+
 def test_a_closed_slot_waits_for_its_time_and_nobody_pays_for_it_meanwhile() -> None:
     until = f"headway: closed until {NOW + 5:.0f}: no room"
     assert deeds(f"down~|{until}") == []

@@ -1,10 +1,26 @@
-"""What sbatch --test-only says of a job's start."""
+"""What is wrong with a submission before sbatch is asked, and what sbatch --test-only says of a job's start."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
-from headway.jobs.check import start_of
+from headway.domain.live import NodeState
+from headway.errors import Fault
+from headway.jobs.check import faults, start_of
+from headway.jobs.offer import offer_of
+from headway.jobs.script import run_faults
+from headway.wire.work import RunIn, SubmitIn
+from tests import builders
+
+LAB = builders.cluster(2, 0)  # h100-8: 8 GPUs, 128 CPUs
+# One machine is as the plan has it; the other was found to be another kind, and Slurm was told so.
+AS_FOUND = (
+    replace(builders.node("lab-1-1"), gpu_types=("h100",)),
+    replace(builders.node("lab-1-2"), gpus=4, gpu_types=("a100",), cpus=256, memory_mib=3_000_000),
+)
 
 NOW = 1_790_000_000.0
 SAID = "sbatch: Job 9 to start at {} using 8 processors on nodes lab-1-[1-2] in partition train"
@@ -21,3 +37,58 @@ SAID = "sbatch: Job 9 to start at {} using 8 processors on nodes lab-1-[1-2] in 
 )
 def test_a_start_is_taken_from_the_answer_where_it_is_one(said: str, expected: tuple[int, str, str]) -> None:
     assert start_of(said, NOW) == expected
+
+
+def wrong(*flags: str, nodes: Sequence[NodeState] = AS_FOUND) -> list[tuple[str, str]]:
+    request = SubmitIn(script="#!/bin/bash\nsrun x\n", args=list(flags))
+    return [(one.path, one.message) for one in faults(request, LAB, "alice", offer_of(LAB, nodes))]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--gres=gpu:a100:4",),
+        ("--gpus-per-node=a100:4",),
+        ("--gpus=12", "-N2"),
+        ("--cpus-per-task=256",),
+        ("--mem=2900G",),
+        ("--gres=tmp:10G",),
+        ("--gres=tmp:10G,gpu:a100:2",),
+        ("--gres=gpumem:80G",),
+    ],
+)
+def test_what_slurm_would_take_is_not_refused_because_the_plan_says_less(flags: tuple[str, ...]) -> None:
+    assert wrong(*flags) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "field", "words"),
+    [
+        ("--gpus-per-node=9", "gpus", "9 GPUs on each node are asked for; a node of lab has 8"),
+        ("--gpus=13", "gpus", "13 GPUs are asked for; lab has 12"),
+        ("--gres=tmp:1G,gpu:l40s:1", "gpus", "there is no GPU of type l40s"),
+        ("--cpus-per-task=257", "cpus", "257 CPUs on each node are asked for; a node has 256"),
+        ("--mem=3000G", "memory", "3000 GiB on each node are asked for; a node has 2929"),
+    ],
+)
+def test_what_no_node_has_is_refused_with_what_they_have(flags: str, field: str, words: str) -> None:
+    assert wrong(flags) == [(field, words)]
+
+
+def test_before_slurm_lists_a_node_the_plan_says_what_it_has() -> None:
+    assert wrong("--gpus=16", nodes=()) == []
+    assert [field for field, _ in wrong("--gpus=17", nodes=())] == ["gpus"]
+    assert [field for field, _ in wrong("--gres=gpu:a100:4", nodes=())] == ["gpus"]
+    assert offer_of(LAB, AS_FOUND[1:]).gpu_types == ("a100", "h100")
+
+
+def test_a_command_may_have_as_many_gpus_as_a_node_was_found_to_have() -> None:
+    small = tuple(replace(one, gpus=4) for one in AS_FOUND)
+    many = tuple(replace(one, gpus=10) for one in AS_FOUND)
+
+    def run(gpus: int, nodes: Sequence[NodeState]) -> list[Fault]:
+        return run_faults(RunIn(argv=["x"], gpus=gpus), LAB, offer_of(LAB, nodes))
+
+    assert run(10, many) == []
+    (fault,) = run(8, small)
+    assert (fault.path, "more than 4 GPUs" in fault.message) == ("gpus", True)

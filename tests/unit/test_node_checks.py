@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.node_agent import check_gpu, check_node, checks, config, gpu, held, node, watch
+from tests.unit.node_agent import check_gpu, check_node, checks, config, gpu, held, node, watch, watcher
 from tests.unit.node_agent import head as relay
 
 PLAN = config.Config(head="h", simulated=True, gpus=2, gpu_memory_mib=80000, memory_mib=1000, expects={"nvlinks": 18})
@@ -187,7 +187,7 @@ class Look:
 
 
 def runner(tmp_path: Path, look: Look) -> Any:
-    return checks.Runner([look.check], unfit=str(tmp_path / "unfit"))
+    return checks.Runner([look.check], folder=str(tmp_path))
 
 
 def test_a_result_is_told_when_it_changes_and_only_then(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_hangs_is_bad_and_keeps_nobody_waiting(tmp_path: Path) -> None:
 
     stuck = checks.Check("stuck", hang, 5.0, False, False, True, 10.0, 1)
     look = Look()
-    run = checks.Runner([stuck, look.check], unfit=str(tmp_path / "unfit"))
+    run = checks.Runner([stuck, look.check], folder=str(tmp_path))
     assert [row["check"] for row in run.run(seen(now=0.0), 0.0)] == ["it"]
     assert run.run(seen(now=9.0), 0.0) == []
     (told,) = run.run(seen(now=11.0), 0.0)
@@ -261,6 +261,70 @@ def test_jobs_are_kept_away_while_a_check_of_the_prolog_is_bad(tmp_path: Path) -
     look.answer = checks.warn("one GPU is warm")
     run.run(seen(now=10.0), 0.0)
     assert not (tmp_path / "unfit").exists()
+
+
+def test_jobs_wait_until_every_check_that_may_keep_them_away_has_answered_once(tmp_path: Path) -> None:
+    going, looked = threading.Event(), tmp_path / "looked"
+
+    def slow(_: Any) -> Any:
+        going.wait(60)
+
+    waits = checks.Check("mounts", slow, 5.0, True, False, True, 10.0, 1)
+    other = checks.Check("sensors", slow, 5.0, False, False, True, 10.0, 1)
+    twice = Look(prolog=True, times=2)
+    run = checks.Runner([waits, other, twice.check], folder=str(tmp_path))
+    (tmp_path / "unfit").write_text("GPU 1 is lost\n")  # from before the agent was started anew
+    run.run(seen(now=0.0), 0.0)
+    assert (looked.exists(), (tmp_path / "unfit").exists()) == (False, True)
+    going.set()
+    run.states["mounts"].thread.join(60)
+    twice.answer = checks.bad("GPU 1 is lost")
+    run.run(seen(now=6.0), 0.0)
+    assert not looked.exists(), "it may be bad: the next look says"
+    run.run(seen(now=12.0), 0.0)
+    assert (looked.exists(), (tmp_path / "unfit").read_text()) == (True, "GPU 1 is lost\n")
+    twice.answer = None
+    run.run(seen(now=18.0), 0.0)
+    run.run(seen(now=24.0), 0.0)
+    assert (looked.exists(), (tmp_path / "unfit").exists()) == (True, False)
+
+
+class Driver:
+    """GPUs that answer when they are let."""
+
+    simulated, driver = True, "1"
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+
+    def read(self) -> Any:
+        self.answers.wait(60)
+        return gpus(lost=1)
+
+
+def test_a_node_has_not_been_looked_at_before_its_gpus_were_read(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(watcher, "jobs", list)
+    driver, looked = Driver(), tmp_path / "looked"
+    count = next(one for one in checks.CHECKS if one.name == "gpu_count")
+    looks = watcher.Watcher(PLAN, driver, checks.Runner([count], folder=str(tmp_path)), str(tmp_path))
+    looks.look(looks.seen.started + 1)
+    assert not looked.exists()
+    driver.answers.set()
+    looks.reader.once()
+    looks.look(looks.seen.started + 2)
+    assert not looked.exists(), "one reading is not enough"
+    looks.look(looks.seen.started + 8)
+    assert (looked.exists(), (tmp_path / "unfit").exists()) == (True, True)
+
+
+def test_a_driver_that_never_answers_keeps_no_job_waiting_for_ever(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(watcher, "jobs", list)
+    look = Look(prolog=True)
+    looks = watcher.Watcher(PLAN, Driver(), checks.Runner([look.check], folder=str(tmp_path)), str(tmp_path))
+    looks.look(looks.seen.started + watcher.FIRST_S - 1)
+    assert not (tmp_path / "looked").exists()
+    looks.look(looks.seen.started + watcher.FIRST_S + 1)
+    assert (tmp_path / "looked").exists()
 
 
 def test_each_check_has_a_name_and_those_that_wait_have_a_limit() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headway.changes.own import Judgement, Known, judge
+from headway.changes.people import agreed_uids
 from headway.domain.cluster import Host, Storage, Volume
 from headway.domain.found import Difference, Found, FoundGpu, FoundMount, FoundNic, Holder, Survey
 from headway.render.hardware import gpu_type, hardware_of
@@ -114,6 +115,37 @@ def test_what_runs_there_already_is_not_overrun() -> None:
 def test_a_user_the_machine_knows_otherwise_stops() -> None:
     assert "knows alice itself, with uid 1000; the cluster gives uid 20000" in stops(look(users={"alice": 1000}))
     assert stops(look(users={"alice": 20000})) == ""
+
+
+def test_the_uid_that_all_machines_know_a_user_by_is_taken() -> None:
+    def agreed(*known: dict[str, int]) -> dict[str, int]:
+        return agreed_uids({str(n): replace(GOOD, users=users) for n, users in enumerate(known)}, ["alice", "bob"])
+
+    assert agreed({"alice": 5001, "bob": 5002}, {"alice": 5001, "bob": 5002}) == {"alice": 5001, "bob": 5002}
+    assert agreed({"alice": 5001, "bob": 5002}, {"alice": 5001}) == {"alice": 5001}, "one machine does not know bob"
+    assert agreed({"alice": 1001}, {"alice": 1002}) == {}
+    assert agreed({"alice": 999, "bob": 65534}) == {}, "the system's own"
+    assert agreed({"alice": 5001, "bob": 5001}) == {}, "two names of one account"
+    assert agreed() == {}
+
+
+def test_a_uid_that_a_machine_has_given_to_somebody_else_stops() -> None:
+    assert "has uid 20000 as ubuntu, and the cluster gives it to alice" in stops(look(owners={20000: "ubuntu"}))
+    assert look(owners={20000: "alice"}).gaps == ()
+
+
+def test_a_home_that_is_there_and_belongs_to_another_uid_is_said_before_it_is_too_late() -> None:
+    homes = {"/home/alice": 5001, "/scratch/alice": 20000}
+    told = look(of=LAB.head, homes=homes)
+    assert (
+        "lab-head (10.9.0.10) has /home/alice, which belongs to uid 5001; the cluster gives alice uid 20000"
+        in stops(told)
+    )
+    assert "/scratch" not in stops(told)
+    late = look(replace(NEW, given=frozenset({"alice"})), of=LAB.head, homes=homes)
+    assert stops(late) == ""
+    assert "chown -R 20000:20000 /home/alice" in warns(late)
+    assert look(of="lab-1-1", homes=homes).gaps == (), "the head has the one that counts"
 
 
 def test_clocks() -> None:

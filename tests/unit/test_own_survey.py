@@ -218,6 +218,29 @@ def test_what_a_folder_that_is_not_there_yet_would_lie_on(tmp_path: Path) -> Non
     assert read("lab-head", "10.9.0.10", parts(), NOW).state is None
 
 
+def test_whose_homes_and_uids_there_are(tmp_path: Path) -> None:
+    script = (Path(__file__).parents[2] / "node" / "survey.sh").read_text()
+    part = script.partition("part homes\n")[2].partition("part filesystems")[0]
+    (tmp_path / "ann").mkdir()
+    argv = [
+        "sh",
+        "-c",
+        f'part() {{ echo "### $1"; }}\n{part}',
+        "sh",
+        f"{tmp_path} /none",
+        "ann ben",
+        "",
+        "0 4294967000",
+    ]
+    text = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20).stdout
+    homes, _, owners = text.partition("### owners\n")
+    told = read("lab-head", "10.9.0.10", parts(homes=homes, owners=owners), NOW)
+    assert told.homes == {f"{tmp_path}/ann": (tmp_path / "ann").stat().st_uid}
+    assert told.owners == {0: "root"}
+    bare = read("lab-head", "10.9.0.10", parts(), NOW)
+    assert (bare.homes, bare.owners) == ({}, {})
+
+
 def test_the_server_of_a_mount_is_told_by_its_address() -> None:
     line = "/shared 2 nfs4 filer:/srv rw,vers=4.2,clientaddr=10.9.0.10,addr=10.9.0.50"
     told = read("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW)

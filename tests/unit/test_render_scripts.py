@@ -14,11 +14,14 @@ from headway.render.slurm_conf import JOB_TMP, PROLOG
 from headway.render.version import version
 
 
-def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] = ()) -> int:
+def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] = (), *, looked: bool = True) -> int:
     text = scripts(version("24.11"), volumes=volumes)[PROLOG].text.replace("/srv/headway/", f"{folder}/")
     text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
+    text = text.replace("/run/headway/", f"{folder}/").replace("n < 200", "n < 3")
     (folder / "shm").mkdir(exist_ok=True)
-    env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": str(job), "SLURM_JOB_UID": "20000"}
+    if looked:
+        (folder / "looked").touch()
+    env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": str(job), "SLURM_JOB_UID": "20000"}
     return subprocess.run(["bash", "-c", text], env=env, check=False, timeout=30).returncode
 
 
@@ -38,6 +41,15 @@ def test_no_job_begins_where_a_volume_is_lost(tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     assert prolog(tmp_path, volumes=[there, lost]) == 1
     assert prolog(tmp_path, volumes=[there]) == 0
+
+
+def test_a_job_waits_for_the_first_look_at_a_machine_that_has_just_come_up(tmp_path: Path) -> None:
+    assert prolog(tmp_path, looked=False) == 0, "where nobody looks, jobs go on after a while"
+    moment = tmp_path / "bin" / "sleep"  # the look ends while the prolog waits
+    moment.parent.mkdir()
+    moment.write_text(f"#!/bin/sh\ntouch {tmp_path}/unfit {tmp_path}/looked\n")
+    moment.chmod(0o755)
+    assert prolog(tmp_path, looked=False) == 1
 
 
 def test_a_link_that_somebody_put_in_the_way_is_not_followed(tmp_path: Path) -> None:

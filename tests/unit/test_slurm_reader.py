@@ -70,6 +70,7 @@ def reader(rest: FakeRest, sacct: FakeSacct | None = None) -> SlurmReader:
 async def test_nodes_are_read_with_their_gpus_and_their_reservation() -> None:
     first, second = await reader(FakeRest(nodes=recorded("nodes"))).nodes()
     assert (first.name, first.gpus, first.gpus_used, first.gpus_used_index) == ("lab-1-1", 8, 5, (0, 1, 2, 3, 4))
+    assert first.gpu_types == ("h100",)
     assert (first.states, first.reason, first.usable) == (("MIXED", "DRAIN"), "checked by hand", False)
     assert (first.cpus, first.cpus_used, first.memory_mib, first.memory_used_mib) == (64, 40, 20000, 5000)
     assert first.partitions == ("train", "debug")

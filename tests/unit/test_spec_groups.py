@@ -133,12 +133,42 @@ def test_fewer_nodes_keep_their_places() -> None:
     assert scaled(long, {"gpu": 0})["groups"] == {"gpu": {"nodes": 0, "max": 8}, "cpu": {"nodes": 1}}
 
 
+def test_machines_one_owns_are_more_or_fewer_without_places_for_more() -> None:
+    """All of theirs are in hosts: `max` is for providers that make machines."""
+    hosts = [f"10.0.0.{number}" for number in range(1, 6)]
+    spec = {"name": "lab", "provider": "ssh", "plan": "h100-8", "nodes": 3, "hosts": hosts}
+    less = scaled(spec, {"main": 2})
+    assert less == {**spec, "nodes": 2}
+    smaller, faults = check(less, CATALOGUE, owner="ann")
+    assert not [fault for fault in faults if fault.level == "error"]
+    assert smaller is not None
+    assert [host.name for host in smaller.hosts] == ["lab-head", "lab-1-1", "lab-1-2", "", ""]
+    more, faults = check(scaled(less, {"main": 4}), CATALOGUE, owner="ann")
+    assert more is not None
+    assert more.slot_names == ("lab-1-1", "lab-1-2", "lab-1-3", "lab-1-4")
+    assert scaled({**spec, "max": 3}, {"main": 2}) == {**spec, "nodes": 2}
+    long = {"provider": "ssh", "groups": {"gpu": {"nodes": 2}, "cpu": {"nodes": 1}}}
+    assert scaled(long, {"gpu": 1})["groups"] == {"gpu": {"nodes": 1}, "cpu": {"nodes": 1}}
+
+
+def test_what_machines_one_owns_can_t_be_scaled_to_is_said_in_their_words() -> None:
+    spec = {"name": "lab", "provider": "ssh", "plan": "h100-8", "nodes": 1, "hosts": ["10.0.0.1", "10.0.0.2"]}
+    told = {(fault.path, fault.message) for fault in check(scaled(spec, {"main": 5}), CATALOGUE, owner="ann")[1]}
+    assert [message for path, message in told if path == "hosts"]
+    (none,) = [fault for fault in check(scaled(spec, {"main": 0}), CATALOGUE, owner="ann")[1] if fault.path == "nodes"]
+    assert "max" not in none.hint
+
+
 def test_the_file_s_text_follows_with_its_comments() -> None:
     text = "name: lab  # ours\nplan: h100-8\nnodes: 4   # not many\n"
     spec = parse_yaml(text)
     less = scaled(spec, {"main": 1})
     assert scaled_text(text, spec, less) == "name: lab  # ours\nplan: h100-8\nnodes: 1   # not many\nmax: 4\n"
     assert scaled_text("{name: lab, plan: h100-8, nodes: 4}", spec, less) == "{name: lab, plan: h100-8, nodes: 4}"
+    own = {**spec, "provider": "ssh", "max": 4}
+    text = f"{text}max: 4\nprovider: ssh\n"
+    fewer = "name: lab  # ours\nplan: h100-8\nnodes: 1   # not many\nprovider: ssh\n"
+    assert scaled_text(text, own, scaled(own, {"main": 1})) == fewer
 
 
 def test_only_a_group_that_people_scale_can_be_scaled() -> None:

@@ -179,6 +179,19 @@ async def test_uids_are_never_reused(store: Store) -> None:
     assert await store.uids([]) == {}
 
 
+async def test_a_uid_that_somebody_has_already_is_kept_where_nobody_else_has_it_here(store: Store) -> None:
+    await store.uids(["zoe"])
+    wishes = {"ann": 5001, "ben": 20000, "cid": 20001, "dan": 59999, "zoe": 7000}
+    shown = {"ann": 5001, "ben": 20002, "cid": 20001, "dan": 59999, "eve": 20003, "zoe": 20000}
+    assert await store.uids(shown, give=False, wishes=wishes) == shown
+    assert await store.given_uids(shown) == {"zoe": 20000}
+    assert await store.uids(shown, wishes=wishes) == shown
+    assert await store.given_uids(shown) == shown
+    more = await store.uids(["fay", "gil"])
+    assert len({*shown.values(), *more.values()}) == 8
+    assert await store.uids(["hal"], wishes={"hal": 5001}) != {"hal": 5001}
+
+
 async def test_first_secret_wins_and_outlives_the_cluster(store: Store) -> None:
     await store.save_cluster("lab", {"spec": {}}, owner="ann")
     values = await asyncio.gather(*(store.put_secret("lab", "jwt_key", f"v{n}") for n in range(5)))

@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from headway.api import jobs, reckoning
 from headway.api.access import Anyone, Member, Principal, State
 from headway.api.reckoning import Place, place_of
+from headway.api.runs import offered
 from headway.api.state import AppState
 from headway.api.usage import HOUR_S, fresh, teams_seen
 from headway.changes.accounts import period_end
@@ -101,7 +102,9 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     request = ask.submit or ask.run
     assert request is not None
     user = who.acting(request.user)
-    submit = ask.submit if ask.submit is not None else checked_run(ask.run, cluster, user)[0] if ask.run else None
+    submit = ask.submit
+    if ask.run is not None:
+        submit, _ = checked_run(ask.run, cluster, user, offered(state, cluster))
     assert submit is not None
     want = asked(submit)
     limit_s, group = _limit_s(cluster, want, told.partition), _group(cluster, want, told.partition)

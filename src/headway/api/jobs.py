@@ -16,7 +16,7 @@ from headway.api.datasets import pinned
 from headway.api.going import while_allowed
 from headway.api.listing import jobs_body
 from headway.api.packed import accepts_gzip
-from headway.api.runs import new_mark, send
+from headway.api.runs import new_mark, offered, send
 from headway.api.shapes import fault_out, job_out
 from headway.api.state import AppState
 from headway.api.world import why_of
@@ -79,14 +79,15 @@ async def check(name: str, ask: CheckJobIn, state: State, who: Member) -> CheckJ
     cluster = await workplace(state, name, who)
     script, staged = "", await pinned(state, cluster, request.stage_in)
     if ask.run is not None:
-        made, found = checked_run(ask.run.model_copy(update={"stage_in": staged}), cluster, user)
+        command = ask.run.model_copy(update={"stage_in": staged})
+        made, found = checked_run(command, cluster, user, offered(state, cluster))
         if made is None:
             return CheckJobOut(faults=[fault_out(fault) for fault in found])
         script, submit = made.script or "", made
     else:
         assert ask.submit is not None
         submit = with_stage(ask.submit.model_copy(update={"stage_in": staged}))
-    found = faults(submit, cluster, user)
+    found = faults(submit, cluster, user, offered(state, cluster))
     if found:
         return CheckJobOut(faults=[fault_out(fault) for fault in found], script=script)
     if away := state.live.snapshot(name).stale:  # sbatch would try for most of a minute

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from headway.api import jobs
 from headway.api.access import Anyone, Member, Principal, Right, State, audit, must_not_have_left, principal, workplace
 from headway.api.paging import ANY, Page, States, Words, fits
-from headway.api.runs import send
+from headway.api.runs import offered, send
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
@@ -67,7 +67,7 @@ async def start(name: str, ask: NotebookIn, state: State, who: Member) -> Notebo
         raise Refused("this server shows no notebooks", hint="headway server start gives them a port of their own")
     cluster = await workplace(state, name, who)
     notebook_id, secret = random.token_hex(8), random.token_urlsafe(32)
-    prepared, folder = jupyter.prepare(ask, cluster, who.user, notebook_id, secret)
+    prepared, folder = jupyter.prepare(ask, cluster, offered(state, cluster), who.user, notebook_id, secret)
     with jobs.place(state, who):
         done = await send(state, who, cluster, prepared, who.user, "notebook")
     row = NotebookRow(

@@ -10,13 +10,14 @@ from fastapi import APIRouter
 
 from headway.api.access import Anyone, Member, Principal, State, audit, must_own, workplace
 from headway.api.paging import ANY, DEEP, Page, Text, Words, fits, says
-from headway.api.runs import new_mark, send
+from headway.api.runs import new_mark, offered, send
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import ENDED
 from headway.domain.live import JobState
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.jobs import lineage
+from headway.jobs.offer import Offer
 from headway.jobs.pipeline import latest, pipeline_out, step_run, to_repeat
 from headway.jobs.place import place
 from headway.jobs.run import prepare_run
@@ -34,7 +35,7 @@ async def start(name: str, request: PipelineIn, state: State, who: Member) -> Pi
     cluster = await workplace(state, name, who)
     pipeline = read_pipeline(request.document)
     work = place(cluster, user).work(pipeline.name, new_mark(who))
-    _check(pipeline, cluster, user, work)
+    _check(pipeline, cluster, offered(state, cluster), user, work)
     kept = {
         "document": _masked(pipeline),
         "bundle": request.bundle,
@@ -109,7 +110,7 @@ async def _submit(
         bundle, commit = str(row.document["bundle"]), GitIn.model_validate(git) if git else None
         try:
             run = step_run(pipeline, step, known, bundle=bundle, git=commit)
-            prepared = prepare_run(run, cluster, row.user, "", work=row.workdir)
+            prepared = prepare_run(run, cluster, row.user, "", work=row.workdir, offer=offered(state, cluster))
             links: dict[str, Any] = {"pipeline": row.id, "step": step}
             done = await send(state, who, cluster, prepared, row.user, "run", **links)
         except HeadwayError as error:
@@ -122,12 +123,13 @@ async def _submit(
         known[step] = done.job_id
 
 
-def _check(pipeline: Pipeline, cluster: Cluster, user: str, work: str) -> None:
+def _check(pipeline: Pipeline, cluster: Cluster, offer: Offer, user: str, work: str) -> None:
     """What can be known of every step before the first is submitted. Raises Refused with all of it."""
     faults = []
     for name in pipeline.order():
         try:
-            prepare_run(step_run(pipeline, name, {}, bundle="", git=None), cluster, user, "", work=work)
+            step = step_run(pipeline, name, {}, bundle="", git=None)
+            prepare_run(step, cluster, user, "", work=work, offer=offer)
         except HeadwayError as error:
             faults.append(f"step {name}: {error.message}")
     if faults:

@@ -11,6 +11,7 @@ from typing import Any
 from headway.api.access import Principal, Right
 from headway.api.places import place_faults
 from headway.api.shapes import changeset_out, kept_document, operation_news, summary_of
+from headway.api.spending import FIELD, over_limit
 from headway.api.state import AppState, PlanKept, fingerprint
 from headway.api.work import Resolved
 from headway.changes.settings import settings_changed
@@ -29,7 +30,9 @@ async def plan(state: AppState, who: Principal, document: Document) -> ChangeSet
     document, resolved = await accept(state, who, document)
     changes = await _changes(state, resolved.cluster)
     kept = state.plans[resolved.cluster.name] = _kept(state, document, changes)
-    notes = (Fault("", note, level="warning") for note in changes.notes)
+    notes = [Fault("", note, level="warning") for note in changes.notes]
+    if over := await over_limit(state, await _before(state, resolved.cluster.name), resolved.cluster):
+        notes.append(Fault(FIELD, f"apply would stop: {over.message}", over.hint, level="warning"))
     return changeset_out(changes, resolved.cluster, kept.digest, (*resolved.warnings, *notes))
 
 
@@ -162,6 +165,8 @@ async def _agreed(state: AppState, document: Document, resolved: Resolved, ask: 
     now = await _plan_now(state, document, resolved)
     if ask.digest and ask.digest != now.digest:
         raise Conflict(f"the plan for {name} has changed since it was shown", hint="look at it again: headway plan")
+    if over := await over_limit(state, await _before(state, name), resolved.cluster):
+        raise over
     _need_confirmation(name, now.asks, ask.confirmed)
     if now.busy and ask.deadline_s is None:
         raise Conflict(
@@ -189,9 +194,14 @@ def _kept(state: AppState, document: Document, changes: ChangeSet) -> PlanKept:
 async def _changes(state: AppState, cluster: Cluster) -> ChangeSet:
     """What changes on machines, and what the server itself goes by from then on."""
     changes = await state.work.plan(cluster)
-    row = await state.store.cluster(cluster.name)
-    kept = settings_changed(await state.resolved(row) if row else None, cluster)
+    kept = settings_changed(await _before(state, cluster.name), cluster)
     return replace(changes, changes=(*changes.changes, *kept)) if kept else changes
+
+
+async def _before(state: AppState, name: str) -> Cluster | None:
+    """As its file says now."""
+    row = await state.store.cluster(name)
+    return await state.resolved(row) if row else None
 
 
 def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:

@@ -22,6 +22,7 @@ from headway.domain.live import JobState
 from headway.errors import NotFound, Refused
 from headway.jobs import lineage
 from headway.jobs.array import array_out, failed_tasks, with_array
+from headway.jobs.offer import Offer, offer_of
 from headway.jobs.place import place
 from headway.jobs.run import Prepared, again, prepare_run, run_out
 from headway.store import JobRecord
@@ -37,6 +38,15 @@ def new_mark(who: Principal) -> str:
     """Tells a job's folder from others of the same name, and sorts by time. The same again for the same request."""
     at, tail = (who.deed_at, who.deed[:4]) if who.deed else (time.time(), random.token_hex(2))
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(at))}-{tail}"
+
+
+def offered(state: AppState, cluster: Cluster) -> Offer:
+    """What nodes have, as last read; made once a reading."""
+    snapshot = state.live.snapshot(cluster.name)
+    known: tuple[Cluster, Offer] | None = snapshot.kept.get("offer")
+    if known is None or known[0] is not cluster:
+        known = snapshot.kept["offer"] = cluster, offer_of(cluster, snapshot.nodes)
+    return known[1]
 
 
 async def send(
@@ -102,7 +112,7 @@ async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
     user = who.acting(request.user)
     cluster = await workplace(state, name, who)
     request = request.model_copy(update={"stage_in": await pinned(state, cluster, request.stage_in)})
-    prepared = prepare_run(request, cluster, user, new_mark(who))
+    prepared = prepare_run(request, cluster, user, new_mark(who), offer=offered(state, cluster))
     if request.dry_run:
         return run_out(prepared, name, user)
     done = await send(state, who, cluster, prepared, user, "run")

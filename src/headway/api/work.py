@@ -51,6 +51,22 @@ class Reading:
     began: float = float("inf")  # when it began, by time.monotonic(); inf: when it was asked for
 
 
+class Waiting(Protocol):
+    """Of an apply that waits for jobs on nodes that go."""
+
+    async def begin(self) -> None:
+        """Nothing is being changed from now on."""
+        ...
+
+    async def end(self) -> None:
+        """It goes on."""
+        ...
+
+    async def others(self) -> bool:
+        """Whether another operation is to go first."""
+        ...
+
+
 class Work(Protocol):
     """Everything that touches machines or resolves a spec. `user` is the Linux user that acts on the cluster."""
 
@@ -60,8 +76,11 @@ class Work(Protocol):
 
     async def plan(self, cluster: Cluster) -> ChangeSet: ...
 
-    async def apply(self, cluster: Cluster, say: Say, deadline: float | None = None) -> None:
-        """`deadline`: unix seconds until which jobs may go on where nodes go; None: no node with jobs goes."""
+    async def apply(
+        self, cluster: Cluster, say: Say, deadline: float | None = None, waiting: Waiting | None = None
+    ) -> bool:
+        """`deadline`: unix seconds until which jobs may go on where nodes go; None: no node with jobs goes. Whether it stepped
+        aside for another operation (`waiting`), with nodes that go drained."""
         ...
 
     async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]: ...

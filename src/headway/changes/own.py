@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from headway.changes.people import people_gaps
 from headway.changes.shared import state_gaps
 from headway.domain.cluster import Cluster
 from headway.domain.found import Difference, Found, FoundMount, Survey
@@ -42,6 +43,7 @@ class Known:
     uids: Mapping[str, int]
     found: Mapping[str, Found]  # of machines that are this cluster's already
     nfs: tuple[str, ...]
+    given: frozenset[str] = frozenset()  # users who have their uid already; the others' are those they would get
 
 
 def judge(cluster: Cluster, surveys: Mapping[str, Survey], known: Known) -> Judgement:
@@ -82,7 +84,7 @@ def _machine(cluster: Cluster, survey: Survey, known: Known) -> Iterator[Gap]:
     yield from _sizes(cluster, survey, ours=ours)
     if not ours:
         yield from _there_already(cluster, survey)
-    yield from _people(survey, known)
+    yield from people_gaps(cluster, survey, known.uids, known.given)
     yield from _devices(survey)
     off = abs(survey.clock_off_s)
     if off > CLOCK_WARN_S:
@@ -179,17 +181,6 @@ def _there_already(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
             f"has somebody listening on port {', '.join(map(str, taken))}",
             "the cluster needs it: ss -ltnp shows who that is",
         )
-
-
-def _people(survey: Survey, known: Known) -> Iterator[Gap]:
-    for name, uid in sorted(survey.users.items()):
-        ours = known.uids.get(name)
-        if ours is not None and uid != ours:
-            yield _stop(
-                survey,
-                f"knows {name} itself, with uid {uid}; the cluster gives uid {ours}",
-                "files would be another's: rename that account, or the user in the file",
-            )
 
 
 def _devices(survey: Survey) -> Iterator[Gap]:

@@ -10,7 +10,7 @@ import typer
 
 from headway.cli import changeset, session, show
 from headway.cli.deadline import Deadline, deadline_of
-from headway.cli.follow import follow
+from headway.cli.follow import to_the_end
 from headway.cli.session import Format, Output
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def apply(
     quiet = output is Format.json
     if follow_id:
         api = session.connect()
-        _end(follow(api, api.operation(follow_id), quiet=quiet), output)
+        _end(to_the_end(api, api.operation(follow_id), quiet=quiet), output)
         return
     deadline_s = deadline_of(deadline)
     document = _document(file)
@@ -66,16 +66,17 @@ def apply(
             "Go ahead?", yes=yes, otherwise=f"{show.count(changes.asks, 'change')} would disturb what is running"
         )
     operation = api.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
-    _end(follow(api, operation, quiet=quiet, on_lost=_start_again), output)
+    _end(to_the_end(api, operation, quiet=quiet, on_lost=_start_again), output)
 
 
 def _settled(api: Api, name: str) -> bool:
     """Whether the server holds the cluster for good as it is: one that failed and was mended by hand, or that another
-    server made, is ready only once an apply has looked."""
+    server made, is ready only once an apply has looked; and a scale that waits for jobs is taken back by one."""
     from headway.errors import NotFound
 
     try:
-        return api.cluster(name).state != "failed"
+        going_on = any(one.state in ("queued", "running") for one in api.operations(name))
+        return not going_on and api.cluster(name).state != "failed"
     except NotFound:
         return False
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headway.wire.clusters import EventOut, OperationOut
 
 STEP_WIDTH = 14
+STEPS_ASIDE = ("apply", "scale", "roll")  # what others keep are no operations
 
 
 def follow(
@@ -48,6 +49,18 @@ def follow(
     final = api.operation(operation.id)
     if final.state == "failed":
         raise _error(final)
+    return final
+
+
+def to_the_end(
+    api: Api, operation: OperationOut, *, quiet: bool, on_lost: Callable[[], None] | None = None
+) -> OperationOut:
+    """As `follow`; what stepped aside for something else goes on as another operation."""
+    final = follow(api, operation, quiet=quiet, on_lost=on_lost)
+    while final.kept and final.kind in STEPS_ASIDE:
+        if not quiet:
+            session.note(f"it goes on after that as {final.kept[0]}")
+        final = follow(api, api.operation(final.kept[0]), quiet=quiet, on_lost=on_lost)
     return final
 
 

@@ -8,11 +8,10 @@ import typer
 
 from headway.cli import changeset, session, show
 from headway.cli.deadline import By, by_of
-from headway.cli.follow import follow
+from headway.cli.follow import to_the_end
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
-    from headway.cli.session import Api
     from headway.wire.clusters import OperationOut
 
 
@@ -38,7 +37,7 @@ def roll(
     name = session.pick(api, cluster)
     quiet = output is Format.json
     if stop:
-        _end(_to_the_end(api, api.roll(name, stop=True), quiet=quiet), output, f"no roll of {name} goes on")
+        _end(to_the_end(api, api.roll(name, stop=True), quiet=quiet), output, f"no roll of {name} goes on")
         return
     by_s = by_of(by)
     changes = api.plan_roll(name, back=back, head=head, by_s=by_s)
@@ -49,17 +48,7 @@ def roll(
     if changes.asks:
         session.confirm("Go ahead?", yes=yes, otherwise=f"{show.count(changes.asks, 'machine')} would be made anew")
     operation = api.roll(name, back=back, head=head, by_s=by_s)
-    _end(_to_the_end(api, operation, quiet=quiet), output, f"{name} is rolled")
-
-
-def _to_the_end(api: Api, operation: OperationOut, *, quiet: bool) -> OperationOut:
-    """What stepped aside for something else goes on as another operation."""
-    final = follow(api, operation, quiet=quiet)
-    while final.kept:
-        if not quiet:
-            session.note(f"it goes on after that as {final.kept[0]}")
-        final = follow(api, api.operation(final.kept[0]), quiet=quiet)
-    return final
+    _end(to_the_end(api, operation, quiet=quiet), output, f"{name} is rolled")
 
 
 def _end(final: OperationOut, output: Format, words: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from headway.cli import changeset, session, show
 from headway.cli.deadline import Deadline, deadline_of
-from headway.cli.follow import follow
+from headway.cli.follow import to_the_end
 from headway.cli.session import Format, Output
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def scale(
             "Go ahead?", yes=yes, otherwise=f"{show.count(changes.asks, 'change')} would disturb what is running"
         )
     operation = api.scale(name, groups, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
-    final = follow(api, operation, quiet=quiet)
+    final = to_the_end(api, operation, quiet=quiet)
     if quiet:
         session.print_json(final)
         return

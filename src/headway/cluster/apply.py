@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -20,8 +20,8 @@ from headway.changes.machine import machine_changes
 from headway.cluster import ops, own, secrets
 from headway.cluster.env import Env, Say
 from headway.cluster.goal import goal_of, site_of
-from headway.cluster.leave import Beside, Leaving
-from headway.cluster.members import members
+from headway.cluster.leave import Beside, Leaving, SteppedAside
+from headway.cluster.members import members, still_leaving
 from headway.cluster.observe import look_at, machines_of, observe
 from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes, wait_for_rest
 from headway.cluster.steps import by_stage, kept, patience_s
@@ -52,12 +52,20 @@ async def plan(cluster: Cluster, env: Env) -> ChangeSet:
     if place is None:
         return changeset(_unbuilt(cluster), Observed())
     place = seen.place(place) if seen else place
-    chosen = await members(cluster, env, await machines_of(env, cluster.name))
-    site = await site_of(cluster, env, place, chosen, give_uids=False)
+    chosen, _ = await _chosen(cluster, env, asks=True)
+    site = await site_of(cluster, env, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
     have = {**await env.store.secrets(cluster.name), **await secrets.given(cluster)}
     goal = await goal_of(cluster, site, have)
     changes = changeset(goal, await observe(goal, env))
     return seen.told(changes) if seen else changes
+
+
+async def _chosen(cluster: Cluster, env: Env, *, asks: bool) -> tuple[tuple[str, ...], frozenset[str]]:
+    """(slots with a machine, those of them that leave by another's word and are let be)."""
+    machines = await machines_of(env, cluster.name)
+    chosen = await members(cluster, env, machines)
+    leaving = await still_leaving(cluster, env, machines, chosen) if asks else frozenset()
+    return tuple(name for name in cluster.slot_names if name in leaving or name in chosen), leaving
 
 
 def _unbuilt(cluster: Cluster) -> Goal:
@@ -76,10 +84,10 @@ async def apply(
     rests: bool = False,
 ) -> None:
     """Carries out what must change. `deadline`: unix seconds until which jobs on nodes that go may go on; None: no node
-    with jobs goes. `beside`: what else makes machines of the cluster, and may do so while those jobs are waited for.
+    with jobs goes, and those that leave by another's word are let be. `beside`: what goes on while those jobs are waited for.
     `before`: what is done on the head right before one of its stages. `rests`: the controller was stopped for a restore, so
     nobody can say what runs where, and no machine is given back. Raises HeadwayError naming every machine that did not get
-    there."""
+    there, and SteppedAside (cluster.leave) where another operation goes before the rest of this one."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
     if gaps:
@@ -95,21 +103,21 @@ async def apply(
     await env.store.note_users(cluster.name, [user.name for user in cluster.users])
     place = await env.provider.place(cluster)
     place = seen.place(place) if seen else place
-    chosen = await members(cluster, env, await machines_of(env, cluster.name))
-    site = await site_of(cluster, env, place, chosen)
+    chosen, leaving = await _chosen(cluster, env, asks=deadline is None and not rests)
+    site = await site_of(cluster, env, place, chosen, known_uids=seen.uids if seen else None)
     goal = await goal_of(cluster, site, have)
     observed = await observe(goal, env)
     goal = with_effects(goal, observed)
     changes = changeset(goal, observed)
     if changes.empty:
         await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
-        await settle(goal, env, say, frozenset())
+        await settle(goal, env, say, frozenset(), leaving)
         return
     own.check_state_stays(cluster, changes)
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
-    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, rests)
+    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, rests, leaving)
     if seen:
         site = await run.take(seen)
         run.goal = with_effects(await goal_of(cluster, site, have), observed)
@@ -135,6 +143,7 @@ class Run:
     beside: Beside | None = None  # the same
     before: Mapping[str, Before] = field(default_factory=dict)  # the same
     rests: bool = False  # the same
+    leaving: frozenset[str] = frozenset()  # nodes that another operation has drained, and that are let be
     image: str = ""  # tag that machines are made from; "" = what the cluster keeps to, or the present one
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
@@ -156,7 +165,7 @@ class Run:
         await self._end_sessions()
         await wait_for_rest(cluster, self.env, self.machines[cluster.head])
         started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
-        await settle(self.goal, self.env, self.say, started - set(self.failures))
+        await settle(self.goal, self.env, self.say, started - set(self.failures), self.leaving)
         if self.failures:
             raise _not_there(self.failures, self.goal)
 
@@ -220,8 +229,14 @@ class Run:
             return False
         leaving = self._leaving(self.observed.machines)
         leaving.beside = self.beside
+        # Who comes first leaves these nodes alone: of machines one owns, and of slots that go with them, it could not.
+        leaving.yields = self.env.provider.makes and set(going) <= set(self.goal.cluster.slot_names)
         try:
             await leaving.leave(going)
+        except SteppedAside:
+            if self.beside is not None:
+                await self.beside.rest()
+            raise
         except BaseException:
             if self.beside is not None:
                 await self.beside.close()
@@ -441,13 +456,13 @@ def _not_there(failures: dict[str, HeadwayError], goal: Goal) -> Refused:
     )
 
 
-async def settle(goal: Goal, env: Env, say: Say, started: frozenset[str]) -> None:
+async def settle(goal: Goal, env: Env, say: Say, started: frozenset[str], leaving: Collection[str] = ()) -> None:
     """After the daemons: slots without a machine out of Slurm's way, nodes registered, those that this run started
-    returned to service, spares held."""
+    returned to service, spares held. `leaving`: as in Run."""
     cluster = goal.cluster
     head = (await machines_of(env, cluster.name))[cluster.head]
     began = time.monotonic()
-    await mark_slots(goal, env, head)
+    await mark_slots(goal, env, head, leaving)
     if started:
         await wait_for_nodes(cluster, env, head, started)
         await return_nodes(cluster, env, head, started)

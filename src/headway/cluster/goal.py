@@ -23,14 +23,21 @@ MYSQL_DIR = "/srv/headway-state/mysql"
 
 
 async def site_of(
-    cluster: Cluster, env: Env, place: Place, members: tuple[str, ...] | None = None, *, give_uids: bool = True
+    cluster: Cluster,
+    env: Env,
+    place: Place,
+    members: tuple[str, ...] | None = None,
+    *,
+    give_uids: bool = True,
+    known_uids: Mapping[str, int] | None = None,
 ) -> Site:
     """Joins the provider's addresses with the people's uids, departed ones included. `members`: slots that have or get a
-    machine; None: all. A plan gives no uid away: they are never used again."""
+    machine; None: all. A plan gives no uid away: they are never used again. `known_uids`: by which machines one owns know
+    people who have none here yet."""
     now = [user.name for user in cluster.users]
     ever = await env.store.users_of(cluster.name)
     departed = sorted(ever - set(now))
-    uids = await env.store.uids([*now, *departed], give=give_uids)
+    uids = await env.store.uids([*now, *departed], give=give_uids, wishes=known_uids)
     keys = await _host_keys(cluster, env)
     return Site(
         subnet=place.subnet,

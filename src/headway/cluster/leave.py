@@ -15,11 +15,24 @@ from headway.cluster.sendaway import LOOK_S, SendAway, listed
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import LEAVES, NO_MACHINE
+from headway.domain.slots import LEAVES, NO_MACHINE, out_before
 from headway.errors import Refused
 from headway.slurm import control
 
 LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about to end
+
+
+async def stays(env: Env, head: Machine, name: str, reason: str) -> None:
+    """A node that was to leave (`reason`: Slurm's now) is as it was before: in service, or out for what was said of it then."""
+    before = out_before(reason) if reason.startswith(LEAVES) else ""
+    if before:
+        await control.node_drain(env.connections, head, name, before)
+    else:
+        await control.node_resume(env.connections, head, name)
+
+
+class SteppedAside(Exception):
+    """Another operation goes first. What is under way stays drained, and whoever goes on finds it so."""
 
 
 class Beside(Protocol):
@@ -27,6 +40,10 @@ class Beside(Protocol):
 
     async def look(self, names: Collection[str]) -> None:
         """One look; hands off what belongs to these nodes."""
+        ...
+
+    async def others_wait(self) -> bool:
+        """Whether another operation is to go first."""
         ...
 
     async def rest(self) -> None:
@@ -52,6 +69,7 @@ class Leaving:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     before: Callable[[Machine], Awaitable[None]] | None = None  # what is done on a machine that is let go
     beside: Beside | None = None
+    yields: bool = False  # to other operations, while jobs are waited for
     waited: bool = False  # `beside` had its turns: there may be other machines now than before
     stays: bool = False  # the slot, which another machine gets: the provider keeps its place
     away: SendAway | None = None
@@ -59,15 +77,16 @@ class Leaving:
 
     async def leave(self, names: Sequence[str]) -> None:
         """Until none of these has a machine. Raises Refused, with the nodes back in service, when jobs run there and
-        nobody said that they may be sent away."""
+        nobody said that they may be sent away; SteppedAside."""
         head = self.head
         if head is None or head.state is not MachineState.RUNNING:
             self._nobody_knows(names)
             await self._give_back(names)
             return
         self.away = SendAway(self.cluster, self.env, self.say, head, "its node leaves", self.clock, self.sleep)
-        known = [name for name in names if name in await control.node_reasons(self.env.connections, head)]
-        await control.nodes_drain(self.env.connections, head, known, LEAVES)
+        states = await control.node_reasons(self.env.connections, head)
+        known = [name for name in names if name in states]
+        await self._drain(head, {name: states[name] for name in known})
         ends = self.clock() + LATE_JOB_S if self.deadline is None else self.deadline
         said: dict[str, tuple[int, ...]] = {}
         while left := [name for name in names if name not in self.gone]:
@@ -86,8 +105,20 @@ class Leaving:
             if jobs and self.beside is not None and self.deadline is not None:
                 self.waited = True
                 await self.beside.look(tuple(jobs))
+                if self.yields and await self.beside.others_wait():
+                    raise SteppedAside
             if jobs:
                 await self.sleep(LOOK_S)
+
+    async def _drain(self, head: Machine, states: Mapping[str, tuple[str, str]]) -> None:
+        """What somebody else has said of a node stands behind our reason: it may stay after all."""
+        run, serving = self.env.connections, list[str]()
+        for name, (word, reason) in states.items():
+            if control.serves(word) or reason in ("", "none", NO_MACHINE, LEAVES):
+                serving.append(name)
+            elif not reason.startswith(LEAVES):
+                await control.node_drain(run, head, name, f"{LEAVES}: {reason}")
+        await control.nodes_drain(run, head, serving, LEAVES)
 
     def _nobody_knows(self, names: Sequence[str]) -> None:
         """Jobs outlive the controller: without it nobody can say that a machine which runs is idle."""
@@ -106,8 +137,9 @@ class Leaving:
             await self.say(name, f"drained; waits for {listed(numbers)}, {left_s} s at most")
 
     async def _stay(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
+        states = await control.node_reasons(self.env.connections, head)
         for name in jobs:
-            await control.node_resume(self.env.connections, head, name)
+            await stays(self.env, head, name, states.get(name, ("", LEAVES))[1])
         what = "; ".join(f"{name} runs {listed(numbers)}" for name, numbers in jobs.items())
         raise Refused(
             f"nodes with jobs would go: {what}",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from headway.cluster.env import Env
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import Worth, choose
+from headway.domain.slots import LEAVES, Worth, choose
 from headway.errors import HeadwayError
 from headway.machines.base import Provider, Reclaims
 from headway.slurm import control
@@ -25,6 +25,22 @@ async def members(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -
     stay = {name: machine for name, machine in machines.items() if name not in going}
     chosen = {*await _chosen(cluster, env, stay), *going}
     return tuple(name for name in cluster.slot_names if name in chosen)
+
+
+async def still_leaving(
+    cluster: Cluster, env: Env, machines: Mapping[str, Machine], chosen: Collection[str]
+) -> frozenset[str]:
+    """Those of the others that leave already, by the word of an operation that waits for the jobs on them. None where the
+    controller does not answer: whoever would give machines back then is refused by who asks it what runs there."""
+    over = [name for name in cluster.slot_names if name in machines and name not in chosen]
+    head = machines.get(cluster.head)
+    if not over or not env.provider.makes or head is None or head.state is not MachineState.RUNNING:
+        return frozenset()
+    with contextlib.suppress(HeadwayError):
+        states = await control.node_reasons(env.connections, head)
+        over = [name for name in over if states.get(name, ("", ""))[1].startswith(LEAVES)]
+        return frozenset(over) & (await control.busy_nodes(env.connections, head)).keys() if over else frozenset()
+    return frozenset()
 
 
 async def leaving(provider: Provider, cluster: Cluster) -> dict[str, float]:

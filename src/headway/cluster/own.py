@@ -6,11 +6,12 @@ import asyncio
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import cast
 
 from headway.changes.own import Judgement, Known, judge
+from headway.changes.people import agreed_uids
 from headway.cluster import ops
 from headway.cluster.env import Env, Say
 from headway.cluster.steps import DAEMONS
@@ -51,6 +52,7 @@ class Look:
     silent: Mapping[str, HeadwayError]  # those that could not be looked at, and why
     taken: frozenset[str]  # that are this cluster's already
     judgement: Judgement
+    uids: Mapping[str, int] = field(default_factory=dict)  # by which all of them know users that have none here yet
 
     @property
     def stops(self) -> tuple[Gap, ...]:
@@ -92,6 +94,7 @@ async def look(cluster: Cluster, env: Env) -> Look | None:
     taken = frozenset(machine.name for machine in await env.provider.list(cluster.name))
     paths = (cluster.storage.home, cluster.storage.scratch)
     users = [user.name for user in cluster.users]
+    expected = await env.store.uids(users, give=False)
     limit = asyncio.Semaphore(_AT_ONCE)
     machines: dict[str, Machine] = {}
     surveys: dict[str, Survey] = {}
@@ -107,21 +110,23 @@ async def look(cluster: Cluster, env: Env) -> Look | None:
                     paths,
                     users,
                     cluster.storage.state if name in cluster.heads else "",
+                    sorted(expected.values()),
                 )
             except HeadwayError as error:
                 silent[name] = error
 
     names = cluster.machine_names
     await asyncio.gather(*(ask(name) for name in names))
-    uids = await env.store.uids(users, give=False)
+    agreed = agreed_uids(surveys, users)
     known = Known(
         provider.server_id,
-        uids,
+        await env.store.uids(users, give=False, wishes=agreed),
         {n: f for n, f in place.found.items() if n in taken},
         place.own.nfs if place.own else (),
+        frozenset(await env.store.given_uids(users)),
     )
     ordered = {name: surveys[name] for name in names if name in surveys}
-    return Look(provider, machines, ordered, silent, taken, judge(cluster, ordered, known))
+    return Look(provider, machines, ordered, silent, taken, judge(cluster, ordered, known), agreed)
 
 
 def check(found: Look) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from headway.changes.cluster import Goal
 from headway.cluster import secrets
 from headway.cluster.env import Env
 from headway.cluster.leads import head_now
+from headway.cluster.leave import stays
 from headway.cluster.observe import machines_of
 from headway.cluster.spares import wanted_reserve
 from headway.domain.cluster import Cluster
@@ -79,8 +80,9 @@ def _registered(node: NodeState) -> bool:
     return not {"NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}.intersection(node.states) and node.boot_time > 0
 
 
-async def mark_slots(goal: Goal, env: Env, head: Machine) -> None:
-    """Slots without a machine are down, and say why; a node that was to leave and stays after all is back in service."""
+async def mark_slots(goal: Goal, env: Env, head: Machine, leaving: Collection[str] = ()) -> None:
+    """Slots without a machine are down, and say why; a node that was to leave and stays after all (all but `leaving`) is
+    as it was before."""
     empty = set(goal.cluster.slot_names) - set(goal.machines)
     scaled = any(group.idle_s is None and group.most > group.nodes for group in goal.cluster.groups)
     if not (empty or scaled):
@@ -90,8 +92,9 @@ async def mark_slots(goal: Goal, env: Env, head: Machine) -> None:
     unmarked = [name for name in sorted(empty - by_itself) if states.get(name, ("", NO_MACHINE))[1] != NO_MACHINE]
     await control.nodes_gone(env.connections, head, unmarked, NO_MACHINE)
     for name in goal.machines:
-        if states.get(name, ("", ""))[1] == LEAVES:
-            await control.node_resume(env.connections, head, name)
+        reason = states.get(name, ("", ""))[1]
+        if name not in leaving and reason.startswith(LEAVES):
+            await stays(env, head, name, reason)
 
 
 async def serve(env: Env, head: Machine, name: str) -> None:

@@ -91,6 +91,8 @@ class Survey:
     firewall: bool = False  # whether its kernel has nf_tables
     held: Holder | None = None
     users: Mapping[str, int] = field(default_factory=dict)  # of the names asked for, those it knows itself -> uid
+    homes: Mapping[str, int] = field(default_factory=dict)  # folders of users below the paths asked for -> owner's uid
+    owners: Mapping[int, str] = field(default_factory=dict)  # of the uids asked for, those it knows itself -> name
     driver: str = ""  # of NVIDIA
     identity: str = ""  # its boot's id: the same machine under two addresses has the same
     state: FoundMount | None = None  # what the folder for Slurm's state lies on

@@ -29,6 +29,7 @@ class NodeState:
     partitions: tuple[str, ...]
     reservation: str = ""
     boot_time: int = 0  # unix seconds
+    gpu_types: tuple[str, ...] = ()  # as jobs ask for them: gpu:TYPE:N
 
     @property
     def absent(self) -> bool:

@@ -9,8 +9,13 @@ from headway.domain.cluster import Cluster, Group
 
 OWN = "headway: "
 NO_MACHINE = f"{OWN}no machine"  # Slurm's reason for a slot that has none
-LEAVES = f"{OWN}leaves"  # and for a node whose machine goes when its jobs have ended
+LEAVES = f"{OWN}leaves"  # and for a node whose machine goes when its jobs have ended; why it was out before follows it
 ROLLS = f"{OWN}rolls"  # and for one whose machine is made anew of another image; what went wrong follows it
+
+
+def out_before(reason: str) -> str:
+    """Why a node that leaves was out of service already; "" for one that served."""
+    return reason.removeprefix(LEAVES).removeprefix(": ")
 
 
 class Worth(IntEnum):

@@ -7,6 +7,7 @@ some are about to be taken."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -80,12 +81,11 @@ def decide(
 ) -> Iterator[Deed]:
     """What to do now. `making`: nodes at whose machines somebody is at work; `leaving`: those whose machines are taken back;
     `waiting`: groups of which none is to be made yet; `closed_s`: for how long a group is closed that would cost too much."""
-    spent = _cost(cluster, machines, making)
+    budget = _Budget.of(cluster, {*machines, *making})
     for group in cluster.groups:
         short = _short(group, states, machines, making, leaving) if group.spot and group.name not in waiting else ()
         for name in short:
-            spent += group.price_usd_per_node_hour
-            if cluster.most_usd_per_hour is None or spent <= cluster.most_usd_per_hour:
+            if budget.has_room(group):
                 yield Make(name)
         ghosts = tuple(_ghosts(group, states, machines, {*making, *leaving}, now)) if group.spot else ()
         yield from (GiveBack(name, STUCK) for name in ghosts)
@@ -99,8 +99,7 @@ def decide(
             if isinstance(deed, Make):
                 if group.name in waiting:
                     continue
-                spent += group.price_usd_per_node_hour
-                if cluster.most_usd_per_hour is not None and spent > cluster.most_usd_per_hour:
+                if not budget.has_room(group):
                     over.append(name)
                     continue
             if deed is not None:
@@ -184,7 +183,23 @@ def _over(text: str, now: float) -> bool:
     return found is not None and now >= float(found[1])
 
 
-def _cost(cluster: Cluster, machines: Collection[str], making: Collection[str]) -> Decimal:
-    there = {*machines, *making}
-    prices = (group.price_usd_per_node_hour for name, group in cluster.group_of.items() if name in there)
-    return sum(prices, Decimal(0))
+@dataclass
+class _Budget:
+    """What the machines that there are cost, and those that the file asks for and that are away just now."""
+
+    cluster: Cluster
+    there: Counter[str]  # group -> machines
+
+    @staticmethod
+    def of(cluster: Cluster, names: Collection[str]) -> _Budget:
+        return _Budget(cluster, Counter(group.name for name, group in cluster.group_of.items() if name in names))
+
+    def has_room(self, group: Group) -> bool:
+        """For one more of this group, which counts from then on."""
+        limit = self.cluster.most_usd_per_hour
+        self.there[group.name] += 1
+        prices = (one.price_usd_per_node_hour * max(one.wanted, self.there[one.name]) for one in self.cluster.groups)
+        if limit is None or sum(prices, Decimal(0)) <= limit:
+            return True
+        self.there[group.name] -= 1
+        return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from headway.cluster.members import leaving
 from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState
 from headway.domain.machine import MachineState
-from headway.domain.slots import NO_MACHINE
+from headway.health import gone
 from headway.health.isolate import OUT
 from headway.health.move import ENDED_BADLY, move_jobs
 from headway.health.prove import own
@@ -63,10 +63,7 @@ async def give_back(tools: Tools, incident: Incident) -> Incident:
         await run.drop(node)
     states, reason = await tools.node_now(node)
     if (machine is None or the_one) and states & OUT and own(reason):
-        if tools.cluster.group_of[node].idle_s is None:
-            await control.nodes_gone(run, head, [node], NO_MACHINE)
-        else:
-            await control.node_sleeps(run, head, node)
+        await gone.free(tools, node)
     elif states & OUT and reason.startswith(INCIDENT_REASON):  # an apply has made and set up another one meanwhile
         await control.node_resume(run, head, node)
     left_s = taken_at(incident) - tools.clock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.incident import Incident, IncidentState, Repair
 from headway.domain.machine import MachineState
 from headway.errors import HeadwayError, Unreachable
-from headway.health import ladder
+from headway.health import gone, ladder
 from headway.health.tools import Tools, fault_of
 from headway.render.systemd import volume_units
 from headway.store import StoreAway
@@ -32,6 +32,8 @@ async def begin(tools: Tools, incident: Incident) -> Incident:
     if not incident.drained:
         words = f"its drain is somebody else's, and so is its repair: headway incident return {number}"
         return await tools.go(incident, IncidentState.OUT, words)
+    if await gone.nobody_misses(tools, incident.node):
+        return await gone.end(tools, incident)
     history = await tools.env.store.incidents(tools.cluster.name, node=incident.node)
     why = ladder.lemon(history, tools.cluster.health, tools.clock())
     repair = ladder.next_repair(incident, tools.cluster.health, makes_machines=tools.env.provider.makes)

@@ -6,7 +6,8 @@
      └► returned      two seconds    └──► testing        └──► jobs moved        or out of service
        (the job alone is requeued)
 
-What a provider takes back goes its own way through the same states (`reclaim`); what can't be made is led by `wake`.
+What a provider takes back goes its own way through the same states (`reclaim`); what can't be made is led by `wake`. An
+incident whose machine is gone ends wherever it is (`gone`).
 
 Each step is stored before the next and can be done twice, so that a server that was killed goes on where it was. Repairs
 and tests take long: they run beside, write nothing, and are begun anew by the next server."""
@@ -30,7 +31,7 @@ from headway.domain.live import JobState
 from headway.domain.machine import MachineState
 from headway.domain.slots import LEAVES, NO_MACHINE, ROLLS
 from headway.errors import Conflict, HeadwayError, NotFound
-from headway.health import ladder, prove, reclaim, repair
+from headway.health import gone, ladder, prove, reclaim, repair
 from headway.health.ask import ages, answers
 from headway.health.isolate import OUT, isolate
 from headway.health.listen import DEED, Beats, Deed
@@ -46,6 +47,7 @@ _QUIET = {
     XidClass.LOG: "noted",
     XidClass.WATCH: "noted, to be watched",
 }
+MOST = 10_000  # incidents that are led at a time, the latest first
 Said = list[tuple[str, str]]  # (node or job, words) for people to read
 Step = Callable[[Tools, Incident], Awaitable[Incident]]
 _STEPS: Mapping[IncidentState, Step] = MappingProxyType(
@@ -278,8 +280,11 @@ class Responder:
 
     async def go_on(self, only: XidClass | None = None) -> Said:
         """Takes every incident that is not over (`only`: those of this kind) as far as it goes now."""
-        said: Said = []
-        for incident in await self.env.store.incidents(self.cluster.name, unfinished=True):
+        unfinished = await self.env.store.incidents(self.cluster.name, unfinished=True, limit=MOST)
+        moved = await gone.look(self.tools, unfinished, self._let_be) if only is None else []
+        said = [(one.node, one.steps[-1].text) for one in moved]
+        after = {one.number: one for one in moved}
+        for incident in (after.get(one.number, one) for one in unfinished):
             if incident.state is not IncidentState.OUT and only in (None, incident.action):
                 said += await self.advance(incident)
         return said

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from headway.domain.cluster import Cluster, Partition
 from headway.errors import Fault
+from headway.jobs.offer import Offer
 from headway.jobs.saying import length
 from headway.wire.work import SubmitIn
 
@@ -56,9 +57,8 @@ class Asked:
         """As far as it is said so; of --gpus for one node only."""
         if "gpus-per-node" in self.options:
             return _count(self.options["gpus-per-node"])
-        gres = [part for part in self.options.get("gres", "").split(",") if part.startswith("gpu")]
-        if gres:
-            return sum(_count(part.removeprefix("gpu").lstrip(":") or "1") for part in gres)
+        if gres := self._gres:
+            return sum(_count(part or "1") for part in gres)
         if "gpus" in self.options and self.nodes == 1:
             return _count(self.options["gpus"])
         return None
@@ -79,11 +79,18 @@ class Asked:
 
     @property
     def gpu_type(self) -> str:
-        for name in ("gpus-per-node", "gpus", "gres"):
-            words = self.options.get(name, "").split(",")[0].removeprefix("gpu:").split(":")
+        asked = (self.options.get(name, "").split(",")[0].removeprefix("gpu:") for name in ("gpus-per-node", "gpus"))
+        for text in (*asked, *self._gres):
+            words = text.split(":")
             if len(words) > 1 and not words[0].isdigit():
                 return words[0]
         return ""
+
+    @property
+    def _gres(self) -> list[str]:
+        """What --gres says of GPUs, behind that word; of other things (`tmp:10G`) nothing."""
+        parts = (part.partition(":") for part in self.options.get("gres", "").split(","))
+        return [count for name, _, count in parts if name == "gpu"]
 
 
 def asked(request: SubmitIn) -> Asked:
@@ -114,10 +121,15 @@ def seconds(text: str) -> int | None:
     return one * 60 + two if three is None else one * 3600 + two * 60 + three
 
 
-def faults(request: SubmitIn, cluster: Cluster, user: str) -> list[Fault]:
+def faults(request: SubmitIn, cluster: Cluster, user: str, offer: Offer) -> list[Fault]:
     """All of them, by field: script, partition, nodes, gpus, cpus, memory, time, account."""
     want = asked(request)
-    return [*_script(request), *_partition(want, cluster, user), *_size(want, cluster), *_team(want, cluster, user)]
+    return [
+        *_script(request),
+        *_partition(want, cluster, user),
+        *_size(want, cluster, offer),
+        *_team(want, cluster, user),
+    ]
 
 
 def start_of(said: str, now: float) -> tuple[int, str, str]:
@@ -180,25 +192,22 @@ def _limits(want: Asked, chosen: Sequence[Partition]) -> Iterator[Fault]:
         yield Fault("time", f"{asks} is asked for, {chosen[0].name} allows {length(longest)}", "ask for less")
 
 
-def _size(want: Asked, cluster: Cluster) -> Iterator[Fault]:
-    plan = cluster.largest
+def _size(want: Asked, cluster: Cluster, offer: Offer) -> Iterator[Fault]:
     gpus = want.gpus_per_node or 0
-    if gpus > plan.gpus:
-        has = f"a node of {cluster.name} has {plan.gpus}" if plan.gpus else f"{cluster.name} has none"
+    if gpus > offer.gpus:
+        has = f"a node of {cluster.name} has {offer.gpus}" if offer.gpus else f"{cluster.name} has none"
         yield Fault("gpus", f"{gpus} GPUs on each node are asked for; {has}", "ask for more nodes instead")
-    elif want.gpus > sum(group.plan.gpus * len(group.slots) for group in cluster.groups):
-        yield Fault("gpus", f"{want.gpus} GPUs are asked for; {cluster.name} has {cluster.gpus}", "ask for fewer")
-    types = list(dict.fromkeys(group.plan.gpu_type for group in cluster.groups if group.plan.gpus))
+    elif want.gpus > offer.gpus_in_all:
+        yield Fault("gpus", f"{want.gpus} GPUs are asked for; {cluster.name} has {offer.gpus_in_all}", "ask for fewer")
+    types = offer.gpu_types
     if want.gpu_type and types and want.gpu_type.lower() not in {one.lower() for one in types}:
         yield Fault("gpus", f"there is no GPU of type {want.gpu_type}", f"{cluster.name} has {' and '.join(types)}")
     cpus = _number(want.options.get("cpus-per-task", "")) * max(1, _number(want.options.get("ntasks-per-node", "")))
-    most_cpus = max(group.plan.cpus for group in cluster.groups)
-    if cpus > most_cpus:
-        yield Fault("cpus", f"{cpus} CPUs on each node are asked for; a node has {most_cpus}", "ask for fewer")
+    if cpus > offer.cpus:
+        yield Fault("cpus", f"{cpus} CPUs on each node are asked for; a node has {offer.cpus}", "ask for fewer")
     memory = _mib(want.options.get("mem", ""))
-    most_mib = max(group.plan.memory_mib for group in cluster.groups)
-    if memory > most_mib:
-        yield Fault("memory", f"{memory // 1024} GiB on each node are asked for; a node has {most_mib // 1024}")
+    if memory > offer.memory_mib:
+        yield Fault("memory", f"{memory // 1024} GiB on each node are asked for; a node has {offer.memory_mib // 1024}")
 
 
 def _team(want: Asked, cluster: Cluster, user: str) -> Iterator[Fault]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
+from headway.jobs.offer import Offer
 from headway.jobs.place import place
 from headway.jobs.run import Prepared
 from headway.jobs.submit import Stage
@@ -54,9 +55,11 @@ def socket(folder: str) -> str:
     return f"{folder}/socket"
 
 
-def prepare(ask: NotebookIn, cluster: Cluster, user: str, notebook_id: str, secret: str) -> tuple[Prepared, str]:
+def prepare(
+    ask: NotebookIn, cluster: Cluster, offer: Offer, user: str, notebook_id: str, secret: str
+) -> tuple[Prepared, str]:
     """What sbatch is given, and the notebook's folder. Raises Refused with every fault."""
-    faults = list(_faults(ask, cluster))
+    faults = list(_faults(ask, cluster, offer))
     if faults:
         raise Refused("\n".join(["this notebook can't be started:", *(f"  {fault}" for fault in faults)]))
     there = place(cluster, user)
@@ -86,10 +89,10 @@ def prepare(ask: NotebookIn, cluster: Cluster, user: str, notebook_id: str, secr
     return Prepared(request, Stage(there.root, "", folder), launcher="notebook"), folder
 
 
-def _faults(ask: NotebookIn, cluster: Cluster) -> list[Fault]:
+def _faults(ask: NotebookIn, cluster: Cluster, offer: Offer) -> list[Fault]:
     found = []
-    if ask.gpus > cluster.largest.gpus:
-        found.append(Fault("gpus", f"a node of {cluster.name} has {cluster.largest.gpus}", "ask for fewer"))
+    if ask.gpus > offer.gpus:
+        found.append(Fault("gpus", f"a node of {cluster.name} has {offer.gpus}", "ask for fewer"))
     partitions = [partition.name for partition in cluster.partitions]
     if ask.partition and ask.partition not in partitions:
         found.append(Fault("partition", f"there is no {ask.partition!r}", f"there is {', '.join(partitions)}"))

@@ -11,6 +11,7 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
+from headway.jobs.offer import Offer
 from headway.jobs.place import place
 from headway.jobs.script import Script, run_faults, run_script
 from headway.jobs.staging import with_stage
@@ -37,9 +38,11 @@ class Prepared:
         return self.stage.work if self.stage else ""
 
 
-def prepare_run(run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str = "") -> Prepared:
-    """`mark` makes the job's folder its own; `work` is a folder that other steps share (checkpoints are each one's own).
-    Raises Refused with every fault."""
+def prepare_run(
+    run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str = "", offer: Offer | None = None
+) -> Prepared:
+    """`mark` makes the job's folder its own; `work` is a folder that other steps share (checkpoints are each one's own);
+    `offer`: what nodes have, None: what their plans say. Raises Refused with every fault."""
     from headway.jobs.script import job_name
 
     there = place(cluster, user)
@@ -55,7 +58,7 @@ def prepare_run(run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str
     warner = sent((node_dir() / "train" / "headway_train" / "__main__.py").read_text(), "warn") if run.warn else ""
     folder = work or there.work(job_name(run), mark)
     checkpoints = f"{folder}/checkpoints/{job_name(run)}" if work else f"{folder}/checkpoints"
-    script = run_script(run, cluster, there, folder, helper, checkpoints, warner=warner)
+    script = run_script(run, cluster, there, folder, helper, checkpoints, warner=warner, offer=offer)
     request = SubmitIn(
         args=run.sbatch,
         script=script.text(),
@@ -69,13 +72,15 @@ def prepare_run(run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str
     return Prepared(request, Stage(there.root, run.bundle, folder, files), script, script.launcher, checkpoints)
 
 
-def checked_run(run: RunIn, cluster: Cluster, user: str) -> tuple[SubmitIn | None, list[Fault]]:
+def checked_run(
+    run: RunIn, cluster: Cluster, user: str, offer: Offer | None = None
+) -> tuple[SubmitIn | None, list[Fault]]:
     """The request that the command makes, to be looked at and never sent; or what is wrong with it, by field."""
-    found = run_faults(run, cluster)
+    found = run_faults(run, cluster, offer)
     if found:
         return None, found
     try:
-        return prepare_run(run, cluster, user, "check").request, []
+        return prepare_run(run, cluster, user, "check", offer=offer).request, []
     except Refused as error:
         return None, [Fault("argv", error.message, error.hint)]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
+from headway.jobs.offer import Offer, offer_of
 from headway.jobs.place import Place
 from headway.jobs.staging import EXPORT, stage_faults, stage_lines
 from headway.wire.work import ContainerIn, RunIn
@@ -52,12 +53,20 @@ def shown(line: Line) -> str:
 
 
 def run_script(
-    run: RunIn, cluster: Cluster, place: Place, work: str, helper: str, checkpoints: str = "", *, warner: str = ""
+    run: RunIn,
+    cluster: Cluster,
+    place: Place,
+    work: str,
+    helper: str,
+    checkpoints: str = "",
+    *,
+    warner: str = "",
+    offer: Offer | None = None,
 ) -> Script:
     """`checkpoints`: their folder, where it is not the one in `work`; `warner`: what hands a warning on to ranks, where
-    one is asked for. Raises Refused with every fault at once."""
+    one is asked for; `offer`: what nodes have, None: what their plans say. Raises Refused with every fault at once."""
     launcher = run.launcher or launcher_of(run.argv[0])
-    faults = list(_faults(run, cluster, launcher))
+    faults = list(_faults(run, cluster, launcher, offer))
     if faults:
         raise Refused("\n".join(["this can't be run:", *(f"  {fault}" for fault in faults)]))
     command = _command(run, launcher)
@@ -71,10 +80,10 @@ def run_script(
     return Script(job_name(run), launcher, tuple(lines), (*flags, *command), len(flags))
 
 
-def run_faults(run: RunIn, cluster: Cluster) -> list[Fault]:
+def run_faults(run: RunIn, cluster: Cluster, offer: Offer | None = None) -> list[Fault]:
     """What is wrong with it, each with the field of RunIn that it is about."""
     named = {"--team": "account", "--launcher": "launcher", "": "argv"}
-    found = _faults(run, cluster, run.launcher or launcher_of(run.argv[0]))
+    found = _faults(run, cluster, run.launcher or launcher_of(run.argv[0]), offer)
     return [replace(fault, path=named.get(fault.path, fault.path.removeprefix("--"))) for fault in found]
 
 
@@ -123,7 +132,7 @@ def container_flags(container: ContainerIn, place: Place, work: str) -> list[str
     return flags
 
 
-def _faults(run: RunIn, cluster: Cluster, launcher: str) -> Iterator[Fault]:
+def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: Offer | None) -> Iterator[Fault]:
     if run.name and not _NAME.fullmatch(run.name):
         yield Fault("--name", f"{run.name!r} is no name for a job", "letters, digits, dots, - and _")
     if run.time and not _TIME.fullmatch(run.time):
@@ -137,7 +146,7 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str) -> Iterator[Fault]:
     yield from stage_faults(run.stage_in)
     if run.stage_in and run.container:
         yield Fault("--stage-in", "copies outside of the container", "mount /datasets into it: --container-mounts")
-    yield from _place_faults(run, cluster)
+    yield from _place_faults(run, cluster, offer or offer_of(cluster))
     if launcher == "mpi" and run.container and run.argv[0].rpartition("/")[2] in _MPIRUN:
         yield Fault("--launcher", "mpirun can't start tasks in a container", "leave mpirun out: srun starts them")
     words = [*run.argv, *run.env.values(), *run.sbatch]
@@ -147,10 +156,10 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str) -> Iterator[Fault]:
         yield Fault("--container", "a word holds a line break")
 
 
-def _place_faults(run: RunIn, cluster: Cluster) -> Iterator[Fault]:
+def _place_faults(run: RunIn, cluster: Cluster, offer: Offer) -> Iterator[Fault]:
     most = len(cluster.slots)
-    if run.gpus > cluster.largest.gpus:
-        has = f"no node of {cluster.name} has more than {cluster.largest.gpus} GPUs"
+    if run.gpus > offer.gpus:
+        has = f"no node of {cluster.name} has more than {offer.gpus} GPUs"
         yield Fault(
             "--gpus", f"{run.gpus} GPUs a node were asked for; {has}", "--gpus counts for each node: add --nodes"
         )

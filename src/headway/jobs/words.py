@@ -53,6 +53,8 @@ def hint(said: str, cluster: Cluster, user: str) -> str:
 
 
 def _node(cluster: Cluster) -> str:
+    if cluster.provider == "ssh":  # a machine may be another than its plan says
+        return f"sinfo -N -o '%N %c %m %G' on the login says what each node of {cluster.name} has"
     kinds = []
     for group in cluster.groups:
         plan = group.plan

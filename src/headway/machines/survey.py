@@ -21,12 +21,18 @@ _CPU_LIST = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 async def survey(
-    connections: Remote, machine: Machine, paths: Iterable[str], users: Iterable[str], state: str = ""
+    connections: Remote,
+    machine: Machine,
+    paths: Iterable[str],
+    users: Iterable[str],
+    state: str = "",
+    uids: Iterable[int] = (),
 ) -> Survey:
-    """One look. `state`: a folder whose file system is asked for, "" for none. Raises Unreachable."""
+    """One look. `state`: a folder whose file system is asked for, "" for none; `uids`: who has them is asked. Raises
+    Unreachable."""
     script = (node_dir() / "survey.sh").read_bytes()
     began = time.time()
-    argv = ["sh", "-s", "--", " ".join(paths), " ".join(users), state]
+    argv = ["sh", "-s", "--", " ".join(paths), " ".join(users), state, " ".join(map(str, uids))]
     ran = await connections.remote(machine, argv, timeout_s=_SURVEY_S, input=script, check=False)
     parts = parts_of(ran.stdout)
     if "end" not in parts:
@@ -75,6 +81,8 @@ def read(name: str, address: str, parts: Mapping[str, list[str]], now: float) ->
         firewall="nf_tables" in kernel_has,
         held=_holder(parts["held"]),
         users={row[0]: int(row[2]) for line in parts["users"] if len(row := line.split(":")) > 2 and row[2].isdigit()},
+        homes=dict(_homes(parts.get("homes", []))),
+        owners={int(row[2]): row[0] for line in parts.get("owners", []) if len(row := line.split(":")) > 2},
         driver=_driver(parts["nvidia"]),
         identity=_first(parts["boot"]),
         amended=frozenset(parts["amended"]),
@@ -176,6 +184,12 @@ def _mounts(lines: list[str]) -> Iterator[tuple[str, FoundMount]]:
         path, inode, changed, size, *rest = line.split()
         kind, source = (rest[0], rest[1]) if len(rest) > 1 else ("", "")
         yield path, FoundMount(source, kind, f"{inode} {changed} {size}")
+
+
+def _homes(lines: list[str]) -> Iterator[tuple[str, int]]:
+    for line in lines:
+        uid, _, path = line.partition(" ")
+        yield path, int(uid)
 
 
 def _state(lines: list[str]) -> FoundMount | None:

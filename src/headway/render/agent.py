@@ -24,6 +24,7 @@ _LETS_IN = """\
 ExecStopPost=-/usr/sbin/ip rule del pref 6817
 """
 UNFIT = "/run/headway/unfit"  # there while the agent thinks that no job should begin
+LOOKED = "/run/headway/looked"  # there once it has looked at the machine since that booted
 
 
 def node_files(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.domain.files import File
-from headway.render.agent import UNFIT
+from headway.render.agent import LOOKED, UNFIT
 from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
 from headway.render.text import MARK, path
 from headway.render.version import Version
@@ -31,7 +31,13 @@ _PROLOG = f"""\
 # {MARK}
 # Runs as root before a job's first step on this node. Output goes to the node's journal; failing drains the node.
 set -u
-@LOST@# The agent has found something here that would break a job (it looks every few seconds; there is no time for it now): the
+@LOST@# The first job on a machine that has just come up may be here before the agent's first look. Where nobody looks at all,
+# jobs begin after a while.
+for ((n = 0; n < 200; n++)); do
+    [ -e {LOOKED} ] && break
+    sleep 0.1
+done
+# The agent has found something here that would break a job (it looks every few seconds; there is no time for it now): the
 # job goes elsewhere, and is not held for it.
 if [ -e {UNFIT} ]; then
     echo "headway: $(cat {UNFIT})" >&2

@@ -1,4 +1,5 @@
-"""Machines that Slurm asks for while an apply waits for jobs to end: it may wait for days."""
+"""What goes on while an apply waits for jobs to end, days perhaps: machines that Slurm asks for are made here, faults are acted
+on by the cluster's watch."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headway.api.work import Waiting
 from headway.errors import HeadwayError
 from headway.server.held import Open
 
@@ -20,11 +22,14 @@ class Beside:
 
     held: Open
     say: Say
+    waiting: Waiting | None = None
     waker: Waker | None = None
 
     async def look(self, names: Collection[str]) -> None:
         from headway.health.wake import Waker
 
+        if self.waiting is not None:
+            await self.waiting.begin()
         if self.held.cluster is None:
             return
         if self.waker is None:
@@ -37,7 +42,12 @@ class Beside:
         for where, text in said:
             await self.say(where, text)
 
+    async def others_wait(self) -> bool:
+        return self.waiting is not None and await self.waiting.others()
+
     async def rest(self) -> None:
+        if self.waiting is not None:
+            await self.waiting.end()
         if self.waker is not None:
             await self.waker.rest()
             self.waker = None

@@ -14,12 +14,14 @@ from headway.api.errors import error_out, first_line
 from headway.api.live import OPERATIONS, operation_topic
 from headway.api.planning import scaled_document
 from headway.api.shapes import kept_document, operation_news, prices_of, released, summary_of
+from headway.api.spending import over_limit
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.server.datasets import Datasets
 from headway.server.keeping import Keep
 from headway.server.rolling import Rolling
+from headway.server.waiting import Waiting
 from headway.store import ClusterRow, Operation, StoreAway
 from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.base import ErrorOut
@@ -164,8 +166,7 @@ class Reconciler:
             return await self._keep(operation)
         if operation.kind == "dataset":
             return await Datasets(self._state, operation, say).carry_out()
-        await self._apply(operation)
-        return ()
+        return await self._apply(operation)
 
     async def _end(self, operation: Operation, error: ErrorOut | None, kept: tuple[str, ...]) -> None:
         state, name = self._state, operation.cluster
@@ -192,7 +193,8 @@ class Reconciler:
         state.live.tell(operation_news(operation, word, state.clock(), text))
         state.live.hub.publish(operation_topic(operation.id))
 
-    async def _apply(self, operation: Operation) -> None:
+    async def _apply(self, operation: Operation) -> tuple[str, ...]:
+        """The operation that goes on with it, where it stepped aside for another."""
         state, name = self._state, operation.cluster
         row = await state.store.cluster(name)
         document = self._document(operation, row)
@@ -203,6 +205,9 @@ class Reconciler:
                 raise NeedsConfirmation(
                     f"since the apply before it, it would disturb what runs on {name}", hint="headway plan, then apply"
                 )
+        # Machines for jobs may have come since it was asked for.
+        if over := await over_limit(state, await state.resolved(row) if row else None, cluster):
+            raise over
         await state.store.save_cluster(
             name,
             document.model_dump(),
@@ -213,10 +218,17 @@ class Reconciler:
         gone = released(await state.store.prices(name), (group.name for group in cluster.groups), state.clock())
         await state.store.note_prices([*prices_of(cluster, state.clock()), *gone])
         state.live.touch(name)
-        after_s = operation.params.get("deadline_s")
-        since = operation.started_at or state.clock()
-        deadline = None if after_s is None else since + float(after_s)
-        await state.work.apply(cluster, partial(self._say, operation), deadline)
+        deadline, say = self._deadline(operation), partial(self._say, operation)
+        waiting = Waiting(state, operation, say, deadline)
+        aside = await state.work.apply(cluster, say, deadline, waiting)
+        return await waiting.go_on_later() if aside else ()
+
+    def _deadline(self, operation: Operation) -> float | None:
+        """Unix seconds. Of one that stepped aside, what was given it at first."""
+        until, after_s = operation.params.get("until"), operation.params.get("deadline_s")
+        if until is not None or after_s is None:
+            return until
+        return (operation.started_at or self._state.clock()) + float(after_s)
 
     async def _bill_no_more(self, name: str) -> None:
         """Nothing of it is paid for any more."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.api.shapes import course_out
-from headway.api.work import Resolved
+from headway.api.work import Resolved, Waiting
 from headway.domain.accounts import Share
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
@@ -58,12 +58,19 @@ class RealWork(Acting):
         async with self._to_look(cluster) as env:
             return await plan(cluster, env)
 
-    async def apply(self, cluster: Cluster, say: Say, deadline: float | None = None) -> None:
+    async def apply(
+        self, cluster: Cluster, say: Say, deadline: float | None = None, waiting: Waiting | None = None
+    ) -> bool:
         from headway.cluster import apply
+        from headway.cluster.leave import SteppedAside
 
         async with self._alone(cluster) as held:
-            await apply(cluster, held.env, say, deadline, Beside(held, say))
+            try:
+                await apply(cluster, held.env, say, deadline, Beside(held, say, waiting))
+            except SteppedAside:
+                return True
             held.cluster = cluster
+        return False
 
     async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]:
         from headway.cluster import down

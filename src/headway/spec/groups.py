@@ -109,7 +109,9 @@ def size_troubles(path: str, part: GroupPart, provider: str) -> Iterator[Trouble
             yield f"{path}min", "belongs to a group that scales by itself", "say idle, or nodes instead"
     if part.max is not None and part.max < least(part):
         yield f"{path}max", f"is {part.max}, and the group has {least(part)} nodes", "make it larger"
-    if most(part) == 0 and part.nodes == 0:
+    if most(part) == 0 and part.nodes == 0 and provider == "ssh":
+        yield f"{path}nodes", "is 0", "say at least 1; headway down gives all machines of your own back"
+    elif most(part) == 0 and part.nodes == 0:
         yield f"{path}nodes", "is 0, and nothing says how many there may be", "add max: the most it can be scaled to"
     if provider == "ssh" and (part.idle is not None or most(part) > least(part)):
         where = "idle" if part.idle is not None else "max"

@@ -35,10 +35,15 @@ def targets_of(cluster: Cluster, asked: Mapping[str, int]) -> dict[str, int]:
 
 
 def scaled(spec: Mapping[str, Any], targets: Mapping[str, int]) -> dict[str, Any]:
-    """The file's mapping with so many nodes in these groups. Slots stay: with fewer nodes `max` holds their places."""
+    """The file's mapping with so many nodes in these groups. Slots stay: with fewer nodes `max` holds their places. Machines
+    one owns have none to hold: `hosts` says which there are."""
     made = copy.deepcopy(dict(spec))
     for name, nodes in targets.items():
         part = made if name == MAIN else made["groups"][name]
+        if made.get("provider") == "ssh":
+            part["nodes"] = nodes
+            part.pop("max", None)
+            continue
         most = max(part.get("max") or 0, part.get("nodes") or 0)
         part["nodes"] = nodes
         if nodes < most:
@@ -56,9 +61,11 @@ def scaled_text(text: str, before: Mapping[str, Any], after: Mapping[str, Any]) 
     made = _NODES.sub(rf"\g<1>{nodes}", text, count=1)
     if most != before.get("max"):
         made = re.sub(r"^max:.*\n", "", made, flags=re.MULTILINE)
-        made = re.sub(r"^(nodes:.*)$", rf"\g<1>\nmax: {most}", made, count=1, flags=re.MULTILINE)
+        if most is not None:
+            made = re.sub(r"^(nodes:.*)$", rf"\g<1>\nmax: {most}", made, count=1, flags=re.MULTILINE)
     try:
         told, old = parse_yaml(made), parse_yaml(text)
     except HeadwayError:
         return text
-    return made if told == {**old, "nodes": nodes, **({} if most is None else {"max": most})} else text
+    rest = {key: value for key, value in old.items() if key != "max"}
+    return made if told == {**rest, "nodes": nodes, **({} if most is None else {"max": most})} else text

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headway.store import schema as t
@@ -13,6 +13,7 @@ from headway.store.base import Base
 from headway.store.records import ClusterRow
 
 FIRST_UID = 20_000
+LAST_UID = 59_999  # a larger one is another directory's, and says nothing of where ours go on
 
 
 class ClusterStore(Base):
@@ -111,9 +112,11 @@ class ClusterStore(Base):
 
     # --- people on machines
 
-    async def uids(self, names: Iterable[str], *, give: bool = True) -> dict[str, int]:
+    async def uids(
+        self, names: Iterable[str], *, give: bool = True, wishes: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
         """The uid of each name, given out in order from FIRST_UID on and never used for another name. Without `give` a
-        new name shows the uid it would be given now, and gets none."""
+        new name shows the uid it would be given now, and gets none. `wishes`: uids for new names, where nobody has them."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -123,15 +126,17 @@ class ClusterStore(Base):
             return known
         async with self._write() if give else self._read() as db:
             known = await self._known(db, wanted)
-            last = (await db.execute(select(func.max(t.uids.c.uid)))).scalar()
-            following = FIRST_UID if last is None else int(last) + 1
-            for name in wanted:
-                if name not in known:
-                    if give:
-                        await db.execute(insert(t.uids).values(name=name, uid=following))
-                    known[name] = following
-                    following += 1
+            taken = {row.uid for row in await db.execute(select(t.uids.c.uid))}
+            for name, uid in _new_uids([name for name in wanted if name not in known], taken, wishes or {}):
+                if give:
+                    await db.execute(insert(t.uids).values(name=name, uid=uid))
+                known[name] = uid
         return known
+
+    async def given_uids(self, names: Iterable[str]) -> dict[str, int]:
+        """Of those of these names that have one."""
+        async with self._read() as db:
+            return await self._known(db, sorted(set(names)))
 
     async def _known(self, db: Any, names: list[str]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -155,3 +160,22 @@ class ClusterStore(Base):
                     await db.execute(insert(t.cluster_users).values(cluster=cluster, name=name))
             except IntegrityError:
                 continue  # noted meanwhile
+
+
+def _new_uids(names: Iterable[str], taken: set[int], wishes: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """In order behind the last one that was given; a wish goes before."""
+    used = set(taken)
+    rest = []
+    for name in names:
+        uid = wishes.get(name)
+        if uid is None or uid in used:
+            rest.append(name)
+            continue
+        used.add(uid)
+        yield name, uid
+    following = max((uid for uid in taken if FIRST_UID <= uid <= LAST_UID), default=FIRST_UID - 1) + 1
+    for name in rest:
+        while following in used:
+            following += 1
+        used.add(following)
+        yield name, following

@@ -191,13 +191,15 @@ class IncidentStore(Base):
         return tuple(replace(one, steps=tuple(steps[one.number]), jobs=tuple(moved[one.number])) for one in found)
 
     async def incidents(
-        self, cluster: str, *, node: str = "", unfinished: bool = False, limit: int = 100
+        self, cluster: str, *, node: str = "", unfinished: bool = False, since: float = 0.0, limit: int = 100
     ) -> tuple[Incident, ...]:
-        """The latest first, without their steps."""
+        """The latest first, without their steps. `since`: those opened from then on, in unix seconds."""
         i = t.incidents
         query = select(i).where(i.c.cluster == cluster).order_by(i.c.number.desc()).limit(limit)
         if node:
             query = query.where(i.c.node == node)
+        if since:
+            query = query.where(i.c.opened_at >= since)
         if unfinished:
             query = query.where(i.c.state.not_in(_CLOSED))
         async with self._read() as db:

@@ -108,7 +108,9 @@ class OperationOut(Wire):
     started_at: float | None = None
     finished_at: float | None = None
     error: ErrorOut | None = None
-    kept: list[str] = []  # down: what was kept, where; backup: the file; roll: the operation that goes on with it
+    kept: list[
+        str
+    ] = []  # down: what was kept, where; backup: the file; roll, scale, apply: the operation that goes on with it
 
 
 class EventOut(Wire):

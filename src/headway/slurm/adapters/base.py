@@ -11,6 +11,7 @@ from headway.domain.hostlist import expand
 from headway.domain.live import JobState, NodeState, Reservation
 
 _GRES_COUNT = re.compile(r"^gpu(?::[^:()]+)?:(\d+)")
+_GRES_TYPE = re.compile(r"^gpu:([^:()]+):\d+")
 _IDX = re.compile(r"\(IDX:([\d,\-]*)\)")
 _MEMORY = re.compile(r"\bmem=(\d+(?:\.\d+)?)([KMGTP]?)")
 _MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
@@ -102,6 +103,12 @@ def hosts(value: Any) -> tuple[str, ...]:
 def gpu_count(value: Any) -> int:
     """`gpu:h100:8(S:0-1),gpu:l40s:2` -> 10."""
     return sum(int(match[1]) for part in _BETWEEN.split(text(value)) if (match := _GRES_COUNT.match(part)))
+
+
+def gpu_types(value: Any) -> tuple[str, ...]:
+    """`gpu:h100:8(S:0-1),gpu:l40s:2` -> ("h100", "l40s")."""
+    found = (_GRES_TYPE.match(part) for part in _BETWEEN.split(text(value)))
+    return tuple(dict.fromkeys(match[1] for match in found if match))
 
 
 def gpu_indexes(value: Any) -> tuple[int, ...]:

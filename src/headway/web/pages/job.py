@@ -66,8 +66,8 @@ async def live(name: str, job_id: Number, request: Request, state: State, who: A
     async def make(viewer: Principal) -> Parts:
         _, cluster = await state.cluster(name)
         found = await state.job(cluster, job_id)
-        incidents = len(await state.store.incidents(name))
-        key = (found.state, found.start_time, found.restarts, found.end_time, incidents)
+        newest = tuple(one.number for one in await state.store.incidents(name, limit=1))
+        key = (found.state, found.start_time, found.restarts, found.end_time, newest)
         if key not in known:  # accounting is asked only when the job did something
             known.clear()
             known[key] = await _runs(state, cluster, found, viewer)

@@ -28,6 +28,7 @@ from headway.errors import Fault, HeadwayError, InvalidSpec
 from headway.spec import form as forms
 from headway.web.changes_view import grouped
 from headway.web.html import render
+from headway.web.minutes import asks_minutes, deadline_s
 from headway.web.route import page_router
 from headway.wire.clusters import ApplyIn, Document
 
@@ -132,12 +133,17 @@ async def apply(request: Request, state: State, who: Admin) -> Response:
     if not flow.sound:
         return _page(who, flow)
     document = await _document(state, flow.text)
-    ask = ApplyIn(document=document, digest=_one(sent, "digest"), confirmed=bool(_one(sent, "confirmed")))
     try:
+        ask = ApplyIn(
+            document=document,
+            digest=_one(sent, "digest"),
+            confirmed=bool(_one(sent, "confirmed")),
+            deadline_s=deadline_s(_one(sent, "deadline")),
+        )
         operation = await clusters.apply(str(document.spec.get("name")), ask, state, who)
     except HeadwayError as error:
         await note_failure(request, error)
-        return await _with_changes(state, who, flow, error)
+        return await _with_changes(state, who, flow, error, deadline=_one(sent, "deadline"))
     return RedirectResponse(f"/operations/{operation.id}", status_code=303)
 
 
@@ -195,19 +201,29 @@ def _normal(form: forms.Form) -> forms.Form:
     return forms.from_fields(sent)
 
 
-async def _with_changes(state: AppState, who: Principal, flow: Flow, error: HeadwayError | None = None) -> Response:
-    """The page with what apply would change, looked at now. `error` is why the last try was refused."""
+async def _with_changes(
+    state: AppState, who: Principal, flow: Flow, error: HeadwayError | None = None, deadline: str = ""
+) -> Response:
+    """The page with what apply would change, looked at now. `error` is why the last try was refused, `deadline` what was typed
+    as one then."""
     try:
         changes = await clusters.plan(await _document(state, flow.text), state, who)
     except HeadwayError as failed:
         return _page(who, flow, error=failed, status=failed.http_status)
     return _page(
-        who, flow, changes=changes, groups=grouped(changes), error=error, status=error.http_status if error else 200
+        who,
+        flow,
+        changes=changes,
+        groups=grouped(changes),
+        goes=asks_minutes(changes.changes),
+        deadline=deadline,
+        error=error,
+        status=error.http_status if error else 200,
     )
 
 
 def _page(who: Principal, flow: Flow, **more: Any) -> Response:
-    values = {"changes": None, "groups": [], "error": None, "status": 200, **more}
+    values = {"changes": None, "groups": [], "goes": False, "deadline": "", "error": None, "status": 200, **more}
     status = values.pop("status")
     return render("new.html", status=status, viewer=who, flow=flow, leads="", **values)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
-from headway.api.access import Everywhere, State
+from headway.api.access import Everywhere, Right, State
+from headway.api.going import while_allowed
 from headway.api.live import operation_topic
 from headway.api.shapes import event_out, operation_out
 from headway.api.state import AppState
@@ -65,6 +67,7 @@ class Progress:
 @router.get("/operations/{operation_id}")
 async def operation(operation_id: str, state: State, who: Everywhere) -> Response:
     progress = await _progress(state, operation_id)
+    who.must_reach(progress.operation.cluster)
     known = await state.store.operations(progress.operation.cluster, limit=OTHERS + 1)
     others = [operation_out(one) for one in known if one.id != operation_id and who.reaches(one.cluster)]
     there = await state.store.cluster(progress.operation.cluster) is not None
@@ -72,10 +75,10 @@ async def operation(operation_id: str, state: State, who: Everywhere) -> Respons
 
 
 @router.get("/operations/{operation_id}/live")
-async def live(operation_id: str, state: State, who: Everywhere) -> Response:  # noqa: ARG001
-    await state.store.operation(operation_id)
+async def live(operation_id: str, request: Request, state: State, who: Everywhere) -> Response:
+    who.must_reach((await state.store.operation(operation_id)).cluster)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return EventSourceResponse(_events(state, operation_id), headers=headers)
+    return EventSourceResponse(while_allowed(request, _events(state, operation_id), Right.READ), headers=headers)
 
 
 async def _events(state: AppState, operation_id: str) -> AsyncIterator[ServerSentEvent]:

@@ -18,13 +18,13 @@ from headway.api.state import AppState
 from headway.errors import HeadwayError, Refused
 from headway.web.changes_view import grouped
 from headway.web.html import render
+from headway.web.minutes import deadline_s
 from headway.web.route import page_router
 from headway.web.view import groups_view
 from headway.wire.clusters import ChangeSetOut, ScaleIn
 
 router = page_router()
 _NODES = "nodes-"  # a field a group
-MOST_MINUTES = 10_080
 
 
 @router.get("/clusters/{name}/scale")
@@ -47,12 +47,12 @@ async def plan(name: str, request: Request, state: State, who: Planner) -> Respo
 async def apply(name: str, request: Request, state: State, who: Admin) -> Response:
     sent = await _sent(request)
     try:
-        asked, deadline_s = await _asked(name, state, sent), _deadline_s(sent)
+        asked, minutes_s = await _asked(name, state, sent), deadline_s(sent.get("deadline", ""))
         ask = ScaleIn(
             groups=asked,
             digest=sent.get("digest", ""),
             confirmed=bool(sent.get("confirmed")),
-            deadline_s=deadline_s,
+            deadline_s=minutes_s,
         )
         operation = await clusters.scale(name, ask, state, who)
     except HeadwayError as error:
@@ -104,15 +104,6 @@ async def _asked(name: str, state: AppState, sent: Mapping[str, str]) -> dict[st
     if not found:
         raise Refused("every group has that many nodes already", hint="say another number")
     return found
-
-
-def _deadline_s(sent: Mapping[str, str]) -> int | None:
-    text = sent.get("deadline", "").strip()
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit()) or int(text) > MOST_MINUTES:
-        raise Refused(f"{text[:20]!r} is no number of minutes", hint=f"0 to {MOST_MINUTES}; or empty")
-    return int(text) * 60
 
 
 async def _sent(request: Request) -> dict[str, str]:

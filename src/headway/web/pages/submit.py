@@ -115,7 +115,7 @@ async def _page(
         beside=view.beside(told.faults, draft.how),
         partitions=[one.name for one in cluster.partitions],
         teams=mine or [team.name for team in cluster.teams],
-        plan=cluster.largest,
+        node_gpus=runs.offered(state, cluster).gpus,
         launchers=view.LAUNCHERS,
         example=view.EXAMPLE,
         containers=cluster.containers,
