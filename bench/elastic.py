@@ -140,7 +140,11 @@ def timed(bench: Bench, target: int, label: str) -> tuple[float, float]:
 
 def compared(one: tuple[float, float], four: tuple[float, float]) -> None:
     """How much dearer four at once are than one: whole, the machines' boots alone, and what comes after the boot."""
-    shares = (("usable", one[1], four[1]), ("boots", one[0], four[0]), ("after boot", one[1] - one[0], four[1] - four[0]))
+    shares = (
+        ("usable", one[1], four[1]),
+        ("boots", one[0], four[0]),
+        ("after boot", one[1] - one[0], four[1] - four[0]),
+    )
     print(f"{MOST} at once against one: " + ", ".join(f"{what} {many / single:.2f} x" for what, single, many in shares))
 
 

@@ -181,7 +181,9 @@ def answer_of(data: bytes, munge: Munge) -> dict[str, Any]:
 def renews(answer: dict[str, Any]) -> bool:
     """Whether it is the answer of a head that leads: the other one would renew the lease of a node that the controller has
     given up. One of before does not say, and one that can't be read can't."""
-    return answer.get("unread") is True or isinstance(answer.get("now"), int | float) and answer.get("leads", True) is True
+    if answer.get("unread") is True:
+        return True
+    return isinstance(answer.get("now"), int | float) and answer.get("leads", True) is True
 
 
 class Events(threading.Thread):

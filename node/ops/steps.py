@@ -66,6 +66,11 @@ def op_remove(step: dict[str, Any]) -> None:
             os.unlink(path)
 
 
+def op_rename(step: dict[str, Any]) -> None:
+    if os.path.exists(step["path"]):
+        os.replace(step["path"], step["to"])
+
+
 _LOOKED = ".headway-looked.json"  # places that were looked at
 
 

@@ -90,7 +90,9 @@ def test_a_change_of_keys_is_over_after_its_time(tmp_path: Path) -> None:
     for age_s in (rekey.CHANGE_S + 1, -60.0):
         os.utime(mark, (time.time() - age_s,) * 2)
         assert not rekey.changing(str(mark))
-    assert rekey.CHANGE_S + 20 < 300, "SlurmdTimeout: who can't be read for so long is given up, and runs no more by then"
+    assert rekey.CHANGE_S + 20 < 300, (
+        "SlurmdTimeout: who can't be read for so long is given up, and runs no more by then"
+    )
 
 
 def test_a_head_that_can_t_read_a_node_keeps_its_lease_while_keys_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,16 +8,17 @@ is finished by running again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.accounts import desired
 from headway.changes.cluster import Goal, changeset, with_effects
 from headway.changes.machine import machine_changes
-from headway.cluster import ops, own, secrets
+from headway.cluster import keys, ops, own, secrets
 from headway.cluster.env import Env, Say
 from headway.cluster.goal import goal_of, site_of
 from headway.cluster.leave import Beside, Leaving
@@ -34,6 +35,7 @@ from headway.domain.slots import choose
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.machines.base import Owned, Place
 from headway.render import state
+from headway.render.units import MUNGE_KEY
 from headway.slurm import accounts, control
 
 # Machines made at once: a container start is mostly work of this host's processors.
@@ -71,10 +73,12 @@ async def apply(
     deadline: float | None = None,
     beside: Beside | None = None,
     before: Mapping[str, Before] | None = None,
+    new: Mapping[str, str] | None = None,
 ) -> None:
     """Carries out what must change. `deadline`: unix seconds until which jobs on nodes that go may go on; None: no node
     with jobs goes. `beside`: what else makes machines of the cluster, and may do so while those jobs are waited for.
-    `before`: what is done on the head right before one of its stages. Raises HeadwayError naming every machine that did not
+    `before`: what is done on the head right before one of its stages. `new`: secrets that take others' place; they are kept
+    once every machine that works can take them. Raises HeadwayError naming every machine that did not
     get there."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
@@ -83,7 +87,10 @@ async def apply(
             "this host is not ready:\n" + "\n".join(f"  {gap.what}" for gap in gaps),
             hint="; ".join(dict.fromkeys(gap.fix for gap in gaps)),
         )
-    have = await secrets.ensure(env.store, cluster, cluster.machine_names)
+    outside = await secrets.given(cluster)
+    have = await secrets.ensure(env.store, cluster, cluster.machine_names, outside)
+    new = {name: value for name, value in {**outside, **(new or {})}.items() if value != have.get(name)}
+    have |= new
     env.connections.use_key(have["bootstrap_key"])
     seen = await own.look(cluster, env)
     if seen:
@@ -99,21 +106,30 @@ async def apply(
     changes = changeset(goal, observed)
     if changes.empty:
         await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
+        await _keep(env, cluster, new)
         await settle(goal, env, say, frozenset())
         return
     own.check_state_stays(cluster, changes)
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
-    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {})
+    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, new)
     if seen:
         site = await run.take(seen)
         run.goal = with_effects(await goal_of(cluster, site, have), observed)
     if await run.clear():
-        await apply(cluster, env, say, deadline, before=before)  # all facts anew: machines have come and gone meanwhile
+        await apply(
+            cluster, env, say, deadline, before=before, new=new
+        )  # all facts anew: machines have come and gone meanwhile
         return
+    await run.turn_key()
     await run.execute()
     await say("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)
+
+
+async def _keep(env: Env, cluster: Cluster, new: Mapping[str, str]) -> None:
+    for name, value in new.items():
+        await env.store.set_secret(cluster.name, name, value)
 
 
 @dataclass
@@ -130,6 +146,7 @@ class Run:
     deadline: float | None = None  # see `apply`
     beside: Beside | None = None  # the same
     before: Mapping[str, Before] = field(default_factory=dict)  # the same
+    new: Mapping[str, str] = field(default_factory=dict)  # the same
     image: str = ""  # tag that machines are made from; "" = what the cluster keeps to, or the present one
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
@@ -216,6 +233,33 @@ class Run:
         if self.beside is not None:
             await self.beside.rest()
         return leaving.waited
+
+    async def turn_key(self) -> None:
+        """Of machines that work: see cluster.keys. What then is still to be done for one goes its own way. Raises Refused when
+        one can't take the key and the head still works with the old one."""
+        seen = self.observed.seen
+        names = keys.waiting(self.goal, seen)
+        machines = {name: self.observed.machines[name] for name in names}
+        refused: Mapping[str, HeadwayError] = {}
+        if names:
+            file = self.goal.roles["head"].files[MUNGE_KEY]
+            refused = await keys.lay_beside(self.env, machines, file, secrets.content(self.secrets, file.secret))
+            if refused and self.goal.cluster.head in names and not keys.begun(self.goal, seen):
+                await keys.withdraw(self.env, machines)
+                raise keys.stays(refused)
+        await _keep(self.env, self.goal.cluster, self.new)
+        able = {name: machine for name, machine in machines.items() if name not in refused}
+        failed = await keys.take_up(self.env, able)
+        done = [name for name in able if name not in failed]
+        self.machines.update(able)
+        await asyncio.gather(*(self._look_again(name) for name in done))
+        if done:
+            await self.say("key", f"{len(done)} machines have the new MUNGE key", done=True)
+
+    async def _look_again(self, name: str) -> None:
+        with contextlib.suppress(HeadwayError):  # one that answers no more says so in its own turn
+            found = await self._look(name)
+            self.observed = replace(self.observed, seen={**self.observed.seen, name: found})
 
     def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> Leaving:
         head = self.observed.machines.get(self.goal.cluster.head)
