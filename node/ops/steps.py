@@ -315,11 +315,16 @@ def op_switch(step: dict[str, Any]) -> None:
         os.unlink(f"{path}{_ASIDE}")
 
 
+_MOUNTS = "/proc/self/mounts"
+# Nothing of it asks the file system itself: its server may be away, and who asks waits for that.
+_UNMOUNT = ("umount", "--lazy", "--no-canonicalize", "--internal-only")
+
+
 def op_unmount(step: dict[str, Any]) -> None:
     """Of a mount unit that goes. Lazily: programs keep the files that they have open there."""
     where = run(["systemctl", "show", "-p", "Where", "--value", step["unit"]], 20).strip()
-    if where and os.path.ismount(where):
-        run(["umount", "--lazy", where], 30)
+    if where in [line.split()[1] for line in read_text(_MOUNTS).splitlines()]:
+        run([*_UNMOUNT, where], 30)
     run(["systemctl", "--no-reload", "disable", step["unit"]], 60, ok=(0, 1))
 
 

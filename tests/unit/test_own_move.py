@@ -45,10 +45,11 @@ async def set_up(monkeypatch: pytest.MonkeyPatch, heads: dict[str, SeenMachine],
     """What was done on which head, in the head's own set-up; `fails`: a head on which nothing works."""
     did: list[str] = []
 
-    async def perform(_: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> None:
+    async def perform(_: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> tuple[str, ...]:
         if machine.name == fails:
             raise ops.StepFailed(f"{machine.name}: no answer")
         did.extend(f"{machine.name} {' '.join(step['argv']) if step['op'] == 'run' else step['op']}" for step in steps)
+        return ()
 
     async def say(*_: Any, **__: Any) -> None: ...
 

@@ -369,10 +369,14 @@ class Run:
                     await self.before[stage](self.machines[name])
                 if stage == "controller":
                     await self._rest_others()
+                if stage == "outside":  # no node waits for a volume that only the head lacks
+                    self.controller_up.set()
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.say(name, "packages are being installed, from the machine's own sources")
             patience = patience_s(stage, steps)
-            await ops.perform(self.env.connections, self.machines[name], steps, timeout_s=patience)
+            said = await ops.perform(self.env.connections, self.machines[name], steps, timeout_s=patience)
+            for warning in said:
+                await self.say(name, f"without a volume: {warning}", level="warning", done=True)
             if own.loads_rules(steps):
                 await own.still_let_in(self.env, self.machines[name])
         if is_head:
