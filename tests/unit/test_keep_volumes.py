@@ -120,8 +120,7 @@ def test_taking_a_volume_off_asks_nothing_of_it(tmp_path: Path, monkeypatch: pyt
     for name in ("lstat", "stat", "statvfs"):
         monkeypatch.setattr(os, name, waits(name))
     for mounts in ("f:/models /models nfs4 rw 0 0\n", "f:/x /models/x nfs4 rw 0 0\n"):
-        with open(tmp_path / "mounts", "w") as file:
-            file.write(mounts)
+        (tmp_path / "mounts").write_text(mounts)
         steps.op_unmount({"unit": "models.mount"})
     (unmount,) = (line for line in ran if line.startswith("umount"))
     assert unmount.endswith(" /models")

@@ -15,7 +15,7 @@ from headway.render.checks import candidate_check
 from headway.render.units import RECONFIGURE
 from headway.render.version import version
 
-# A head works before volumes of other machines are mounted, a node only begins to work after that; and without those that can't be.
+# A head works before volumes of other machines are mounted, a node begins to after that; and both without those that can't be.
 STAGES = ("software", "base", "database", "accounting", "controller", "outside", "node")
 # Of the packages of a machine one owns: what Debian would start by itself, whatever the machine's role.
 DAEMONS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headway.cluster.env import Env
@@ -16,6 +16,10 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import Unreachable
 from headway.slurm import control
 
+MOUNTING = (
+    8  # nodes at once whose volumes are tried: a file server that is away is away for all, and others are asked too
+)
+
 
 @dataclass
 class Tools:
@@ -23,6 +27,7 @@ class Tools:
     env: Env
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    mounting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTING))
 
     async def machines(self) -> dict[str, Machine]:
         """All that exist, running or not."""
