@@ -112,7 +112,9 @@ class Relay(threading.Thread):
         job = fault.get("job")
         if job is not None and self._state(int(job)) in _ENDED_BADLY:
             there.add(int(job))
-        requeued = [number for number in sorted(there) if self._run(["scontrol", "requeue", str(number)])[0] == 0]
+        requeued = [
+            number for number in sorted(there) if self._run(["scontrol", "requeue", self._alone(number)])[0] == 0
+        ]
         self._note(str(fault["id"]), node, now, requeued, sorted(there - set(requeued)))
 
     def _silent(self, now: float) -> None:
@@ -153,9 +155,18 @@ class Relay(threading.Thread):
         _, said = self._run(["squeue", "--noheader", f"--nodelist={node}", f"--states={states}", "--format=%A"])
         return {int(word) for word in said.split() if word.isdigit()}
 
+    def _alone(self, job: int) -> str:
+        """What names this job and no other: an array's own number is one of its tasks' too, and means all of them."""
+        _, said = self._run(["squeue", "--all", "--noheader", f"--jobs={job}", "--states=all", "--format=%A %i"])
+        own = dict(line.split() for line in said.splitlines()).get(str(job), "")
+        array, _, task = own.partition("_")
+        return own if array.isdigit() and task.isdigit() else str(job)
+
     def _state(self, job: int) -> str:
+        """Of an array's number every task is shown."""
         _, said = self._run(["scontrol", "--oneliner", "show", "job", str(job)])
-        return said.partition(" JobState=")[2].partition(" ")[0]
+        own = next((line for line in said.splitlines() if line.startswith(f"JobId={job} ")), "")
+        return own.partition(" JobState=")[2].partition(" ")[0]
 
 
 def _update(node: str, state: str, why: str) -> list[str]:

@@ -39,6 +39,7 @@ class World:
         self.machine: Machine | None = replace(machine(NODE), started_at=1.0)
         self.state, self.reason = "IDLE", ""
         self.jobs: dict[int, str] = {}
+        self.tasks: dict[int, str] = {}  # of an array: job -> its name, "7_2"
         self.scripts: dict[int, str] = {}
         self.fixed: set[int] = set()  # --no-requeue
         self.leaves = True  # a requeued job is off the node at once
@@ -145,6 +146,8 @@ class World:
             return self._reservation(words)
         if "squeue" in words and "--states=FAILED" in words:
             return 0, "".join(f"{number} {at}\n" for number, at in self.ended.items())
+        if words[0] == "squeue" and "--format=%A %i" in words:
+            return 0, "".join(f"{n} {self.tasks.get(n, n)}\n" for n in self.jobs)
         if words[0] == "squeue":
             asked = line.partition("--states=")[2].split()[0].split(",")
             there = (n for n, state in self.jobs.items() if state in asked)
@@ -165,7 +168,8 @@ class World:
             self.order.append(f"signal {words[-1]} {words[1]}")
             return 0, ""
         if words[:2] == ["scontrol", "requeue"]:
-            return self._requeue(int(words[2]))
+            names = {name: number for number, name in self.tasks.items()}
+            return self._requeue(names[words[2]] if words[2] in names else int(words[2]))
         raise AssertionError(f"unexpected on {at}: {line}")
 
     def _node(self, words: Sequence[str]) -> tuple[int, str]:

@@ -148,11 +148,11 @@ class FakeWork:
     async def array(self, cluster: Cluster, job_id: int) -> Any:
         return await self._call("array", cluster, job_id)
 
-    async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> Any:
-        return await self._call("cancel", cluster, job_id, user, as_operator)
+    async def cancel(self, cluster: Cluster, job: str, user: str, *, as_operator: bool) -> Any:
+        return await self._call("cancel", cluster, job, user, as_operator)
 
-    async def control(self, cluster: Cluster, job_id: int, verb: str, user: str, *, as_operator: bool) -> Any:
-        return await self._call("control", cluster, job_id, verb, user, as_operator)
+    async def control(self, cluster: Cluster, job: str, verb: str, user: str, *, as_operator: bool) -> Any:
+        return await self._call("control", cluster, job, verb, user, as_operator)
 
     async def runs(self, cluster: Cluster, job_id: int) -> Any:
         return await self._call("runs", cluster, job_id)

@@ -113,7 +113,7 @@ async def test_jobs_of_others_are_not_cancelled_or_read_by_members(server: Serve
     assert (await bob.get("/api/v1/clusters/lab/jobs/7/log?follow=1")).content == b"loss 1.0\n\xff"
     assert (await bob.delete("/api/v1/clusters/lab/jobs/7")).status_code == 204
     assert (await (await server.client()).delete("/api/v1/clusters/lab/jobs/7")).status_code == 204
-    assert [call[1:] for call in server.work.named("cancel")] == [(7, "bob", False), (7, "ann", True)]
+    assert [call[1:] for call in server.work.named("cancel")] == [("7", "bob", False), ("7", "ann", True)]
 
 
 async def test_a_job_that_has_ended_is_not_said_to_be_cancelled(server: Server) -> None:
@@ -132,6 +132,23 @@ async def test_tasks_of_an_array_are_cancelled_when_the_one_of_its_number_has_en
     jobs = (builders.job(7, state="COMPLETED"), replace(builders.job(8, state="RUNNING"), array_job_id=7))
     server.work.answers |= {"read": reading(*jobs), "machines": (), "cancel": None}
     assert (await (await server.client()).delete("/api/v1/clusters/lab/jobs/7")).status_code == 204
+
+
+async def test_one_task_is_cancelled_alone_and_an_array_by_its_number_whole(server: Server) -> None:
+    """The last task of an array has the array's own number: told just that, Slurm ends all the others too."""
+    await server.apply()
+    tasks = [replace(builders.job(number), array_job_id=7, array_task=str(task)) for number, task in ((8, 0), (7, 1))]
+    rest = replace(builders.job(9, "PENDING"), array_job_id=9, array_task="2-5%2")
+    server.work.answers |= {"read": reading(*tasks, rest), "machines": (), "cancel": None, "control": None}
+    ann = await server.client()
+    for path in ("7?task=1", "8?task=0", "9?task=4", "7"):
+        assert (await ann.delete(f"/api/v1/clusters/lab/jobs/{path}")).status_code == 204
+    assert [call[1] for call in server.work.named("cancel")] == ["7_1", "7_0", "9_4", "7"]
+    assert kind(await ann.delete("/api/v1/clusters/lab/jobs/9?task=6")) == (404, "not_found")
+    assert (await ann.post("/api/v1/clusters/lab/jobs/7/requeue?task=1")).status_code == 204
+    assert (await ann.post("/api/v1/clusters/lab/jobs/9/hold?task=2")).status_code == 204
+    assert kind(await ann.post("/api/v1/clusters/lab/jobs/9/requeue?task=2")) == (409, "conflict")
+    assert [call[1:3] for call in server.work.named("control")] == [("7_1", "requeue"), ("9_2", "hold")]
 
 
 async def test_who_was_removed_from_a_cluster_reads_and_cancels_nothing_there(server: Server) -> None:
@@ -383,7 +400,7 @@ async def test_a_lead_ends_a_member_s_job_by_the_operator_account_but_runs_nothi
     server.work.answers |= {"read": reading(*jobs), "machines": (), "cancel": None, "tail_log": [b"loss 1.0\n"]}
     lee = await server.client("lee", "lead")
     assert (await lee.delete("/api/v1/clusters/lab/jobs/7")).status_code == 204
-    assert [call[1:] for call in server.work.named("cancel")] == [(7, "lee", True)]
+    assert [call[1:] for call in server.work.named("cancel")] == [("7", "lee", True)]
     line = (await server.store.audit_trail())[0]
     assert (line.person, line.action, line.detail) == ("lee", "cancel", {"job": 7, "of": "tim"})
     assert (await lee.get("/api/v1/clusters/lab/jobs/7/log")).status_code == 200

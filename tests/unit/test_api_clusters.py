@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from headway.api.planning import digest_of
 from headway.domain.change import Disturbs
 from headway.domain.cluster import Dataset, Health, Storage
 from headway.domain.live import Check
 from headway.domain.machine import Machine, MachineState
-from headway.errors import Refused, Unreachable
+from headway.errors import NotFound, Refused, Unreachable
+from headway.store import ClusterRow
 from headway.wire.base import Problem
 from headway.wire.clusters import ChangeSetOut, OperationOut, StatusOut
 from tests import builders
@@ -358,3 +360,20 @@ async def test_addresses_of_alerts_are_not_shown(server: Server) -> None:
     shown = (await client.get("/api/v1/clusters/lab/document")).json()
     assert shown["spec"]["alerts"] == {"webhook": "hidden", "chat": "hidden", "mail": "a@example.org"}
     assert "webhook: hidden" in shown["text"]
+
+
+async def test_who_is_woken_together_reads_a_clusters_row_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    await server.apply()
+    state, read, asked = server.state, server.state.store.cluster, []
+
+    async def cluster(name: str) -> ClusterRow | None:
+        asked.append(name)
+        return await read(name)
+
+    monkeypatch.setattr(state.store, "cluster", cluster)
+    before = await asyncio.gather(*(state.row_shown("lab") for _ in range(50)))
+    assert ({row.state for row in before}, asked) == ({"ready"}, ["lab"])
+    await state.store.forget_cluster("lab")
+    state.live.touch("lab")
+    after = await asyncio.gather(*(state.row_shown("lab") for _ in range(50)), return_exceptions=True)
+    assert ({type(one) for one in after}, asked) == ({NotFound}, ["lab", "lab"])

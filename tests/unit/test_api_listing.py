@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import random
+from dataclasses import replace
 
 import httpx
 import pytest
 
 from headway.api import listing
 from headway.api.live import UNASKED_S, Live, Snapshot
-from headway.api.queue import QueueAsk
+from headway.api.queue import KINDS, QueueAsk
+from headway.api.queue import page as queue_page
 from headway.api.state import GLANCE_S
 from headway.api.work import Reading
 from headway.domain.live import JobState
@@ -171,7 +174,7 @@ async def test_nobody_gets_the_page_of_a_reading_that_is_long_gone(monkeypatch: 
         page = await listing.listed(snapshot, QueueAsk(limit=1), None, now, patience_s=listing.PATIENCE_S)
         return page.found.jobs[0].state, page.of.as_of
 
-    monkeypatch.setattr("headway.api.queue.MOST_NEWS", 10)
+    monkeypatch.setattr("headway.api.turnover.MOST_NEWS", 10)
     assert await shown(read("PENDING", 1000.0), 1000.0) == ("PENDING", 1000.0)
     assert await shown(read("RUNNING", 1002.0), 1002.0) == ("PENDING", 1000.0), "a moment ago"
     while live.snapshot("lab").orders[QueueAsk(limit=0)][1].as_of != 1002.0:
@@ -179,3 +182,34 @@ async def test_nobody_gets_the_page_of_a_reading_that_is_long_gone(monkeypatch: 
     assert await shown(live.snapshot("lab"), 1002.0) == ("RUNNING", 1002.0)
     assert await shown(read("COMPLETING", 1030.0), 1030.0) == ("COMPLETING", 1030.0), "not that of half a minute ago"
     assert live.snapshot("lab").hand_on(1030.0 + UNASKED_S) == {}
+
+
+async def test_when_all_priorities_change_every_list_is_as_if_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.api.turnover.MOST_NEWS", 20)
+    rng, live = random.Random(5), Live(builders.Clock())
+    asks = [
+        QueueAsk(limit=7), QueueAsk(users=frozenset({"u1"})), QueueAsk(sort="-priority"), QueueAsk(sort="name", limit=9),
+        QueueAsk(sort="jobid", kinds=frozenset(KINDS)), QueueAsk(search="r1", sort="reason"), QueueAsk(sort="-timeused"),
+    ]  # fmt: skip
+    jobs = {
+        number: builders.job(
+            number,
+            "PENDING" if number > 30 else "RUNNING",
+            user=f"u{number % 3}",
+            name=f"n{number % 5}",
+            start_time=number,
+        )
+        for number in range(1, 3 * listing.PIECE)
+    }
+    for turn in range(1, 5):
+        live.put(
+            Snapshot("lab", jobs=tuple(jobs.values()), as_of=float(turn), orders=live.snapshot("lab").hand_on(turn))
+        )
+        got = await asyncio.gather(*(listing.listed(live.snapshot("lab"), ask, None, 1000.0 + turn) for ask in asks))
+        for ask, one in zip(asks, got, strict=True):
+            assert one.of is live.snapshot("lab")
+            assert one.found == queue_page(jobs.values(), ask, 1000.0 + turn), ask
+        jobs = {number: replace(job, priority=rng.randrange(99), reason=f"r{turn % 3}") for number, job in jobs.items()}
+        del jobs[40 + turn]
+        jobs[50] = replace(jobs[50], state="RUNNING", start_time=7)
+        jobs[2000 + turn] = builders.job(2000 + turn, user="u1")

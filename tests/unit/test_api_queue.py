@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import fields, replace
 
 import pytest
 
-from headway.api.queue import MOST_NEWS, QueueAsk, carries_on, carry_on, find, page, turnover
+from headway.api.queue import QueueAsk, carry_members, carry_on, find, in_order, key_of, page
+from headway.api.turnover import MOST_NEWS, Turnover
 from headway.domain.live import JobState
 from headway.errors import Refused
-from headway.jobs.columns import BY_KEY, COLUMNS, USUAL, label
+from headway.jobs.columns import BY_KEY, COLUMNS, USUAL, Column, label, sort_key
 from tests import builders
 
 
-def numbers(jobs: tuple[JobState, ...]) -> list[int]:
+def numbers(jobs: Iterable[JobState]) -> list[int]:
     return [job.id for job in jobs]
 
 
@@ -86,41 +88,94 @@ def some(rng: random.Random, number: int) -> JobState:
     )
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        QueueAsk(),
-        QueueAsk(kinds=frozenset({"ended"})),
-        QueueAsk(users=frozenset({"bob"}), sort="-priority"),
-        QueueAsk(search="ann", sort="username"),
-        QueueAsk(states=frozenset({"PENDING"}), sort="jobid"),
-        QueueAsk(sort="-name"),
-    ],
+ASKS = (
+    QueueAsk(),
+    QueueAsk(kinds=frozenset({"ended"})),
+    QueueAsk(users=frozenset({"bob"}), sort="-priority"),
+    QueueAsk(search="ann", sort="username"),
+    QueueAsk(states=frozenset({"PENDING"}), sort="jobid"),
+    QueueAsk(sort="-name"),
 )
+
+
+@pytest.mark.parametrize("ask", ASKS)
 def test_what_was_found_once_is_carried_on_from_reading_to_reading(ask: QueueAsk) -> None:
     """As if each reading were looked through anew."""
     rng = random.Random(7)
     jobs = {number: some(rng, number) for number in range(60)}
-    found = replace(find(jobs.values(), ask, 100), of=jobs)
+    found = find(jobs.values(), ask, 100)
     for reading in range(40):
         after = {number: job for number, job in jobs.items() if rng.random() > 0.1}
         for number in rng.sample(sorted(after), 5):
             after[number] = some(rng, number)
         for number in range(100 * (reading + 1), 100 * (reading + 1) + rng.randrange(8)):
             after[number] = some(rng, number)
-        found = carry_on(found, after, turnover(jobs, after), ask, 101 + reading)
-        whole = find(after.values(), ask, 101 + reading)
-        assert numbers(tuple(found.jobs)) == numbers(tuple(whole.jobs))
-        assert (found.counts, found.of) == (whole.counts, after)
-        jobs = after
+        news, whole = Turnover(found.of, after), find(after.values(), ask, 101 + reading)
+        members = carry_members(found, news, ask, 101 + reading)
+        assert members is not None
+        keys = {job.id: key_of(ask, 0)(job) for job in after.values()}
+        assert in_order(members, keys, ask) == whole
+        carried = carry_on(found, news, ask, 101 + reading)
+        assert carried is not None
+        assert carried == whole
+        found = carried
 
 
-def test_many_news_at_once_and_what_runs_on_are_not_carried_on() -> None:
-    before = {number: builders.job(number, "PENDING") for number in range(3 * MOST_NEWS)}
-    after = {number: builders.job(number, priority=number % 7) for number in before}
-    assert not carries_on(turnover(before, after), QueueAsk())
-    assert carries_on(turnover(before, before), QueueAsk(sort="-priority"))
-    assert not carries_on(turnover(before, before), QueueAsk(sort="-timeused"))
+MANY = {number: builders.job(number, "PENDING", priority=number) for number in range(3 * MOST_NEWS)}
+
+
+@pytest.mark.parametrize(
+    ("ask", "kept", "members"),
+    [
+        (QueueAsk(), False, True),
+        (QueueAsk(users=frozenset({"alice"})), False, True),
+        (QueueAsk(sort="-priority"), False, True),
+        (QueueAsk(sort="jobid"), True, True),
+        (QueueAsk(sort="name", users=frozenset({"alice"})), True, True),
+        (QueueAsk(sort="reason", search="alice"), False, False),
+    ],
+)
+def test_what_changes_counts_for_who_asks_about_it(ask: QueueAsk, kept: bool, members: bool) -> None:
+    """All priorities and reasons are others: those who ask for other things have their order still."""
+    after = {number: replace(job, priority=number % 7, reason=f"R{number}") for number, job in MANY.items()}
+    news, found = Turnover(MANY, after), find(MANY.values(), ask, 0)
+    carried = carry_on(found, news, ask, 0)
+    assert (carried is not None, carry_members(found, news, ask, 0) is not None) == (kept, members)
+    if carried is not None:
+        assert carried == find(after.values(), ask, 0)
+        assert page(after.values(), replace(ask, limit=1), 0).jobs[0] is after[carried.order[0]]
+
+
+def test_many_who_come_or_go_and_what_runs_on_are_not_carried_on() -> None:
+    half = {number: job for number, job in MANY.items() if number % 2}
+    for before, after in ((half, MANY), (MANY, half)):
+        ask, news = QueueAsk(sort="jobid"), Turnover(before, after)
+        assert carry_on(find(before.values(), ask, 0), news, ask, 0) is None
+        assert carry_members(find(before.values(), ask, 0), news, ask, 0) is None
+    ask, news = QueueAsk(sort="-timeused"), Turnover(MANY, MANY)
+    assert carry_on(find(MANY.values(), ask, 0), news, ask, 0) is None
+
+
+def another(value: object) -> object:
+    """Of the same kind, and another."""
+    if isinstance(value, str):
+        return {"RUNNING": "PENDING", "PENDING": "RUNNING"}.get(value, f"{value}x")
+    if isinstance(value, tuple):
+        return ("b", "c")
+    return {"nice": 9, "b": (1, 2)} if isinstance(value, dict) else int(str(value)) + 77
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETED"])
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.key)
+def test_a_column_says_what_it_looks_at(state: str, column: Column) -> None:
+    """What it does not name may change, and its value and place stay."""
+    job = builders.job(7, state, nodes=("a",), priority=3, array_job_id=5, array_task="1", more={"nice": 1})
+    for field in fields(JobState):
+        if field.name == "id" or field.name in column.reads:
+            continue
+        other = replace(job, **{field.name: another(getattr(job, field.name))})
+        assert column.of(job, 5000) == column.of(other, 5000), field.name
+        assert sort_key(column, 5000)(job) == sort_key(column, 5000)(other), field.name
 
 
 def test_ten_thousand_jobs_take_no_time() -> None:

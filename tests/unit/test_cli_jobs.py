@@ -260,7 +260,8 @@ def test_interrupting_a_log_leaves_the_job(cli: Cli) -> None:
 
 
 def test_cancel_goes_on_and_ends_with_the_failure(cli: Cli) -> None:
-    def answer(_: str, number: int) -> None:
+    def answer(_: str, number: int, *, task: str) -> None:
+        assert not task
         if number == 12:
             raise NotAllowed("job 12 is bob's")
 
@@ -273,7 +274,7 @@ def test_cancel_goes_on_and_ends_with_the_failure(cli: Cli) -> None:
 
 def test_a_task_of_an_array_by_its_slurm_name(cli: Cli) -> None:
     tasks = [job(40 + i, array_job_id=40, array_task=str(i)) for i in range(4)]
-    cli.api.on("only_cluster", "lab").on("jobs", tasks).on("cancel", None)
+    cli.api.on("only_cluster", "lab").on("jobs", tasks).on("cancel", None).on("job", lambda _, n: tasks[n - 40])
     assert cli("cancel", "40_3").out == "cancelled 40_3 on lab\n"
-    assert cli.api.named("cancel") == [(("lab", 43), {})]
-    assert cli("cancel", "40_9").code == NotFound.exit_code
+    assert cli.api.named("cancel") == [(("lab", 40), {"task": "3"})]
+    assert cli("job", "40_9").code == NotFound.exit_code

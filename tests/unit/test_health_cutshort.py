@@ -37,6 +37,8 @@ class Controller:
             out = f"AccountingStorageHost  = lab-head\nBOOT_TIME               = {BEGAN}\n"
         elif "show job" in line:
             out = f"JobId=7 JobState=FAILED Restarts=0 ExitCode={self.code} RunTime=00:00:02\n"
+        elif line == "squeue --all --noheader --jobs=7 --states=all --format=%A %i":
+            out = "7 7\n"
         elif line == "scontrol requeue 7":
             if not self.requeues:
                 raise CommandFailed(argv, 1, "Requested operation is presently disabled", where=at.name)

@@ -42,6 +42,8 @@ class Head:
         if argv[0] == "stat":
             said = [f"{self.words[path]} {path}" for path in argv if path in self.words]
             return Ran(tuple(argv), 1, "\n".join(said), "", 0.0)
+        if argv[0] == "squeue":
+            return Ran(tuple(argv), 0, "7 7\n", "", 0.0)
         assert argv[0] in ("scontrol", "scancel"), argv
         self.done.append(argv)
         if self.refuses and argv[1] == "requeue":

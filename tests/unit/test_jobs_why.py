@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -350,3 +351,39 @@ def test_what_slurm_expects_is_told_beside() -> None:
     assert whole(pending("Priority", start_time=5)).starts_at == 0
     assert whole(pending("QOSGrpGRESMinutes", start_time=int(NOW) + 840)).starts_at == 0, "Slurm names one all the same"
     assert waits(running(1, ("lab-1-1",), 5), World.of(CLUSTER, BUSY, RUNNING)) is None
+
+
+def test_a_cluster_as_last_read_is_brought_up_to_date_by_what_changed() -> None:
+    """As if it were looked through anew."""
+    rng = random.Random(3)
+
+    def some(number: int) -> JobState:
+        state = rng.choice(("RUNNING", "PENDING", "PENDING", "COMPLETED"))
+        partition = rng.choice(("train", "debug", "train,debug"))
+        reason = rng.choice(("Priority", "Resources", "Dependency"))
+        nodes = ("lab-1-1",) if state == "RUNNING" else ()
+        limit = rng.choice((None, 60, 90))
+        return builders.job(
+            number,
+            state,
+            partition=partition,
+            reason=reason,
+            nodes=nodes,
+            priority=rng.randrange(9),
+            time_limit_s=limit,
+        )
+
+    jobs = {number: some(number) for number in range(40)}
+    world = World.of(CLUSTER, BUSY, jobs.values(), (), NOW)
+    for reading in range(30):
+        after = {number: job for number, job in jobs.items() if rng.random() > 0.1}
+        after |= {number: some(number) for number in (*rng.sample(sorted(after), 5), 100 + reading)}
+        gone = [job for number, job in jobs.items() if after.get(number) is not job]
+        come = [job for number, job in after.items() if jobs.get(number) is not job]
+        world = world.later(NOW + reading, tuple(after.values()), after, gone, come)
+        anew = World.of(CLUSTER, BUSY, after.values(), (), NOW + reading)
+        assert {name: turns for name, turns in world.turns.items() if turns} == anew.turns
+        assert world.running == anew.running
+        for job in after.values():
+            assert world.ahead(job) == anew.ahead(job)
+        jobs = after

@@ -152,6 +152,7 @@ class Head:
     def __init__(self) -> None:
         self.state, self.reason = "MIXED", ""
         self.jobs: dict[int, str] = {7: "RUNNING", 8: "RUNNING"}
+        self.tasks: dict[int, str] = {}
         self.fixed: set[int] = set()
         self.done: list[str] = []
 
@@ -163,6 +164,8 @@ class Head:
             )
         if "show job" in line:
             return 0, f"JobId={argv[-1]} JobState={self.jobs[int(argv[-1])]} Reason=None"
+        if argv[0] == "squeue" and "--format=%A %i" in argv:
+            return 0, "".join(f"{job} {self.tasks.get(job, job)}\n" for job in self.jobs)
         if argv[0] == "squeue":
             return 0, "\n".join(str(job) for job, state in self.jobs.items() if state == "RUNNING")
         assert argv[1] in {"update", "requeue"}, line
@@ -223,6 +226,14 @@ def test_while_no_server_listens_a_sure_error_is_acted_on_once(world: World) -> 
     relay.look(5001.0)
     world.relay().look(5002.0)
     assert len(world.head.done) == 3, "also by an agent that was started again"
+
+
+def test_only_the_tasks_that_ran_there_go_back_to_the_queue(world: World) -> None:
+    """7 is the array's own number too: told just that, Slurm takes the tasks of every other node with it."""
+    world.head.jobs, world.head.tasks = {7: "RUNNING"}, {7: "7_2"}
+    world.fault()
+    world.relay().look(5000.0)
+    assert world.head.done[1:] == ["requeue 7_2"]
 
 
 def test_what_a_server_may_have_read_is_the_server_s_and_what_is_not_sure_too(world: World) -> None:

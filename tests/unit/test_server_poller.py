@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from headway.domain.live import JobState, NodeState
 from headway.errors import Unreachable
 from headway.server.frames import BEGIN, END, frame, job_of, packed
 from headway.server.polled import PollProcess
-from headway.server.poller import Changes
+from headway.server.poller import FEW, Changes
 from tests import builders
 
 NODE = builders.node("lab-1-1")
@@ -76,6 +77,39 @@ async def test_only_what_changed_is_told_and_the_rest_stays_the_very_same(tmp_pa
     await one.close()
 
 
+async def test_what_is_another_of_many_is_told_without_the_rest(tmp_path: Path) -> None:
+    """Once a minute all priorities change: the same fields of each, and no row is made of which few are ever shown."""
+    before = [builders.job(n, "PENDING", more={"nice": n}, required_nodes=("a",)) for n in range(1, 3 * FEW)]
+    after = [replace(job, priority=job.id % 9, scheduled_nodes=("b", "c")) for job in before]
+    after[0] = replace(before[0], gpu_indexes={"a": (1, 2)}, time_limit_s=None)
+    after[1] = before[1]
+    after = [*after[:-1], builders.job(5000)]
+    changes = Changes()
+    answers = [frame(BEGIN) + told(changes, *before), told(changes, *after), told(changes, *before)]
+    assert len(answers[1]) < len(answers[0]) / 20
+    one = poller(tmp_path, *answers)
+    assert (await one.read()).jobs == tuple(before)
+    second = await one.read()
+    assert second.jobs == tuple(after)
+    assert second.jobs[1] is (await one.read()).jobs[1]
+    assert dict(second.rows) == {2: job_row(before[1]), 5000: job_row(after[-1])}, "no row of before"
+    await one.close()
+
+
+async def test_of_many_nodes_those_are_told_that_changed(tmp_path: Path) -> None:
+    nodes = tuple(builders.node(f"lab-1-{place}") for place in range(1, 200))
+    after = (*nodes[:7], builders.node(nodes[7].name, "DRAIN", reason="disk"), *nodes[8:])
+    changes = Changes()
+    answers = [told(changes, nodes=nodes), told(changes, nodes=after), told(changes, nodes=after[1:])]
+    assert len(answers[1]) < len(answers[0]) / 50
+    one = poller(tmp_path, frame(BEGIN) + answers[0], *answers[1:])
+    assert (await one.read()).nodes == nodes
+    second = await one.read()
+    assert second.nodes == after
+    assert (await one.read()).nodes == after[1:]
+    await one.close()
+
+
 async def test_many_who_ask_at_once_cost_one_reading(tmp_path: Path) -> None:
     changes = Changes()
     one = poller(tmp_path, frame(BEGIN) + told(changes, *FIRST), told(changes, *THEN))
@@ -124,8 +158,6 @@ async def test_a_cut_off_reading_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_the_real_one_ends_with_its_input_and_says_that_nobody_answers() -> None:
-    from dataclasses import replace
-
     head = replace(builders.machine("lab-head"), address="127.0.0.1", port=1)
     one = PollProcess(head, "no key", b"k" * 32, "24.11")
     with pytest.raises(Exception, match=r"private key|no SSH"):

@@ -83,8 +83,9 @@ async def test_an_unreachable_controller_is_not_taken_for_no_reservation() -> No
 
 
 async def test_a_job_that_has_started_meanwhile_needs_no_nudge() -> None:
-    now = ("scontrol", "update", "JobId=36", "StartTime=now")
-    await control.start_now(Scontrol({now: (1, "", "36_1: Job is no longer pending execution")}), HEAD, 36)
+    now = ("scontrol", "update", "JobId=36_1", "StartTime=now")
+    named = {_named(36): (0, "36 36_1\n", "")}
+    await control.start_now(Scontrol({**named, now: (1, "", "36_1: Job is no longer pending execution")}), HEAD, 36)
 
 
 async def test_a_reason_stays_one_word_of_one_line() -> None:
@@ -158,3 +159,37 @@ async def test_a_task_that_has_its_arrays_number_is_told_from_the_others() -> No
     )
     assert await control.job_word(Scontrol({show: (0, shown, "")}), HEAD, 70) == "RUNNING"
     assert await control.job_word(Scontrol({show: (1, "", "Invalid job id specified")}), HEAD, 70) == ""
+
+
+def _named(job: int) -> tuple[str, ...]:
+    return ("squeue", "--all", "--noheader", f"--jobs={job}", "--states=all", "--format=%A %i")
+
+
+TASKS = "2 1_0\n3 1_1\n1 1_2\n"  # as squeue shows an array of three that run: its own number is the last one's
+
+
+async def test_what_is_done_to_the_task_that_has_the_array_s_number_is_done_to_no_other() -> None:
+    requeue, cancel = ("scontrol", "requeue", "1_2"), ("scancel", "1_2")
+    slurm = Scontrol({_named(1): (0, TASKS, ""), requeue: OK, cancel: OK})
+    await control.requeue(slurm, HEAD, 1)
+    await control.cancel(slurm, HEAD, 1)
+    assert slurm.said == [_named(1), requeue, _named(1), cancel]
+
+
+async def test_a_job_that_is_no_task_keeps_its_number_and_without_an_answer_nothing_is_done() -> None:
+    rest = "1 1_[5-9]\n"  # those of an array that still wait together
+    for said in ("1 1\n", "1 1+0\n", rest):
+        slurm = Scontrol({_named(1): (0, said, ""), ("scontrol", "requeue", "1"): OK})
+        await control.requeue(slurm, HEAD, 1)
+        assert slurm.said[-1] == ("scontrol", "requeue", "1")
+    slurm = Scontrol({_named(1): (1, "", "Unable to contact slurm controller")})
+    with pytest.raises(CommandFailed):
+        await control.requeue(slurm, HEAD, 1)
+
+
+async def test_how_a_task_ended_is_not_read_off_another_one() -> None:
+    shown = "JobId=2 ArrayJobId=1 JobState=FAILED ExitCode=0:9\nJobId=1 ArrayJobId=1 JobState=COMPLETING ExitCode=0:0\n"
+    slurm = Scontrol({("scontrol", "--oneliner", "show", "job", "1"): (0, shown, "")})
+    assert await control.job_word(slurm, HEAD, 1) == "COMPLETING"
+    assert not await control.ends_badly(slurm, HEAD, 1)
+    assert not await control.was_killed(slurm, HEAD, 1)

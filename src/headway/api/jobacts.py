@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from headway.api.access import Anyone, Member, Number, Principal, State, audit, may_touch, workplace
-from headway.api.jobs import job_of
+from headway.api.jobs import Task, job_of, meant
 from headway.api.shapes import incident_out
 from headway.api.state import AppState
 from headway.api.world import history_of
@@ -31,36 +31,35 @@ _MAY_STAND = {"requeue": RUNNING, "hold": WAITING, "release": WAITING}
 _WHY_NOT = {"requeue": "only one that runs can go back to the queue", "hold": "only one that waits can be held",
             "release": "only one that waits can be released"}  # fmt: skip
 _MOST_INCIDENTS = 20
-Task = Annotated[str, Query(pattern=r"^\d{0,9}$", description="of an array: only this task")]
 
 
 @router.post("/requeue", status_code=204)
-async def requeue(name: str, job_id: Number, state: State, who: Member) -> Response:
+async def requeue(name: str, job_id: Number, state: State, who: Member, task: Task = "") -> Response:
     """Sends a running job back to the queue."""
-    return await _control(name, job_id, "requeue", state, who)
+    return await _control(name, job_id, "requeue", state, who, task)
 
 
 @router.post("/hold", status_code=204)
-async def hold(name: str, job_id: Number, state: State, who: Member) -> Response:
+async def hold(name: str, job_id: Number, state: State, who: Member, task: Task = "") -> Response:
     """Keeps a waiting job from starting. Held for somebody else, only a lead or an admin releases it."""
-    return await _control(name, job_id, "hold", state, who)
+    return await _control(name, job_id, "hold", state, who, task)
 
 
 @router.post("/release", status_code=204)
-async def release(name: str, job_id: Number, state: State, who: Member) -> Response:
-    return await _control(name, job_id, "release", state, who)
+async def release(name: str, job_id: Number, state: State, who: Member, task: Task = "") -> Response:
+    return await _control(name, job_id, "release", state, who, task)
 
 
-async def _control(name: str, job_id: int, verb: str, state: AppState, who: Principal) -> Response:
+async def _control(name: str, job_id: int, verb: str, state: AppState, who: Principal, task: str) -> Response:
     _, cluster = await state.cluster(name)
     found = await job_of(state, cluster, job_id)
-    as_operator = await may_touch(state, cluster, who, found, f"{verb} job {job_id}")
-    tasks = [job.state for job in state.live.snapshot(name).jobs if job_id in (job.id, job.array_job_id)]
-    if not _MAY_STAND[verb].intersection(tasks or [found.state]):
-        raise Conflict(f"job {job_id} is {found.state}: {_WHY_NOT[verb]}", hint=f"headway job {name} {job_id}")
-    await state.work.control(cluster, job_id, verb, who.user, as_operator=as_operator)
+    word, states = meant(state, cluster, found, job_id, task)
+    as_operator = await may_touch(state, cluster, who, found, f"{verb} job {word}")
+    if not _MAY_STAND[verb].intersection(states):
+        raise Conflict(f"job {word} is {states[0]}: {_WHY_NOT[verb]}", hint=f"headway job {name} {word}")
+    await state.work.control(cluster, word, verb, who.user, as_operator=as_operator)
     state.live.poke(name, (job_id,))
-    await audit(state, who, verb, name, job=job_id, of=found.user)
+    await audit(state, who, verb, name, job=job_id, of=found.user, **({"task": task} if task else {}))
     return Response(status_code=204)
 
 

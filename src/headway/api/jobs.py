@@ -23,10 +23,11 @@ from headway.api.world import why_of
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
-from headway.errors import Conflict, HeadwayError, Refused, Unreachable
+from headway.errors import Conflict, HeadwayError, NotFound, Refused, Unreachable
 from headway.jobs.check import faults, refusal, start_of
 from headway.jobs.run import checked_run, prepare_submit
 from headway.jobs.staging import with_stage
+from headway.jobs.tail_array import tasks_of
 from headway.jobs.words import NO_CONTAINER, container_word
 from headway.wire.jobs import JobOut, JobsAsk, JobsPage
 from headway.wire.work import CheckJobIn, CheckJobOut, ExecIn, ExecOut, SubmitIn, SubmitOut
@@ -39,6 +40,7 @@ class Octets(StreamingResponse):
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 FIRST_PIECE_S = 2.0
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}  # times as unix seconds
+Task = Annotated[str, Query(pattern=r"^\d{0,9}$", description="of an array: only this task")]
 MOST_AT_ONCE = 16  # commands that one person, other than an admin, may have running at once
 
 
@@ -118,17 +120,35 @@ async def job(name: str, job_id: Number, state: State, who: Anyone) -> JobOut:
 
 
 @router.delete("/jobs/{job_id}", status_code=204)
-async def cancel(name: str, job_id: Number, state: State, who: Member) -> Response:
+async def cancel(name: str, job_id: Number, state: State, who: Member, task: Task = "") -> Response:
+    """Ends it. An array by its own number is cancelled whole, as scancel does."""
     _, cluster = await state.cluster(name)
     found = await job_of(state, cluster, job_id)
-    as_operator = await may_touch(state, cluster, who, found, f"cancel job {job_id}")
-    tasks = (job for job in state.live.snapshot(name).jobs if job_id in (job.id, job.array_job_id))
-    if found.state not in WAITING | RUNNING and not any(job.state in WAITING | RUNNING for job in tasks):
-        raise Conflict(f"job {job_id} has ended already: {found.state}", hint=f"headway job {name} {job_id}")
-    await state.work.cancel(cluster, job_id, who.user, as_operator=as_operator)
+    word, states = meant(state, cluster, found, job_id, task)
+    as_operator = await may_touch(state, cluster, who, found, f"cancel job {word}")
+    if not (WAITING | RUNNING).intersection(states):
+        raise Conflict(f"job {word} has ended already: {found.state}", hint=f"headway job {name} {word}")
+    await state.work.cancel(cluster, word, who.user, as_operator=as_operator)
     state.live.poke(name, (job_id,))
-    await audit(state, who, "cancel", name, job=job_id, of=found.user)
+    await audit(state, who, "cancel", name, job=job_id, of=found.user, **({"task": task} if task else {}))
     return Response(status_code=204)
+
+
+def meant(state: AppState, cluster: Cluster, found: JobState, job_id: int, task: str) -> tuple[str, list[str]]:
+    """(What Slurm is to be told, how those stand that are meant): with `task` that one of the array that the job belongs to,
+    else the job, of an array by its own number every task. Raises NotFound for a task that the array has not."""
+    known = state.live.snapshot(cluster.name).jobs
+    if not task:
+        return str(job_id), [job.state for job in known if job_id in (job.id, job.array_job_id)] or [found.state]
+    array = found.array_job_id or job_id
+    mine = tasks_of(known, array, task)
+    if not mine and found.array_task == task:
+        mine = [found]
+    if not mine:
+        raise NotFound(
+            f"job {array} on {cluster.name} has no task {task} now", hint=f"headway job {cluster.name} {array}"
+        )
+    return f"{array}_{task}", [job.state for job in mine]
 
 
 @router.get("/jobs/{job_id}/log", response_class=Octets)
@@ -141,7 +161,7 @@ async def log(
     follow: bool = False,
     err: bool = False,
     start: Annotated[int, Query(ge=0, le=2**53, description="from this byte on; not of an array's tasks together")] = 0,
-    task: Annotated[str, Query(pattern=r"^\d{0,9}$", description="of an array: only this task")] = "",
+    task: Task = "",
 ) -> Octets:
     """The job's output as it is written; `follow` goes on until the job has ended. An array asked for by its first
     number: all its tasks' lines, each with its number before it."""

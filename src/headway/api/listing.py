@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headway.api.access import Principal
 from headway.api.live import Snapshot
@@ -15,16 +16,19 @@ from headway.api.queue import (
     QueueAsk,
     QueueList,
     Search,
-    Turnover,
-    carries_on,
+    carry_members,
     carry_on,
     find,
+    in_order,
+    key_of,
     kind_of,
+    looks_at,
     page_of,
-    turnover,
+    sorts_by,
 )
 from headway.api.shapes import job_row, row_now
 from headway.api.state import AppState
+from headway.api.turnover import PIECE, news_since
 from headway.domain.jobstate import ENDED, RUNNING, WAITING
 from headway.domain.live import JobState
 from headway.errors import Unreachable
@@ -32,8 +36,7 @@ from headway.wire.jobs import JobsAsk, JobsPage
 
 KNOWN = sorted(ENDED | RUNNING | WAITING)
 MOST_KEPT = 256  # what was made of one snapshot, before it is forgotten
-PIECE = 250  # jobs that are looked through at a time
-PATIENCE_S = 0.03  # of who asks, for an order that is still being made
+PATIENCE_S = 0.01  # of who asks, for an order that is still being made
 OLD_S = 5.0  # and of a reading older than this nobody gets a page instead
 
 
@@ -138,21 +141,31 @@ async def listed(
     held = orders.get(whole)
     if held is not None and held[0].of is snapshot.by_id:
         return Listed(page_of(held[0], question), snapshot)
-    if held is not None and carries_on(news := _news(snapshot, held[0].of), question):
-        held = orders[whole] = carry_on(held[0], snapshot.by_id, news, question, now), snapshot
-        return Listed(page_of(held[0], question), snapshot)
+    if held is not None and (news := news_since(snapshot, held[0].of)).knows(looks_at(whole) | sorts_by(whole)):
+        found = carry_on(held[0], news, whole, now)
+        if found is not None:
+            orders[whole] = found, snapshot
+            return Listed(page_of(found, question), snapshot)
     looking: asyncio.Task[Found] | None = snapshot.kept.get(("order", whole))
     if looking is None:
-        looking = snapshot.kept["order", whole] = asyncio.create_task(_order(snapshot, whole, now))
+        made = _order(snapshot, whole, now, held[0] if held is not None else None)
+        looking = snapshot.kept["order", whole] = asyncio.create_task(made)
     young = held is not None and (snapshot.as_of or 0.0) - (held[1].as_of or 0.0) < OLD_S
     if held is not None and young and not (await asyncio.wait({looking}, timeout=patience_s))[0]:
         return Listed(page_of(held[0], question), held[1])
     return Listed(page_of(await asyncio.shield(looking), question), snapshot)
 
 
-async def _order(snapshot: Snapshot, whole: QueueAsk, now: float) -> Found:
+async def _order(snapshot: Snapshot, whole: QueueAsk, now: float, before: Found | None) -> Found:
+    """Piece by piece, others come to their turn in between: each minute all priorities change, and then the order of every
+    question that is about them. (Another thread would take the interpreter from all that answer meanwhile.)"""
     async with snapshot.kept.setdefault("one order at a time", asyncio.Lock()):
-        found = replace(await _find(snapshot.jobs, whole, now), of=snapshot.by_id)
+        found = await _remade(snapshot, whole, now, before) if before is not None else None
+        if found is None:
+            search = Search(whole, now)
+            async for piece in _pieces(snapshot.jobs):
+                search.look(piece)
+            found = search.found(snapshot.by_id)
     orders = snapshot.orders
     if len(orders) > MOST_KEPT:
         orders.clear()
@@ -160,23 +173,45 @@ async def _order(snapshot: Snapshot, whole: QueueAsk, now: float) -> Found:
     return found
 
 
-async def _find(jobs: tuple[JobState, ...], question: QueueAsk, now: float) -> Found:
-    """Piece by piece, others come to their turn in between: each minute all priorities change, and then every question's
-    order. (Another thread would take the interpreter from all that answer meanwhile.)"""
-    search = Search(question, now)
+async def _remade(snapshot: Snapshot, whole: QueueAsk, now: float, before: Found) -> Found | None:
+    """Who fits is another question than in which order, and has mostly the same answer as before. None where it has not."""
+    news = news_since(snapshot, before.of)
+    for name in sorted(looks_at(whole) | sorts_by(whole)):
+        if not news.knows((name,)):
+            news.few((name,))
+            await asyncio.sleep(0)
+    found = carry_on(before, news, whole, now)
+    if found is None:
+        found = carry_members(before, news, whole, now)
+        if found is not None:
+            found = in_order(found, await _keys(snapshot, whole, found, now), whole)
+    return found
+
+
+async def _keys(snapshot: Snapshot, whole: QueueAsk, found: Found, now: float) -> Mapping[int, Any]:
+    """What these jobs are put in order by. The places in the usual order serve every question that has that order."""
+    if whole.sort:
+        return await _made(key_of(whole, now), [snapshot.by_id[number] for number in found.order])
+    places: dict[int, int] | None = snapshot.kept.get("places")
+    if places is None:
+        keys = await _made(key_of(whole, now), snapshot.jobs)
+        usual = sorted(keys, key=keys.__getitem__)
+        places = snapshot.kept["places"] = {number: place for place, number in enumerate(usual)}
+    return places
+
+
+async def _made(key: Callable[[JobState], Any], jobs: Sequence[JobState]) -> dict[int, Any]:
+    keys: dict[int, Any] = {}
+    async for piece in _pieces(jobs):
+        keys.update((job.id, key(job)) for job in piece)
+    return keys
+
+
+async def _pieces(jobs: Sequence[JobState]) -> AsyncIterator[Sequence[JobState]]:
     for start in range(0, len(jobs), PIECE):
-        search.look(jobs[start : start + PIECE])
+        yield jobs[start : start + PIECE]
         if len(jobs) > PIECE:
             await asyncio.sleep(0)
-    return search.found()
-
-
-def _news(snapshot: Snapshot, before: Mapping[int, JobState]) -> Turnover:
-    """Looked for once a reading: all questions of the one before ask it."""
-    known: tuple[Mapping[int, JobState], Turnover] | None = snapshot.kept.get("turnover")
-    if known is None or known[0] is not before:
-        known = snapshot.kept["turnover"] = before, turnover(before, snapshot.by_id)
-    return known[1]
 
 
 def _row(snapshot: Snapshot, job: JobState, now: float) -> bytes:

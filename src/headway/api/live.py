@@ -62,6 +62,15 @@ class Snapshot:
         return sum(states[word] for word in RUNNING), sum(states[word] for word in WAITING)
 
     @cached_property
+    def gpus_used(self) -> int:
+        return sum(node.gpus_used for node in self.nodes)
+
+    @cached_property
+    def ill(self) -> bool:
+        """Whether a node that should be there is out of service."""
+        return any(not (node.usable or node.changes) for node in self.nodes)
+
+    @cached_property
     def by_id(self) -> dict[int, JobState]:
         return {job.id: job for job in self.jobs}
 
@@ -203,9 +212,11 @@ class Live:
     def put(self, snapshot: Snapshot) -> None:
         before = self.snapshot(snapshot.cluster)
         self._snapshots[snapshot.cluster] = snapshot
-        for notice in _news(before, snapshot, self._now()):
-            self.note(snapshot.cluster, notice.text, level=notice.level, where=notice.where)
-        self.tell(*_changes(before, snapshot, self._now()))
+        if before.as_of is not None and snapshot.as_of is not None:  # of the first reading of all there is a list
+            moved = _moved(before, snapshot)
+            for notice in _news(before, snapshot, moved, self._now()):
+                self.note(snapshot.cluster, notice.text, level=notice.level, where=notice.where)
+            self.tell(*_changes(before, snapshot, moved, self._now()))
         self.hub.publish(topic(snapshot.cluster))
 
     def fail(self, cluster: str, why: str) -> None:
@@ -253,10 +264,23 @@ def operation_topic(operation: str) -> str:
     return f"operation/{operation}"
 
 
-def _changes(before: Snapshot, after: Snapshot, now: float) -> Iterator[NewsOut]:
-    """What is another between two readings. The first of all tells nothing: there is a list for that."""
-    if before.as_of is None or after.as_of is None:
-        return
+def _moved(before: Snapshot, after: Snapshot) -> list[tuple[JobState | None, JobState]]:
+    """(as it was, as it is) of the jobs that are new, in another state or requeued."""
+    if before.jobs is after.jobs:
+        return []
+    was = before.by_id.get
+    return [
+        (past, job)
+        for job in after.jobs
+        if (past := was(job.id)) is not job
+        and (past is None or past.state != job.state or past.restarts != job.restarts)
+    ]
+
+
+def _changes(
+    before: Snapshot, after: Snapshot, moved: Iterable[tuple[JobState | None, JobState]], now: float
+) -> Iterator[NewsOut]:
+    """What is another between two readings."""
     name = after.cluster
     was = {node.name: node for node in before.nodes} if before.nodes is not after.nodes else {}
     for node in after.nodes if was else ():
@@ -267,44 +291,35 @@ def _changes(before: Snapshot, after: Snapshot, now: float) -> Iterator[NewsOut]
                 at=now, cluster=name, kind="node", name=node.name, state="+".join(node.states), before=states,
                 text=node.reason,
             )  # fmt: skip
-    if before.jobs is after.jobs:
-        return
-    for job in after.jobs:
-        past = before.by_id.get(job.id)
-        if past is job or (past is not None and past.state == job.state and past.restarts == job.restarts):
-            continue
+    for past, job in moved:
         yield NewsOut(
             at=now, cluster=name, kind="job", name=str(job.id), state=job.state, before=past.state if past else "",
             text=job.name, user=job.user,
         )  # fmt: skip
-    for job in before.jobs:
-        if job.id not in after.by_id and job.state not in ENDED:
+    for job in (before.by_id[number] for number in sorted(before.by_id.keys() - after.by_id.keys())):
+        if job.state not in ENDED:
             yield NewsOut(
                 at=now, cluster=name, kind="job", name=str(job.id), state="", before=job.state, text=job.name,
                 user=job.user,
             )  # fmt: skip
 
 
-def _news(before: Snapshot, after: Snapshot, now: float) -> Iterator[Notice]:
+def _news(
+    before: Snapshot, after: Snapshot, moved: Iterable[tuple[JobState | None, JobState]], now: float
+) -> Iterator[Notice]:
     """What happened between two readings, in words."""
-    if before.as_of is None or after.as_of is None:
-        return
-    was = {node.name: node for node in before.nodes}
-    for node in after.nodes:
+    was = {node.name: node for node in before.nodes} if before.nodes is not after.nodes else {}
+    for node in after.nodes if was else ():
         old = was.get(node.name)
-        if old is None or old.usable == node.usable:
+        if old is None or old is node or old.usable == node.usable:
             continue
         if node.usable:
             yield Notice(now, "back in service", where=node.name)
         else:
             state = "+".join(node.states)
             yield Notice(now, f"{state}: {node.reason}" if node.reason else state, "error", node.name)
-    if before.jobs is after.jobs:
-        return
-    jobs = before.by_id
-    for job in after.jobs:
-        past = jobs.get(job.id)
-        if past is None or past is job or (past.state == job.state and past.restarts == job.restarts):
+    for past, job in moved:
+        if past is None:
             continue
         where = f"job {job.id}"
         if job.restarts > past.restarts:

@@ -85,7 +85,7 @@ async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State
     for step in again:
         if states.get(step, "COMPLETED") not in ENDED:
             with contextlib.suppress(HeadwayError):  # it ended just now
-                await state.work.cancel(cluster, now[step], row.user, as_operator=row.user != who.user)
+                await state.work.cancel(cluster, str(now[step]), row.user, as_operator=row.user != who.user)
     await audit(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
     waits = {step: number for step, number in now.items() if step not in again and states[step] not in ENDED}
     await _submit(state, who, cluster, row, plan, again, waits)
@@ -115,7 +115,7 @@ async def _submit(
         except HeadwayError as error:
             for number in made:
                 with contextlib.suppress(HeadwayError):
-                    await state.work.cancel(cluster, number, row.user, as_operator=row.user != who.user)
+                    await state.work.cancel(cluster, str(number), row.user, as_operator=row.user != who.user)
             error.message = f"step {step}: {error.message}"
             raise
         made.append(done.job_id)

@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from headway.api.turnover import Turnover
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
 from headway.errors import Refused
-from headway.jobs.columns import BY_KEY, label, sort_key
+from headway.jobs.columns import BY_KEY, LABEL, label, sort_key
 
 KINDS = ("running", "waiting", "ended")
 MOST = 1000  # jobs of one page
-MOST_NEWS = 500  # jobs that are taken out and put in one by one
 _RANK = {"running": 0, "waiting": 1, "ended": 2}
 
 
@@ -57,24 +56,10 @@ def kind_of(state: str) -> str:
 class Found:
     """All that fit a question, in its order; the same for each of its pages."""
 
-    jobs: Sequence[JobState]
+    order: Sequence[int]  # their numbers
     counts: Mapping[str, int]
     now: float  # which the order was made with
-    of: Mapping[int, JobState] = field(default_factory=dict)  # the jobs it was found among
-
-
-@dataclass(frozen=True, slots=True)
-class Turnover:
-    """What one reading's jobs have that another's have not. A job that changed is in both."""
-
-    gone: Mapping[int, JobState]
-    come: Sequence[JobState]
-
-
-def turnover(before: Mapping[int, JobState], after: Mapping[int, JobState]) -> Turnover:
-    """A job that did not change is the very same object in both."""
-    gone = {number: job for number, job in before.items() if after.get(number) is not job}
-    return Turnover(gone, [job for number, job in after.items() if before.get(number) is not job])
+    of: Mapping[int, JobState]  # the jobs it was found among
 
 
 class Search:
@@ -84,54 +69,87 @@ class Search:
         self._ask, self._now = ask, now
         self._key, self._descending = _order(ask.sort, now)
         self._states: Counter[str] = Counter()
-        self._found: list[tuple[Any, JobState]] = []  # with its place in the order, which no two jobs share
+        self._keys: dict[int, Any] = {}  # of those that fit; no two share one
 
     def look(self, jobs: Iterable[JobState]) -> None:
         key, fitting = self._key, _fitting(jobs, self._ask)
         self._states.update(job.state for job in fitting)
         wanted = {state for state in self._states if kind_of(state) in self._ask.kinds}
-        self._found += [(key(job), job) for job in fitting if job.state in wanted]
+        self._keys.update((job.id, key(job)) for job in fitting if job.state in wanted)
 
-    def found(self) -> Found:
+    def found(self, of: Mapping[int, JobState]) -> Found:
+        """`of`: all of the jobs."""
         counts = dict.fromkeys(KINDS, 0)
         for state, count in self._states.items():
             counts[kind_of(state)] += count
-        self._found.sort(key=itemgetter(0), reverse=self._descending)
-        return Found([job for _, job in self._found], counts, self._now)
+        order = sorted(self._keys, key=self._keys.__getitem__, reverse=self._descending)
+        return Found(order, counts, self._now, of)
 
 
 def find(jobs: Iterable[JobState], ask: QueueAsk, now: float) -> Found:
     """All that fit. Raises Refused for an order that does not exist."""
+    of = {job.id: job for job in jobs}
     search = Search(ask, now)
-    search.look(jobs)
-    return search.found()
+    search.look(of.values())
+    return search.found(of)
 
 
-def carries_on(news: Turnover, ask: QueueAsk) -> bool:
-    """Whether an order is worth carrying on: few jobs are another, and its places don't change by the clock alone."""
-    column = BY_KEY.get(ask.sort.removeprefix("-"))
-    return len(news.come) + len(news.gone) <= MOST_NEWS and not (column is not None and column.runs_on)
-
-
-def carry_on(found: Found, jobs: Mapping[int, JobState], news: Turnover, ask: QueueAsk, now: float) -> Found:
+def carry_on(found: Found, news: Turnover, ask: QueueAsk, now: float) -> Found | None:
     """What `find` says of the jobs of a later reading, out of what it said of an earlier one: to look at ten thousand jobs
-    for each question and reading costs more than all else that a list needs."""
+    for each question and reading costs more than all else that a list needs. None where it is not worth that: many jobs
+    are another in what the question looks at, or places change by the clock alone."""
+    column = BY_KEY.get(ask.sort.removeprefix("-"))
+    changed = news.few(looks_at(ask) | sorts_by(ask))
+    if changed is None or (column is not None and column.runs_on):
+        return None
     key, descending = _order(ask.sort, now)
-    counts = dict(found.counts)
-    left = _fitting(news.gone.values(), ask)
+    before, after = news.before, news.after
+    left, come, counts = _come_and_gone(found, news, ask, changed)
+    order = list(found.order)
+    if descending:
+        order.reverse()
     for job in left:
-        counts[kind_of(job.state)] -= 1
-    order = [job for job in found.jobs if job.id not in news.gone] if left else list(found.jobs)
+        del order[bisect_left(order, key(job), key=lambda number: key(before[number]))]
+    for job in come:
+        insort(order, job.id, key=lambda number: key(after[number]))
     if descending:
         order.reverse()
-    for job in _fitting(news.come, ask):
-        kind = kind_of(job.state)
-        counts[kind] += 1
-        if kind in ask.kinds:
-            insort(order, job, key=key)
-    if descending:
-        order.reverse()
-    return Found(order, counts, now, jobs)
+    return Found(order, counts, now, after)
+
+
+def carry_members(found: Found, news: Turnover, ask: QueueAsk, now: float) -> Found | None:
+    """The same in no order: all places may be others, as when priorities change."""
+    changed = news.few(looks_at(ask))
+    if changed is None:
+        return None
+    left, come, counts = _come_and_gone(found, news, ask, changed)
+    out = {job.id for job in left}
+    return Found([*(n for n in found.order if n not in out), *(job.id for job in come)], counts, now, news.after)
+
+
+def _come_and_gone(
+    found: Found, news: Turnover, ask: QueueAsk, changed: Iterable[int]
+) -> tuple[list[JobState], list[JobState], dict[str, int]]:
+    """(as they were, those that leave; as they are, those that come; how many there are of each kind then)"""
+    counts = dict(found.counts)
+    left = _fitting((news.before[number] for number in (*news.gone, *changed)), ask)
+    come = _fitting((news.after[number] for number in (*news.come, *changed)), ask)
+    for one, jobs in ((-1, left), (1, come)):
+        for job in jobs:
+            counts[kind_of(job.state)] += one
+    left, come = ([job for job in jobs if kind_of(job.state) in ask.kinds] for jobs in (left, come))
+    return left, come, counts
+
+
+def in_order(found: Found, keys: Mapping[int, Any], ask: QueueAsk) -> Found:
+    """Put in order; `keys`: what `key_of` says of each of them, or its place among those."""
+    return replace(found, order=sorted(found.order, key=keys.__getitem__, reverse=ask.sort.startswith("-")))
+
+
+def key_of(ask: QueueAsk, now: float) -> Callable[[JobState], Any]:
+    """Of jobs that are put in order, the least first; no two share one. Raises Refused for an order that does not exist."""
+    key: Callable[[JobState], Any] = _order(ask.sort, now)[0]
+    return key
 
 
 def page(jobs: Iterable[JobState], ask: QueueAsk, now: float) -> QueueList:
@@ -142,14 +160,14 @@ def page(jobs: Iterable[JobState], ask: QueueAsk, now: float) -> QueueList:
 
 def page_of(whole: Found, ask: QueueAsk) -> QueueList:
     """One page of what `find` found."""
-    found = whole.jobs
+    order, of = whole.order, whole.of
     key, descending = _order(ask.sort, whole.now)
-    at = _after(found, ask, key, descending)
-    shown = tuple(found[at : at + min(ask.limit, MOST)])
-    more = at + len(shown) < len(found)
+    at = _after(whole, ask, key, descending)
+    shown = tuple(of[number] for number in order[at : at + min(ask.limit, MOST)])
+    more = at + len(shown) < len(order)
     return QueueList(
         shown,
-        len(found),
+        len(order),
         at,
         whole.counts,
         _cursor(ask.sort, key(shown[-1])) if more and shown else "",
@@ -185,6 +203,24 @@ def _said(job: JobState, word: str) -> bool:
     return any(word in text.casefold() for text in texts) or any(word == node.casefold() for node in job.nodes)
 
 
+def looks_at(ask: QueueAsk) -> frozenset[str]:
+    """Fields of a job that say whether it fits, and of which kind it is."""
+    asked: tuple[tuple[object, tuple[str, ...]], ...] = (
+        (ask.users, ("user",)),
+        (ask.accounts, ("account",)),
+        (ask.partitions, ("partition",)),
+        (ask.node, ("nodes",)),
+        (ask.search, ("name", *LABEL, "user", "account", "partition", "reason", "nodes")),
+    )
+    return frozenset(("state", *(name for wanted, names in asked if wanted for name in names)))
+
+
+def sorts_by(ask: QueueAsk) -> frozenset[str]:
+    """Fields of a job that say where its place is."""
+    column = BY_KEY.get(ask.sort.removeprefix("-"))
+    return frozenset(column.reads if column else ("state", "priority", "submit_time", "start_time", "end_time"))
+
+
 def _order(sort: str, now: float) -> tuple[Any, bool]:
     if not sort:
         return (lambda job: (_RANK[kind_of(job.state)], *_turn(job), job.id)), False
@@ -205,7 +241,7 @@ def _cursor(sort: str, key: Sequence[Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps([sort, list(key)]).encode()).decode().rstrip("=")
 
 
-def _after(found: Sequence[JobState], ask: QueueAsk, key: Any, descending: bool) -> int:
+def _after(found: Found, ask: QueueAsk, key: Any, descending: bool) -> int:
     """How many of them the cursor has passed."""
     if not ask.cursor:
         return 0
@@ -214,10 +250,10 @@ def _after(found: Sequence[JobState], ask: QueueAsk, key: Any, descending: bool)
         if sort != ask.sort:
             raise ValueError("of another order")
         passed = tuple(place)
-        low, high = 0, len(found)
+        low, high = 0, len(found.order)
         while low < high:
             middle = (low + high) // 2
-            here = key(found[middle])
+            here = key(found.of[found.order[middle]])
             if (here >= passed) if descending else (here <= passed):
                 low = middle + 1
             else:

@@ -121,7 +121,7 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
     known = {"provider": "", "image": "", "slurm_version": "", "plan": "", "gpu_type": ""}
     figures: dict[str, Any] = {"nodes": 0, "spares": 0, "gpus": 0, "simulated_gpus": False}
     state = row.state
-    if state == "ready" and (snapshot.stale or any(not (node.usable or node.changes) for node in snapshot.nodes)):
+    if state == "ready" and (snapshot.stale or snapshot.ill):
         state = "degraded"
     return ClusterOut.model_validate(
         {
@@ -133,7 +133,7 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
             ],
             "name": row.name,
             "state": state,
-            "gpus_used": sum(node.gpus_used for node in snapshot.nodes),
+            "gpus_used": snapshot.gpus_used,
             "jobs_running": snapshot.counts[0],
             "jobs_pending": snapshot.counts[1],
             "created_at": row.created_at,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from headway.api.handover import Notebooks
-from headway.api.live import Live, Snapshot
+from headway.api.live import Live, Snapshot, topic
 from headway.api.tries import Tries
 from headway.api.work import Resolved, Work
 from headway.domain.accounts import Share
@@ -103,6 +103,7 @@ class AppState:
     beside: set[asyncio.Task[None]] = field(default_factory=set)  # what goes on after its request was answered
     worlds: dict[str, tuple[Snapshot, World, dict[int, Why | None]]] = field(default_factory=dict)  # api.world's
     _kept: dict[str, _Kept] = field(default_factory=dict)
+    _shown: dict[str, tuple[int, float, asyncio.Future[ClusterRow]]] = field(default_factory=dict)
     _known: dict[str, tuple[float, Cluster | None]] = field(default_factory=dict)
     _resolved: dict[str, tuple[str, Cluster]] = field(default_factory=dict)
     _datasets: dict[str, tuple[float, tuple[str, ...]]] = field(default_factory=dict)
@@ -120,6 +121,15 @@ class AppState:
                 f"no cluster {name!r}", hint=f"there is {', '.join(names)}" if names else "headway apply FILE makes one"
             )
         return row
+
+    async def row_shown(self, name: str) -> ClusterRow:
+        """The same for those who are woken by a change and show it: they share what was read after it."""
+        change = self.live.hub.number(topic(name))
+        known = self._shown.get(name)
+        if known is None or known[0] != change or time.monotonic() >= known[1]:
+            asked = asyncio.ensure_future(self.row(name))
+            known = self._shown[name] = (change, time.monotonic() + 1.0, asked)
+        return await asyncio.shield(known[2])
 
     async def cluster(self, name: str) -> tuple[ClusterRow, Cluster]:
         row = await self.row(name)
@@ -181,6 +191,7 @@ class AppState:
                 seen = self._glanced.get(cluster.name, {})
                 newer = self._glanced[cluster.name] = {number: one for number, one in seen.items() if one[0] > began}
                 jobs, rows = _with(reading.jobs, reading.rows, [job for _, job in newer.values()])
+                there = {job.id for job in jobs} if known.progress else ()
                 self.live.put(
                     Snapshot(
                         cluster.name,
@@ -188,7 +199,7 @@ class AppState:
                         jobs,
                         machines,
                         known.checks,
-                        {job.id: known.progress[job.id] for job in jobs if job.id in known.progress},
+                        {number: one for number, one in known.progress.items() if number in there},
                         as_of=self.clock(),
                         rows=rows,
                         reservations=reading.reservations,
@@ -310,6 +321,7 @@ class AppState:
         """The cluster is gone: drops everything remembered about it."""
         self.plans.pop(name, None)
         self._resolved.pop(name, None)
+        self._shown.pop(name, None)
         self.datasets_changed(name)
         self._kept = {key: one for key, one in self._kept.items() if not key.startswith(f"{name}/")}
         await self.work.forget(name)

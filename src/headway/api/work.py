@@ -152,11 +152,12 @@ class Work(Protocol):
         """State of each task of an array, by its number; {} for a job that is none."""
         ...
 
-    async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> None:
-        """`as_operator`: as Headway's own Slurm operator, for what an admin may and Slurm would refuse `user`."""
+    async def cancel(self, cluster: Cluster, job: str, user: str, *, as_operator: bool) -> None:
+        """`job` is "12", of an array all of it, or one task, "12_3". `as_operator`: as Headway's own Slurm operator, for what
+        an admin may and Slurm would refuse `user`."""
         ...
 
-    async def control(self, cluster: Cluster, job_id: int, verb: str, user: str, *, as_operator: bool) -> None:
+    async def control(self, cluster: Cluster, job: str, verb: str, user: str, *, as_operator: bool) -> None:
         """requeue | hold | release, as `cancel` does."""
         ...
 

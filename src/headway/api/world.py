@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.api.state import AppState
+from headway.api.turnover import news_since
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
 from headway.errors import HeadwayError
@@ -15,13 +18,22 @@ def why_of(state: AppState, cluster: Cluster, job: JobState) -> Why | None:
     snapshot = state.live.snapshot(cluster.name)
     known = state.worlds.get(cluster.name)
     if known is None or known[0] is not snapshot:
-        at = snapshot.as_of or state.clock()
-        world = World.of(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
-        known = state.worlds[cluster.name] = (snapshot, world, {})
+        known = state.worlds[cluster.name] = (snapshot, _world(state, cluster, known and known[1]), {})
     _, world, found = known
     if job.id not in found:
         found[job.id] = waits(job, world)
     return found[job.id]
+
+
+def _world(state: AppState, cluster: Cluster, before: World | None) -> World:
+    snapshot = state.live.snapshot(cluster.name)
+    at = snapshot.as_of or state.clock()
+    news = news_since(snapshot, before.by_id).all() if before is not None and before.cluster is cluster else None
+    if before is None or news is None:
+        anew = World.of(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
+        return replace(anew, by_id=snapshot.by_id)  # for whom lists look for the same news
+    here = replace(before, nodes=snapshot.nodes, reservations=snapshot.reservations)
+    return here.later(at, snapshot.jobs, snapshot.by_id, *news)
 
 
 async def history_of(state: AppState, cluster: Cluster) -> tuple[JobState, ...]:

@@ -251,7 +251,8 @@ def cancel(words: ManyWords) -> None:
     failed: HeadwayError | None = None
     for word in rest:
         try:
-            api.cancel(name, session.job_id(api, name, word))
+            number, _, task = word.partition("_")
+            api.cancel(name, int(number), task=task)
         except HeadwayError as error:
             if failed is not None:
                 session.note(failed.message)

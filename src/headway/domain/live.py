@@ -10,6 +10,8 @@ from headway.domain.slots import NO_MACHINE
 MOST_SIBLINGS = 8  # tasks that the number of an array may bring along where one job is asked for
 SPARES = "headway_spares"  # Slurm reservations of Headway's own: nodes that stand by,
 LEMONS = "headway_lemons"  # and nodes that fail too often, for jobs that say --reservation=headway_lemons
+_BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN", "INVALID_REG", "FUTURE"})
+_CHANGES = frozenset({"POWERING_UP", "POWERING_DOWN", "POWER_DOWN"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,11 @@ class NodeState:
     @property
     def changes(self) -> bool:
         """Its machine is being made or given back."""
-        return bool({"POWERING_UP", "POWERING_DOWN", "POWER_DOWN"}.intersection(self.states))
+        return not _CHANGES.isdisjoint(self.states)
 
     @property
     def usable(self) -> bool:
-        bad = {"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN", "INVALID_REG", "FUTURE"}
-        return not bad.intersection(self.states)
+        return _BAD.isdisjoint(self.states)
 
 
 @dataclass(frozen=True, slots=True)

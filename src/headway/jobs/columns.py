@@ -19,17 +19,19 @@ _COMPACT = {
     "STOPPED": "ST", "SIGNALING": "SI", "STAGE_OUT": "SO", "RESIZING": "RS", "REVOKED": "RV",
 }  # fmt: skip
 MOST_PRIORITY = 2**32 - 1
+LABEL = ("array_job_id", "array_task")  # what `label` looks at, besides the number
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """`of` gives the value: text, a number, unix seconds (moment) or seconds (span); 0 and "" are nothing to show.
-    Spans that run on are measured at the `now` they are given."""
+    Spans that run on are measured at the `now` they are given. `reads`: the fields of a job that it looks at."""
 
     key: str
     title: str
     kind: Kind
     of: Callable[[JobState, float], Value]
+    reads: tuple[str, ...]
     runs_on: bool = False  # another value a second later, without any news of the job
 
 
@@ -49,17 +51,17 @@ def _field(key: str, title: str, name: str = "", kind: Kind = "text") -> Column:
         value: Value | None = getattr(job, name)
         return (0 if kind != "text" else "") if value is None else value
 
-    return Column(key, title, kind, of)
+    return Column(key, title, kind, of, (name,))
 
 
 def _nodes(key: str, title: str, name: str) -> Column:
-    return Column(key, title, "text", lambda job, _now: compress(getattr(job, name)))
+    return Column(key, title, "text", lambda job, _now: compress(getattr(job, name)), (name,))
 
 
 def _more(key: str, title: str, kind: Kind = "text") -> Column:
     """Of those that only people read."""
     nothing: Value = "" if kind == "text" else 0
-    return Column(key, title, kind, lambda job, _now: job.more.get(key, nothing))
+    return Column(key, title, kind, lambda job, _now: job.more.get(key, nothing), ("more",))
 
 
 def used_s(job: JobState, now: float) -> int:
@@ -110,32 +112,32 @@ def _memory_per_node(job: JobState, _now: float) -> int:
 
 
 COLUMNS = (
-    Column("jobarrayid", "Job", "text", _array_label),
+    Column("jobarrayid", "Job", "text", _array_label, ("id", *LABEL)),
     _field("name", "Name"),
     _field("username", "User", "user"),
     _field("account", "Team"),
     _field("partition", "Partition"),
     _field("state", "State"),
-    Column("timeused", "Time", "span", used_s, runs_on=True),
+    Column("timeused", "Time", "span", used_s, ("state", "start_time", "end_time"), runs_on=True),
     _field("numnodes", "Nodes", "node_count", "number"),
     _field("gpus", "GPUs", kind="number"),
-    Column("reasonlist", "Nodes or reason", "text", _place),
+    Column("reasonlist", "Nodes or reason", "text", _place, ("nodes", "reason")),
     _field("jobid", "Job ID", "id", "number"),
     _field("priority", "Priority", kind="number"),
     _field("submittime", "Submitted", "submit_time", "moment"),
     _field("starttime", "Start", "start_time", "moment"),
-    Column("endtime", "End", "moment", _ends),
+    Column("endtime", "End", "moment", _ends, ("state", "start_time", "end_time", "time_limit_s")),
     _field("timelimit", "Time limit", "time_limit_s", "span"),
-    Column("timeleft", "Time left", "span", _left_s, runs_on=True),
-    Column("pendingtime", "Waited", "span", _pending_s, runs_on=True),
-    Column("reason", "Reason", "text", _reason),
+    Column("timeleft", "Time left", "span", _left_s, ("state", "start_time", "end_time", "time_limit_s"), runs_on=True),
+    Column("pendingtime", "Waited", "span", _pending_s, ("state", "submit_time", "start_time"), runs_on=True),
+    Column("reason", "Reason", "text", _reason, ("reason",)),
     _nodes("nodelist", "Node list", "nodes"),
     _nodes("schednodes", "Planned nodes", "scheduled_nodes"),
     _nodes("reqnodes", "Asked nodes", "required_nodes"),
     _nodes("excnodes", "Excluded nodes", "excluded_nodes"),
     _field("numcpus", "CPUs", "cpus", "number"),
-    Column("minmemory", "Memory a node", "mib", _memory_per_node),
-    Column("gpus-per-node", "GPUs a node", "number", _gpus_per_node),
+    Column("minmemory", "Memory a node", "mib", _memory_per_node, ("memory_mib", "node_count")),
+    Column("gpus-per-node", "GPUs a node", "number", _gpus_per_node, ("gpus", "node_count")),
     _field("qos", "QOS"),
     _field("dependency", "Dependency"),
     _field("reservation", "Reservation"),
@@ -152,8 +154,14 @@ COLUMNS = (
     _field("workdir", "Folder"),
     _field("stdout", "Output"),
     _field("stderr", "Error output"),
-    Column("statecompact", "ST", "text", lambda job, _now: _COMPACT.get(job.state, job.state)),
-    Column("prioritylong", "Priority (share)", "text", lambda job, _now: f"{job.priority / MOST_PRIORITY:.9f}"),
+    Column("statecompact", "ST", "text", lambda job, _now: _COMPACT.get(job.state, job.state), ("state",)),
+    Column(
+        "prioritylong",
+        "Priority (share)",
+        "text",
+        lambda job, _now: f"{job.priority / MOST_PRIORITY:.9f}",
+        ("priority",),
+    ),
     _more("accruetime", "Priority grows since", "moment"),
     _more("admin_comment", "Admin's comment"),
     _more("allocnodes", "Submitted on"),

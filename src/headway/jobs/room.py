@@ -5,18 +5,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.jobstate import RUNNING
 from headway.domain.live import SPARES, JobState, NodeState, Reservation
-from headway.jobs.columns import label
+from headway.jobs.columns import MOST_PRIORITY, label
 from headway.jobs.saying import At, Words, ends, some, words_of
 
 WAITS_FOR_ROOM = frozenset({"Resources", "Priority", "Prolog", "NodeDown", "None", ""})
+_BITS = 32  # Slurm's numbers of jobs have no more
+_NUMBER = 2**_BITS - 1
 
 
+@lru_cache(maxsize=1024)
 def reason_word(reason: str) -> str:
     """ "ReqNodeNotAvail, UnavailableNodes:lab-1-3" -> "ReqNodeNotAvail"; "(Resources)" -> "Resources"."""
     return reason.strip().strip("()").partition(",")[0].strip()
@@ -33,8 +37,10 @@ class World:
     now: float = 0.0
     leaf_of: Mapping[str, str] = field(default_factory=dict)
     running: tuple[JobState, ...] = ()  # those that end first, first
-    # Of each partition, and of each list of them that a job named, those whose turn comes first, first.
-    turns: dict[str, tuple[JobState, ...]] = field(default_factory=dict)
+    # Of each partition: what `_turn` says of those that wait there for room, in order.
+    turns: Mapping[str, list[int]] = field(default_factory=dict)
+    together: dict[str, list[int]] = field(default_factory=dict)  # of several partitions that a job named
+    by_id: Mapping[int, JobState] = field(default_factory=dict)
     rooms: dict[tuple[object, ...], Words] = field(default_factory=dict)  # what was found, by what jobs ask for
 
     @staticmethod
@@ -45,25 +51,47 @@ class World:
         reservations: Iterable[Reservation] = (),
         now: float = 0.0,
     ) -> World:
-        every = tuple(jobs)
-        running = sorted((job for job in every if job.state in RUNNING and job.nodes), key=_end)
         leaves = {slot.name: slot.leaf for slot in cluster.slots}
-        turns: dict[str, list[JobState]] = defaultdict(list)
-        for job in sorted((job for job in every if _has_turn(job)), key=_turn):
-            for partition in job.partition.split(","):
-                turns[partition].append(job)
-        ordered = {partition: tuple(jobs) for partition, jobs in turns.items()}
-        return World(cluster, tuple(nodes), every, tuple(reservations), now, leaves, tuple(running), ordered)
+        empty = World(cluster, tuple(nodes), (), tuple(reservations), now, leaves)
+        every = tuple(jobs)
+        return empty.later(now, every, {job.id: job for job in every}, (), every)
+
+    def later(
+        self,
+        now: float,
+        jobs: tuple[JobState, ...],
+        by_id: Mapping[int, JobState],
+        gone: Iterable[JobState],
+        come: Sequence[JobState],
+    ) -> World:
+        """With these jobs, of which those that have come are new, and those that have gone no longer as they were. To put
+        ten thousand in order for each reading would keep whoever asks waiting."""
+        left = {job.id for job in gone}
+        running = [job for job in self.running if job.id not in left]
+        running += (job for job in come if job.state in RUNNING and job.nodes)
+        turns = {partition: list(waiting) for partition, waiting in self.turns.items()}
+        for job in gone:
+            for partition in _waits_in(job):
+                waiting = turns[partition]
+                del waiting[bisect_left(waiting, _turn(job))]
+        for job in come:
+            for partition in _waits_in(job):
+                turns.setdefault(partition, []).append(_turn(job))
+        for waiting in turns.values():
+            waiting.sort()
+        running.sort(key=_end)
+        return replace(
+            self, now=now, jobs=jobs, running=tuple(running), turns=turns, together={}, by_id=by_id, rooms={}
+        )
 
     def ahead(self, job: JobState) -> tuple[int, JobState | None]:
         """How many jobs' turn comes before this one's, and the first of them."""
-        turns = self.turns.get(job.partition)
+        turns = self.turns.get(job.partition) or self.together.get(job.partition)
         if turns is None:  # of several partitions; or of one in which nobody waits
             several = (self.turns.get(partition, ()) for partition in job.partition.split(","))
-            found = {other.id: other for others in several for other in others}
-            turns = self.turns[job.partition] = tuple(sorted(found.values(), key=_turn))
-        count = bisect_left(turns, _turn(job), key=_turn)
-        return count, turns[0] if count else None
+            turns = self.together[job.partition] = sorted({turn for waiting in several for turn in waiting})
+        count = bisect_left(turns, _turn(job))
+        return count, self.by_id[turns[0] & _NUMBER] if count else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,14 +277,18 @@ def _per_gpu(job: JobState, key: str) -> int:
     return int(number) if tres.startswith("gpu") and number.isdigit() else 0
 
 
-def _has_turn(job: JobState) -> bool:
-    """Whether it waits for room alone; held ones and those that follow others are in nobody's way."""
-    return job.state == "PENDING" and reason_word(job.reason) in WAITS_FOR_ROOM
+def _waits_in(job: JobState) -> Sequence[str]:
+    """Partitions in which it waits for room alone; held ones and those that follow others are in nobody's way."""
+    if job.state != "PENDING" or reason_word(job.reason) not in WAITS_FOR_ROOM:
+        return ()
+    return job.partition.split(",")
 
 
-def _turn(job: JobState) -> tuple[int, int]:
-    return -job.priority, job.id
+def _turn(job: JobState) -> int:
+    """The higher its priority the less, and of two jobs with the same one that of the first: one number, for ten thousand
+    of them are put in order with each reading."""
+    return (MOST_PRIORITY - job.priority) << _BITS | job.id
 
 
-def _end(job: JobState) -> float:
-    return float("inf") if job.time_limit_s is None else job.start_time + job.time_limit_s
+def _end(job: JobState) -> tuple[float, int]:
+    return (float("inf") if job.time_limit_s is None else job.start_time + job.time_limit_s), job.id

@@ -120,9 +120,7 @@ async def cancel(
 
     Raises NotAllowed for somebody else's job, NotFound for one that does not exist.
     """
-    bad = [job for job in jobs if not re.fullmatch(r"\d+(_(\d+|\[[\d,\-]+\]))?", job)]
-    if bad or not jobs:
-        raise Refused(f"not a job id: {', '.join(bad) or '(none)'}", hint="headway queue shows them")
+    _named(jobs)
     if signal and not re.fullmatch(r"[A-Z0-9]{1,10}", signal):
         raise Refused(f"not a signal: {signal!r}", hint="by its name without SIG, e.g. USR1")
     options = [f"--signal={signal}"] if signal else []
@@ -144,16 +142,17 @@ async def cancel(
         raise CommandFailed(["scancel", *jobs], ran.code, said, where=head.name)
 
 
-async def control(links: Links, head: Machine, user: str, verb: str, job: int, *, as_operator: bool = False) -> None:
-    """`scontrol requeue | hold | release` of a job, as the person or as Headway's Slurm operator: what that holds, only an
-    operator releases. Raises NotAllowed, NotFound, and Refused with Slurm's words for a job that stands otherwise."""
+async def control(links: Links, head: Machine, user: str, verb: str, job: str, *, as_operator: bool = False) -> None:
+    """`scontrol requeue | hold | release` of "12" or "12_3", as the person or as Headway's Slurm operator: what that holds,
+    only an operator releases. Raises NotAllowed, NotFound, and Refused with Slurm's words for a job that stands otherwise."""
     if verb not in ("requeue", "hold", "release"):
         raise Refused(f"not one of requeue, hold, release: {verb[:20]!r}")
+    _named([job])
     ask = {
         "do": "exec",
         "user": OPERATOR if as_operator else user,
         "operator": as_operator,
-        "argv": ["scontrol", verb, str(int(job))],
+        "argv": ["scontrol", verb, job],
         "cwd": "/",
     }
     ran = await call(links, head, ask, timeout_s=30)
@@ -167,6 +166,12 @@ async def control(links: Links, head: Machine, user: str, verb: str, job: int, *
         raise NotFound(f"{head.cluster}: {words}", hint="headway queue lists the active ones")
     if ran.code != 0:
         raise Refused(f"job {job} can't be {_DONE[verb]} now: {words or f'scontrol ended with {ran.code}'}")
+
+
+def _named(jobs: Sequence[str]) -> None:
+    bad = [job for job in jobs if not re.fullmatch(r"\d+(_(\d+|\[[\d,\-]+\]))?", job)]
+    if bad or not jobs:
+        raise Refused(f"not a job id: {', '.join(bad) or '(none)'}", hint="headway queue shows them")
 
 
 _DONE = {"requeue": "requeued", "hold": "held", "release": "released"}

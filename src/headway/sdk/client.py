@@ -386,8 +386,10 @@ class Client(Costs, Work):
     def job(self, cluster: str, job_id: int) -> JobOut:
         return self._get(f"/clusters/{part(cluster)}/jobs/{int(job_id)}", JobOut)
 
-    def cancel(self, cluster: str, job_id: int) -> None:
-        self._json("DELETE", f"/clusters/{part(cluster)}/jobs/{int(job_id)}")
+    def cancel(self, cluster: str, job_id: int, *, task: str = "") -> None:
+        """An array by its own number is cancelled whole, with `task` that one of it."""
+        params = {"task": task} if task else None
+        self._json("DELETE", f"/clusters/{part(cluster)}/jobs/{int(job_id)}", params=params)
 
     def log(
         self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False, task: str = ""

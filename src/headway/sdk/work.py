@@ -101,7 +101,7 @@ class Work(ABC):
     @abstractmethod
     def rerun(self, cluster: str, job_id: int, request: RetryIn) -> SubmitOut: ...
     @abstractmethod
-    def cancel(self, cluster: str, job_id: int) -> None: ...
+    def cancel(self, cluster: str, job_id: int, *, task: str = "") -> None: ...
     @abstractmethod
     def log(
         self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False, task: str = ""
@@ -248,5 +248,6 @@ class Job:
         done = self.client.rerun(self.cluster, self.id, RetryIn(env=dict(env or {})))
         return Job(self.client, self.cluster, done.job_id)
 
-    def cancel(self) -> None:
-        self.client.cancel(self.cluster, self.id)
+    def cancel(self, *, task: int | None = None) -> None:
+        """An array whole, or with `task` that one of it."""
+        self.client.cancel(self.cluster, self.id, task="" if task is None else str(task))

@@ -44,6 +44,10 @@ DEFAULT_PORT = 7878
 NOTEBOOK_PORT = 7879
 SHUTDOWN_S = 3
 BACKLOG = 512
+# Objects of a generation from which on it is looked through for garbage. A reading of ten thousand jobs would have the
+# oldest one looked through again and again, each time in one piece: that is done every TIDY_S only.
+GARBAGE = (2_000, 5, 1_000_000)
+TIDY_S = 300.0
 
 log = structlog.get_logger("headway.server")
 MakeWork = Callable[[Store, Path], Work]
@@ -169,6 +173,7 @@ class _Server:
             files.announce(self.state_dir, url, str(self.front.tls.cert.resolve()) if self.front.tls else "")
             gc.collect()
             gc.freeze()  # what is loaded by now stays: it need not be looked at again
+            gc.set_threshold(*GARBAGE)
             gc.enable()
             log.info("server ready", seconds=round(time.monotonic() - began, 3))
 
@@ -193,6 +198,7 @@ class _Server:
         loops = [
             asyncio.create_task(poller.run(), name="poll"),
             asyncio.create_task(Leading(state, led, let_go, _say_if_broken).run(), name="lead"),
+            asyncio.create_task(_tidy(), name="tidy"),
         ]
         for task in loops:
             task.add_done_callback(_say_if_broken)
@@ -257,6 +263,13 @@ class _Http(uvicorn.Server):
         await super().startup(sockets=sockets)
         if not self.should_exit:
             self.on_started()
+
+
+async def _tidy() -> None:
+    """Looks for garbage among what has lived long: with ten thousand jobs that takes a tenth of a second."""
+    while True:
+        await asyncio.sleep(TIDY_S)
+        gc.collect()
 
 
 def bind(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:

@@ -21,11 +21,15 @@ from headway.server.frames import (
     HEAD,
     JOB,
     LOOK,
+    MANY,
+    NODE,
     NODES,
     RESERVATIONS,
     job_of,
     nodes_of,
     reservations_of,
+    with_news,
+    with_nodes,
 )
 
 if TYPE_CHECKING:
@@ -109,15 +113,19 @@ class PollProcess:
             kind, first, second = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
             text, row = await process.stdout.readexactly(first), await process.stdout.readexactly(second)
             count += 1
-            if count % BREATH == 0:
+            if count % BREATH == 0 or kind == MANY:
                 await asyncio.sleep(0)
             if kind == BEGIN:
                 self._anew = True
             elif kind == JOB:
                 job = job_of(text)
                 jobs[job.id], rows[job.id] = job, row
+            elif kind == MANY:
+                jobs.update((job.id, job) for job in with_news(text, self._jobs))
             elif kind == GONE:
                 gone = json.loads(text)
+            elif kind == NODE:
+                nodes = with_nodes(text, nodes)
             elif kind == NODES:
                 nodes = nodes_of(text)
             elif kind == RESERVATIONS:
@@ -138,7 +146,7 @@ class PollProcess:
             self._jobs, self._rows = jobs, rows
         elif jobs or gone:
             self._jobs = {**self._jobs, **jobs}
-            self._rows = {**self._rows, **rows}
+            self._rows = {number: row for number, row in self._rows.items() if number not in jobs} | rows
             for number in gone:
                 self._jobs.pop(number, None)
                 self._rows.pop(number, None)

@@ -200,17 +200,17 @@ class RealWork(Acting):
         slurm = await self._slurm(cluster)
         return await history.array(slurm.links, slurm.head, job_id)
 
-    async def cancel(self, cluster: Cluster, job_id: int, user: str, *, as_operator: bool) -> None:
+    async def cancel(self, cluster: Cluster, job: str, user: str, *, as_operator: bool) -> None:
         from headway.jobs.submit import cancel
 
         slurm = await self._slurm(cluster)
-        await cancel(slurm.links, slurm.head, user, [str(job_id)], as_operator=as_operator)
+        await cancel(slurm.links, slurm.head, user, [job], as_operator=as_operator)
 
-    async def control(self, cluster: Cluster, job_id: int, verb: str, user: str, *, as_operator: bool) -> None:
+    async def control(self, cluster: Cluster, job: str, verb: str, user: str, *, as_operator: bool) -> None:
         from headway.jobs.submit import control
 
         slurm = await self._slurm(cluster)
-        await control(slurm.links, slurm.head, user, verb, job_id, as_operator=as_operator)
+        await control(slurm.links, slurm.head, user, verb, job, as_operator=as_operator)
 
     async def runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
         from headway.slurm import history

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 
@@ -33,6 +34,8 @@ _NEVER = (
 _NODES = re.compile(r"\bNodes=(\S+)")
 _NODE_STATE = re.compile(r"\bState=(\S+)")
 _NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]]*\])?\s*$", re.MULTILINE)
+_JOB_STATE = re.compile(r"\bJobState=(\S+)")
+_TASK = re.compile(r"\d+_\d+")
 _EXIT_CODE = re.compile(r"\bExitCode=(\d+):(\d+)")  # exit code:signal
 _BOOT_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\d+)", re.MULTILINE)
 _UNIX_TIMES = ("env", "SLURM_TIME_FORMAT=%s")
@@ -165,11 +168,9 @@ async def _update_nodes(connections: Remote, head: Machine, names: Sequence[str]
 
 
 async def job_word(connections: Remote, head: Machine, job_id: int) -> str:
-    """The job's state in Slurm's word; "" when the controller has forgotten it. Of an array whose number one of its tasks
-    has, that task's: all of them are shown."""
-    ran = await _scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
-    found = re.search(rf"^JobId={job_id}\b.*?\bJobState=(\S+)", ran.stdout, re.MULTILINE)
-    return found[1] if ran.code == 0 and found else ""
+    """The job's state in Slurm's word; "" when the controller has forgotten it."""
+    found = _JOB_STATE.search(await _shown(connections, head, job_id))
+    return found[1] if found else ""
 
 
 def holds(word: str) -> bool:
@@ -179,15 +180,14 @@ def holds(word: str) -> bool:
 
 async def ends_badly(connections: Remote, head: Machine, job_id: int) -> bool:
     """Whether a job that is completing has failed: it left an exit code that is not 0."""
-    ran = await _scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
-    code = _EXIT_CODE.search(ran.stdout)
-    return "JobState=COMPLETING" in ran.stdout and code is not None and code[1] != "0"
+    shown = await _shown(connections, head, job_id)
+    code = _EXIT_CODE.search(shown)
+    return "JobState=COMPLETING" in shown and code is not None and code[1] != "0"
 
 
 async def was_killed(connections: Remote, head: Machine, job_id: int) -> bool:
     """Whether a job that failed was ended by signal 9, or its script by a task's."""
-    ran = await _scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
-    code = _EXIT_CODE.search(ran.stdout)
+    code = _EXIT_CODE.search(await _shown(connections, head, job_id))
     return code is not None and code.groups() in {("0", "9"), ("137", "0")}
 
 
@@ -261,11 +261,13 @@ async def start_now(connections: Remote, head: Machine, job_id: int) -> None:
 
     Not within a second of the job's end: slurmd counts in whole seconds, and takes a job that begins in the second in which
     it was ended on the same node for the one that was ended ("already killed"), which Slurm then counts as failed."""
-    await _scontrol(connections, head, "update", f"JobId={job_id}", "StartTime=now", check=False)
+    with contextlib.suppress(CommandFailed):
+        alone = await _alone(connections, head, job_id)
+        await _scontrol(connections, head, "update", f"JobId={alone}", "StartTime=now")
 
 
 async def requeue(connections: Remote, head: Machine, job_id: int) -> None:
-    await _scontrol(connections, head, "requeue", str(job_id))
+    await _scontrol(connections, head, "requeue", await _alone(connections, head, job_id))
 
 
 def forbids_requeue(error: CommandFailed) -> bool:
@@ -274,12 +276,33 @@ def forbids_requeue(error: CommandFailed) -> bool:
 
 
 async def cancel(connections: Remote, head: Machine, job_id: int) -> None:
-    await connections.remote(head, ["scancel", str(job_id)], timeout_s=_TIMEOUT_S)
+    await connections.remote(head, ["scancel", await _alone(connections, head, job_id)], timeout_s=_TIMEOUT_S)
+
+
+async def _alone(connections: Remote, head: Machine, job_id: int) -> str:
+    """What names this job and no other: Slurm gives an array's own number to one of its tasks too, the last, and takes that
+    number for all of them wherever it is told to do something."""
+    argv = ["squeue", "--all", "--noheader", f"--jobs={job_id}", "--states=all", "--format=%A %i"]
+    ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S, check=False)
+    if ran.code != 0 and "Invalid job id" not in ran.stderr:  # the controller has forgotten it, or could not be asked
+        raise CommandFailed(ran.argv, ran.code, ran.stderr, where=head.name)
+    names = dict(line.split() for line in ran.stdout.splitlines())
+    own = names.get(str(job_id), "")
+    return own if _TASK.fullmatch(own) else str(job_id)
+
+
+async def _shown(connections: Remote, head: Machine, job_id: int) -> str:
+    """What the controller says of this job alone, "" for one that it has forgotten: asked for an array's number it shows
+    every task."""
+    ran = await _scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
+    found = re.search(rf"^JobId={job_id}\b.*$", ran.stdout, re.MULTILINE)
+    return found[0] if ran.code == 0 and found else ""
 
 
 async def notify(connections: Remote, head: Machine, job_id: int, words: str) -> None:
     """Into the job's own output, where its owner looks. A job that can't be told anything any more isn't."""
-    await _scontrol(connections, head, "notify", str(job_id), _line(words), check=False)
+    with contextlib.suppress(CommandFailed):
+        await _scontrol(connections, head, "notify", await _alone(connections, head, job_id), _line(words))
 
 
 async def job_words(connections: Remote, head: Machine, job_id: int) -> tuple[str, str]:
@@ -292,7 +315,8 @@ async def job_words(connections: Remote, head: Machine, job_id: int) -> tuple[st
 
 async def signal(connections: Remote, head: Machine, job_id: int, name: str, *, batch_only: bool) -> None:
     """To the job's steps, or to its batch script alone."""
-    argv = ["scancel", f"--signal={name}", *(["--batch"] if batch_only else []), str(job_id)]
+    alone = await _alone(connections, head, job_id)
+    argv = ["scancel", f"--signal={name}", *(["--batch"] if batch_only else []), alone]
     await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
 
 

@@ -23,6 +23,8 @@ class Head:
     id: int
     cluster: str
     label: str
+    task: str  # of an array, the one that its deeds are for; "" for a job, and for what stands for many tasks
+    whole: int  # the array whose tasks its deeds are for, all of them; 0 otherwise
     name: str
     kind: str
     word: str
@@ -75,6 +77,8 @@ def head(cluster: str, job: JobState, why: Why | None, *, mine: bool, clone: boo
         id=job.id,
         cluster=cluster,
         label=label(job),
+        task=job.array_task if job.array_task.isdigit() else "",
+        whole=0 if job.array_task.isdigit() else job.array_job_id,
         name=job.name or "(no name)",
         kind=kind,
         word=word,

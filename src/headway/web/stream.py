@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import Request
@@ -40,7 +41,7 @@ async def _events(
     before: dict[str, object] = {}
     try:
         async for _ in ticks(state.live.subscribe(name)):
-            for event in await _in_turn(state, _news(request, state, name, make, prefix, before)):
+            for event in await _in_turn(state, partial(_news, request, state, name, make, prefix, before)):
                 yield event
             if state.live.stopping.is_set():
                 return
@@ -50,10 +51,12 @@ async def _events(
         return
 
 
-async def _in_turn(state: AppState, news: Coroutine[Any, Any, list[ServerSentEvent]]) -> list[ServerSentEvent]:
+async def _in_turn(
+    state: AppState, news: Callable[[], Coroutine[Any, Any, list[ServerSentEvent]]]
+) -> list[ServerSentEvent]:
     """A few streams at a time, as long as they compute: one that waits for a machine keeps no other one waiting."""
     async with state.live.streams:
-        making = asyncio.create_task(news)
+        making = asyncio.create_task(news())
         try:
             await asyncio.wait({making}, timeout=TURN_S)
         except asyncio.CancelledError:
@@ -73,18 +76,29 @@ async def _news(
     if who is None:
         raise NotSignedIn("nobody is signed in")
     events = []
-    row = await state.row(name)
+    row = await state.row_shown(name)
     notices = standing(cluster_out(row, state.live.snapshot(name)))
     if before.get("", before) != notices:
         before[""] = notices
         events.append(ServerSentEvent(part("notice", notices), event="notice"))
     for key, value in (await _made(make, who)).items():
         last = before.get(key, before)
-        if last is not value and last != value:
+        if _another(state, name, last, value):
             before[key] = value
             events.append(ServerSentEvent(_text(state, name, f"{prefix}{key}", value), event=key))
     events.append(ServerSentEvent(pulse_of(state, name), event="pulse"))
     return events
+
+
+def _another(state: AppState, name: str, last: object, value: object) -> bool:
+    """Compared once for all viewers who were shown the very same."""
+    if last is value:
+        return False
+    compared = state.live.snapshot(name).kept.setdefault("compared", {})
+    key = (id(last), id(value))
+    if key not in compared:
+        compared[key] = (last, value, last != value)  # held, so that nothing else has their numbers meanwhile
+    return bool(compared[key][2])
 
 
 def _text(state: AppState, name: str, template: str, value: object) -> str:

@@ -106,6 +106,28 @@ def test_a_chain_of_jobs_behaves_under_a_fault(lab: Lab) -> None:
     ended(lab, before + 1)
 
 
+def test_of_an_array_only_the_task_on_the_node_starts_again(lab: Lab) -> None:
+    """The last task has the array's own number, which Slurm takes for all of them."""
+    before = len(incidents(lab))
+    array = lab.sbatch("admin", "--array=0-1", "--gpus-per-node=8", "--requeue", "-o", "/dev/null", wrap="sleep 600")
+
+    def tasks() -> list[list[str]]:
+        """Of each that runs: its number, its restarts, its job's id, its node."""
+        columns = "ArrayTaskID:9,RestartCnt:9,JobID:9,NodeList:20"
+        told = lab.head("squeue", "-h", "-r", "-j", str(array), "-t", "RUNNING", "-O", columns).out
+        return sorted(line.split() for line in told.splitlines())
+
+    lab.wait(lambda: len(tasks()) == 2, "both tasks to run")
+    *told, victim = tasks()[1]
+    assert told == ["1", "0", str(array)]
+    lab.cli("fault", "xid", "46", victim, "--gpu", "0")
+    lab.wait(lambda: [task[:2] for task in tasks()] == [["0", "0"], ["1", "1"]], "the task to run again")
+    lab.cli("cancel", "flt", f"{array}_1")
+    lab.wait(lambda: [task[:2] for task in tasks()] == [["0", "0"]], "one task to go on alone")
+    lab.cli("cancel", "flt", str(array))
+    ended(lab, before + 1)
+
+
 @pytest.mark.parametrize("kind", ["freeze-node", pytest.param("cut-network", marks=pytest.mark.soak)])
 def test_a_dead_node_is_fenced_before_its_work_goes_elsewhere(lab: Lab, kind: str) -> None:
     """The old run may go on writing once the node is healed: it must never write after the new one's first."""

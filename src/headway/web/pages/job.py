@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from headway.api import jobacts, jobs
 from headway.api.access import Anyone, Member, Number, Principal, State, may_touch, note_failure
+from headway.api.jobs import Task
 from headway.api.state import AppState
 from headway.api.world import why_of
 from headway.domain.cluster import Cluster
@@ -27,8 +28,8 @@ from headway.wire.work import LineageOut
 
 router = page_router()
 GPU_SERIES = ("gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature")
-_SAID = {"cancel": "Job {} is cancelled", "requeue": "Job {} goes back to the queue", "hold": "Job {} is held",
-         "release": "Job {} is released"}  # fmt: skip
+_SAID = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "hold": "{} is held",
+         "release": "{} is released"}  # fmt: skip
 
 
 @router.get("/clusters/{name}/jobs/{job_id}", response_model=None)
@@ -76,20 +77,22 @@ async def live(name: str, job_id: Number, request: Request, state: State, who: A
 
 
 @router.post("/clusters/{name}/jobs/{job_id}/{verb}", response_model=None)
-async def act(name: str, job_id: Number, verb: str, request: Request, state: State, who: Member) -> Response:
+async def act(
+    name: str, job_id: Number, verb: str, request: Request, state: State, who: Member, task: Task = ""
+) -> Response:
     """One of cancel, requeue, hold, release; back to the page, which says how it went."""
     deeds = {"cancel": jobs.cancel, "requeue": jobacts.requeue, "hold": jobacts.hold, "release": jobacts.release}
     if verb not in deeds:
         raise NotFound(f"nothing called {verb[:20]!r} can be done with a job")
     page = f"/clusters/{name}/jobs/{job_id}"
     try:
-        await deeds[verb](name, job_id, state, who)
+        await deeds[verb](name, job_id, state, who, task)
     except NotAllowed:
         raise
     except HeadwayError as error:
         await note_failure(request, error)
         return see_other(page, error.message, bad=True)
-    return see_other(page, _SAID[verb].format(job_id))
+    return see_other(page, _SAID[verb].format(f"Task {task}" if task else f"Job {job_id}"))
 
 
 async def _parts(state: AppState, cluster: Cluster, job: JobState, runs: JobRunsOut, who: Principal) -> Parts:

@@ -53,8 +53,7 @@ async def live(name: str, request: Request, state: State, who: Anyone) -> Respon
     query = Query.of(request.query_params.getlist)
 
     async def make(viewer: Principal) -> Parts:
-        _, cluster = await state.cluster(name)
-        return await _parts(state, cluster, query, viewer)
+        return await _parts(state, await state.known(name), query, viewer)
 
     return stream(request, state, name, make, prefix="queue_")
 
