@@ -45,11 +45,15 @@ def op_file(step: dict[str, Any]) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside)
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.chown(beside, owner, group)
-    os.chmod(beside, step["mode"])
-    os.replace(beside, path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chown(beside, owner, group)
+        os.chmod(beside, step["mode"])
+        os.replace(beside, path)
+    except OSError:  # a full disk gets its room back, and no secret stays half-way
+        os.unlink(beside)
+        raise
 
 
 def op_remove(step: dict[str, Any]) -> None:
