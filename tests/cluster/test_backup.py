@@ -200,7 +200,7 @@ def test_a_volume_that_hangs_and_one_that_can_not_be_had_stop_no_apply(lab: Lab)
     lab.head("sh", "-c", "mkdir /scratch/in; touch /scratch/in/there; mksquashfs /scratch/in /scratch/box.sqsh -quiet")
     plain, box, more = (lab.state / name for name in ("keep.yaml", "box.yaml", "more.yaml"))
     hangs = '{name: box, path: /box, mount: "fuse.squashfuse /scratch/box.sqsh ro,allow_other"}'
-    gone = "{name: gone, path: /gone, mount: none /scratch/nowhere bind}"
+    gone = "{name: gone, path: /gone, mount: nfs4 localhost:/nowhere}"  # no kernel here mounts it
     box.write_text(f"{SPEC}storage: {{volumes: [{hangs}]}}\n")
     more.write_text(f"{SPEC}storage: {{volumes: [{hangs}, {gone}]}}\n")
     lab.cli("apply", str(box), "--yes")
