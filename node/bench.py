@@ -7,6 +7,7 @@ checkpoint: eight files side by side, each put on the disk and renamed into plac
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,6 +19,8 @@ from typing import Any
 
 PIECE = 4 << 20
 RANKS = 8
+PREFIX = ".headway-bench-"
+LEFT_S = 3600.0  # no bench of one folder takes so long
 
 
 def write(path: str, mib: int) -> None:
@@ -63,9 +66,20 @@ def speed(work: Any, mib: int) -> float:
     return round(mib / max(1e-6, time.monotonic() - began), 1)
 
 
+def tidy(path: str) -> None:
+    """What a bench that was killed has left, also on another machine that shares the folder."""
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
+                info = entry.stat(follow_symlinks=False)
+                if info.st_uid == os.geteuid() and time.time() - info.st_mtime > LEFT_S:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+
+
 def look(path: str, mib: int) -> dict[str, Any]:
+    tidy(path)
     try:
-        folder = tempfile.mkdtemp(prefix=".headway-bench-", dir=path)
+        folder = tempfile.mkdtemp(prefix=PREFIX, dir=path)
     except OSError as error:
         return {"path": path, "error": error.strerror}
     try:

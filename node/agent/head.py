@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .away import Away
 from .config import Config
 from .headfigures import HeadWatcher
 from .leading import Leading, Looks
@@ -210,6 +211,8 @@ def serve_head(config: Config) -> None:
     head, leading = Head(), Leading(config.first, config.state)
     desk = Desk(head, Munge())
     Looks(leading).start()
+    if config.first_head:
+        Away(config).start()
     watcher = HeadWatcher(head.beats)
     watcher.start()
     Giver(address, lambda: watcher.text).start()

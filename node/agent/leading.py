@@ -25,19 +25,19 @@ OURS = "/run/slurmctld/leads"  # goes with the process
 class Leading:
     def __init__(self, first: bool, state: str) -> None:
         self._first, self._path = first, f"{state}/heartbeat"
-        self._beat = (0, 0)  # unix seconds, and number of who wrote it
+        self.beat = (0, 0)  # unix seconds, and number of who wrote it
 
     def look(self) -> None:
         """While it is written there is none for a moment: then the last one counts."""
         try:
             with open(self._path, "rb") as file:
-                self._beat = struct.unpack(">QQ", file.read(16))
+                self.beat = struct.unpack(">QQ", file.read(16))
         except (OSError, struct.error):
             return
 
     def mine(self) -> bool | None:
         """Whether the controller of this head leads; None when nobody is known to."""
-        at, number = self._beat
+        at, number = self.beat
         if abs(time.time() - at) > BEAT_OVER_S:
             return None
         return (number == 0) == self._first

@@ -38,6 +38,10 @@ def beat(lab: Lab) -> tuple[int, int]:
     return int(words[0]), int(words[1])
 
 
+def agent_says(lab: Lab) -> str:
+    return on(lab, "pair-head2", "journalctl", "-u", "headway-agent")
+
+
 def test_heads_that_do_not_hear_each_other_are_never_both_in_control(lab: Lab) -> None:
     address = on(lab, "pair-head2", "getent", "hosts", "pair-head").split()[0]
     on(lab, "pair-head2", "ip", "route", "add", "blackhole", address)
@@ -50,6 +54,7 @@ def test_heads_that_do_not_hear_each_other_are_never_both_in_control(lab: Lab) -
     finally:
         on(lab, "pair-head2", "ip", "route", "del", "blackhole", address)
     assert "taking over" not in on(lab, "pair-head2", "journalctl", "-u", "slurmctld")
+    assert "is gone" not in agent_says(lab), "its heartbeat went on"
 
 
 def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> None:
@@ -72,6 +77,9 @@ def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> No
     lab.head("touch", "/scratch/go")
     lab.wait(lambda: lab.client.cluster("pair").state == "ready" and beat(lab)[1] == 0, "the first head to lead again")
     lab.wait(lambda: lab.head("sacctmgr", "-nP", "show", "cluster", check=False).code == 0, "slurmdbd")
+    lab.wait(lambda: "is there again" in agent_says(lab), "the second head to ask the first one as before")
+    assert "is gone: what is asked of its controller and its accounting fails at once" in agent_says(lab)
+    assert "6817-6819" not in on(lab, "pair-head2", "ip", "rule")
     for job in (running, meanwhile):
         lab.wait_job(job, "COMPLETED")
         records = ["sacct", "-XnD", "-o", "State", "-j", str(job)]

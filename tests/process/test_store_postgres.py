@@ -11,10 +11,16 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from headway.domain.incident import XidClass
+from headway.domain.ledger import Run, Saves
 from headway.errors import Unanswered
-from headway.store import Store, open_store
+from headway.ledger.held import held
+from headway.store import Store, StoreAway, open_store
 from headway.store import engine as opening
 from headway.store.engine import open_engine
+from headway.store.losses import Amount, CutShort, Piece
+from headway.store.usage import Only, Span, Times
+from tests import builders
 from tests.postgres import BIN, postgres
 
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
@@ -32,6 +38,7 @@ async def test_postgresql(url: str, tmp_path: Path) -> None:
     try:
         await _events(stores)
         await _claims(stores)
+        await _backups(stores[0])
         await _uids_and_secrets(stores)
         await _people(stores[0])
         await _tables_match(url)
@@ -76,6 +83,20 @@ async def _claims(stores: Sequence[Store]) -> None:
     assert again is not None
     assert (again.id, again.attempts) == (operation.id, 2)
     assert not await stores[0].finish(operation.id, "old:1", "done")
+    assert await stores[1].claim("new:1", 9999, 30, [operation.id]) is None  # it holds that itself
+    assert await stores[1].hand_back("new:1") == 1
+    again = await stores[0].claim("old:1", 1030, 30)
+    assert again is not None
+    assert again.attempts == 2  # who stopped as it should was not brought down
+
+
+async def _backups(store: Store) -> None:
+    for params in ({"keep": 0}, {"keep": 3, "ref": "a"}, {"ref": "b"}):
+        await store.enqueue_operation("kept", "backup", "ann", params=params)
+    found = await store.scheduled_backup("kept")
+    assert found is not None
+    assert found.params["ref"] == "a"
+    assert await store.scheduled_backup("kept", "done") is None
 
 
 async def _events(stores: Sequence[Store]) -> None:
@@ -144,7 +165,7 @@ async def test_who_begins_to_write_and_falls_silent_keeps_the_others_only_for_a_
             await db.execute(text("SELECT 1"))
 
     try:
-        with pytest.raises(DBAPIError):  # what it had begun is undone
+        with pytest.raises(StoreAway):  # what it had begun is undone
             await silent()
         names = {person.name for person in await two.people()}
         assert ("zoe" in names, "silent" in names) == (True, False)
@@ -195,11 +216,6 @@ async def test_a_question_that_waits_for_a_lock_without_end_is_given_up_and_a_mi
 
 
 async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
-    from headway.domain.ledger import Run
-    from headway.ledger.held import held
-    from headway.store.usage import Span
-    from tests import builders
-
     lab, t0 = builders.cluster(4), 1_790_000_000
 
     def run(job: int, start: int, end: int, state: str = "COMPLETED") -> Run:
@@ -223,9 +239,40 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
         assert (cell.use.unit_s, cell.use.lost_unit_s, cell.use.per_node) == (1200, 120, 8)
         marks = range(t0, t0 + 301, 150)
         begun, ended = [await store.moments("ledger", span, marks, ends) for ends in (False, True)]
-        assert begun == {"h100": {-1: (4, 4 * (t0 - 50)), 0: (4, 4 * t0), 1: (4, 4 * (t0 + 200))}}
-        assert ended == {"h100": {0: (8, 8 * (t0 + 100)), 2: (4, 4 * (t0 + 300))}}
+        assert begun == {("h100", "main"): {-1: (4, 4 * (t0 - 50)), 0: (4, 4 * t0), 1: (4, 4 * (t0 + 200))}}
+        assert ended == {("h100", "main"): {0: (8, 8 * (t0 + 100)), 2: (4, 4 * (t0 + 300))}}
         assert sorted(await store.waits("ledger", span)) == [(4, 20, 2)]
         assert [one.job for one in await store.runs("ledger", span, first="lossy")] == [2, 1]
+        times = await store.times("ledger", span)
+        assert times == {"vision": Times(4 * 300, 4 * 30, 4 * 40, 4 * 40)}
+        await _losses_and_capacity(store, span, marks)
     finally:
         await store.close()
+
+
+async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
+    t0, how = span.start, CutShort("NODE_FAIL", "lab-1-1")
+    assert await store.lost("ledger", span, Only()) == [(how, Amount("main", 8, 4 * 30, 4 * 30))]
+    piece = Piece(1, t0 - 50, "main", 8, 4 * 30, 4 * 30)
+    assert await store.lost_most("ledger", span, Only(), [how, CutShort()], 5) == [(how, piece)]
+    assert await store.idled_most("ledger", span, Only(), 5) == [Piece(2, t0, "main", 8, 4 * 40, 4 * 40)]
+    await store.note_job("ledger", 2, person="ann", user="ann", kind="notebook", request={}, facts={}, audit={"job": 2})
+    assert await store.notebooks_idle("ledger", span, Only()) == []  # a later job of that number is the notebook
+    opened = await store.open_incident("ledger", "lab-1-1", "XID 79", XidClass.RESET, t0 + 90, {})
+    await store.note_moved(opened.number, [1], t0 + 110.0)
+    [blamed] = await store.blamed("ledger", span, Only(), 120.0)
+    assert (blamed.job, blamed.how, blamed.what, blamed.node) == (1, how, "XID 79", "lab-1-1")
+    await store.put_saves("ledger", {1: Saves(3, 30.0, 300.0)}, t0 + 300)
+    assert [(one.job, one.start - t0, one.saves) async for one in store.saved("ledger", span, Only(), 2)] == [
+        (1, -50, 3), (1, 200, 3),
+    ]  # fmt: skip
+    on = await store.held_on("ledger", [("lab-1-1", t0 + 50, t0 + 250)], span.now)
+    assert sorted((one.start - t0, one.end - t0, one.units) for one in on) == [
+        (50, 100, 4),
+        (50, 100, 4),
+        (200, 250, 4),
+    ]
+    touched = await store.touched("ledger", ["lab-1-1"], span, marks)
+    assert sorted((one.began_in, one.ended_in, one.count, one.began, one.ended) for one in touched) == [
+        (-1, 0, 1, -50, 100), (1, 2, 1, 200, 300),
+    ]  # fmt: skip

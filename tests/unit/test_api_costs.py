@@ -166,11 +166,10 @@ async def test_no_bad_day_changes_a_closed_invoice(server: Server, said: Account
         return [await got(ann, "invoice?period=2026-10"), await got(ann, "chargeback?period=2026-10"), sheet.text]
 
     kept = await told()
-    # Late and twice: an array of 1,000, each requeued (the store's own test has 10,000). And a price from the middle of a
-    # job that was billed.
+    # Late and twice: an array of 10,000, each requeued. And a price from the middle of a job that was billed.
     late = [
         run(100 + i, 500 * H + part * 60, 500 * H + part * 60 + 50, gpus=1, array_job=100)
-        for i in range(1000)
+        for i in range(10_000)
         for part in (0, 1)
     ]
     said.runs += [*late, *late[:500]]
@@ -178,7 +177,7 @@ async def test_no_bad_day_changes_a_closed_invoice(server: Server, said: Account
     at(server, end + 25 * H)
     await collect(server.state, cluster)
     assert await told() == kept
-    assert (await got(ann, "usage?start=2026-10&end=2026-11"))["total"]["runs"] == 2002
+    assert (await got(ann, "usage?start=2026-10&end=2026-11"))["total"]["runs"] == 20_002
     said.away = True
     at(server, end + 26 * H)
     assert await told() == kept
@@ -273,13 +272,26 @@ async def test_the_month_with_a_change_of_clocks_is_billed_for_its_hour(server: 
     server.work.clusters["lab"]["costs"] = Costs("Europe/Berlin")
     await server.apply("lab", note="zone")
     await machines(server, 1, began=-9 * H)
-    said.runs = [run(1, -9 * H, 0)]
+    said.runs = [run(1, -9 * H, 0)]  # it runs on over the change of clocks and over the month's end
     at(server, 800 * H)
     ann = await server.client()
     bill = await got(ann, "invoice?period=2026-10")
     assert bill["lines"][0]["hours"] == 745.0
     used = await got(ann, "usage?start=2026-10-25&end=2026-10-26")
     assert (used["end"] - used["start"]) == 25 * H
+    assert (used["total"]["gpu_hours"], used["total"]["usd"]) == (8 * 25.0, 8 * 25.0)
+    for month in ("2026-09", "2026-10"):
+        assert (await ann.post(f"{V1}/invoice/close", json={"period": month})).status_code == 200
+    paid = await got(ann, "chargeback?period=2026-10")
+    assert paid["invoice_total_usd"] == 745 * 8.0 == float(summed(paid))
+    night = 24 * 24 * H  # a record of that very hour comes late
+    said.runs.append(run(3, night, night + H, gpus=1, nodes=("lab-1-2",)))
+    at(server, 830 * H)
+    await collect(server.state, (await server.state.cluster("lab"))[1])
+    assert await got(ann, "chargeback?period=2026-10") == paid
+    november = await got(ann, "invoice?period=2026-11")
+    assert november["start"] == bill["end"]
+    assert [line["what"] for line in november["lines"]] == ["node"]
 
 
 async def test_an_hour_without_accounting_is_made_up_for_and_nothing_counts_twice(

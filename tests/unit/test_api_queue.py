@@ -73,6 +73,24 @@ def test_pages_follow_each_other_though_jobs_come_and_go(sort: str) -> None:
     assert (second.before, third.next, third.total) == (9, "", 29)
 
 
+@pytest.mark.parametrize("sort", ["timeused", "-timeused", "timeleft", "-timeleft", "pendingtime", "-pendingtime"])
+def test_pages_in_an_order_that_the_clock_changes_lose_and_repeat_nothing(sort: str) -> None:
+    """Between two pages half a minute goes by: those that run overtake those that have ended."""
+    states = ("RUNNING", "COMPLETED", "PENDING")
+    queue = [
+        builders.job(i, states[i % 3], submit_time=100, start_time=900 - 7 * i, end_time=950, time_limit_s=600)
+        for i in range(1, 31)
+    ]
+    found, cursor, now = [], "", 1000
+    while True:
+        shown = page(queue, QueueAsk(sort=sort, limit=4, cursor=cursor), now)
+        found += numbers(shown.jobs)
+        cursor, now = shown.next, now + 30
+        if not cursor:
+            break
+    assert found == numbers(page(queue, QueueAsk(sort=sort), 1000).jobs)
+
+
 @pytest.mark.parametrize(
     "ask", [QueueAsk(sort="nonsense"), QueueAsk(cursor="x"), QueueAsk(cursor="W10"), QueueAsk(cursor="é")]
 )

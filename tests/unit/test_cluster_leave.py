@@ -178,6 +178,24 @@ async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.Monke
     assert did == ["close"]
 
 
+async def test_while_the_controller_rests_for_a_restore_no_machine_goes() -> None:
+    """Nobody could say what runs there; asking the controller would fail, and the restore with it."""
+    world = World(lab_1_3=(7,))
+    goal = Goal(LAB, {}, desired(LAB), LAB.slot_names[:2])
+    changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
+    said: list[str] = []
+
+    async def say(step: str, text: str, **_: Any) -> None:
+        said.append(f"{step}: {text}")
+
+    env = world.leaving().env
+    run = Run(goal, env, say, None, {}, Observed(MACHINES), changes, rests=True)  # type: ignore[arg-type]
+    assert not await run.clear()
+    assert world.did == []
+    (line,) = said
+    assert line.startswith("lab-1-3: stays, though the file")
+
+
 async def test_while_the_head_is_down_no_machine_that_runs_is_given_back() -> None:
     world = World(lab_1_2=(7,))
     leaving = world.leaving()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,3 +55,20 @@ async def test_one_that_slurm_never_hears_from_is_an_error(monkeypatch: pytest.M
         await ready.serve(env(controller), HEAD, "lab-1-2")
     assert "journalctl -u slurmd" in caught.value.hint
     assert controller.did == []
+
+
+async def test_a_slurmrestd_that_has_just_been_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its unit counts as started before it listens: the first question of all would end the apply."""
+    answers = [False, False, True]
+
+    @asynccontextmanager
+    async def reader(*_: Any) -> AsyncIterator[Any]:
+        yield SimpleNamespace(ping=ping)
+
+    async def ping() -> bool:
+        return answers.pop(0)
+
+    monkeypatch.setattr(ready, "reader_of", reader)
+    monkeypatch.setattr(ready, "POLL_S", 0.001)
+    await ready.wait_for_rest(builders.cluster(), env(Controller("")), HEAD)
+    assert answers == []

@@ -25,6 +25,7 @@ class Controller:
 
     code: str = "0:9"
     requeues: bool = True
+    started: int = BEGAN  # a second head's long before it led
     asked: list[str] = field(default_factory=list)
     requeued: list[int] = field(default_factory=list)
 
@@ -34,7 +35,9 @@ class Controller:
         self.asked.append(line)
         out = ""
         if line == "env SLURM_TIME_FORMAT=%s scontrol show config":
-            out = f"AccountingStorageHost  = lab-head\nBOOT_TIME               = {BEGAN}\n"
+            out = f"AccountingStorageHost  = lab-head\nBOOT_TIME               = {self.started}\n"
+        elif line == "stat -c %Y /state/leads":
+            out = f"{BEGAN}\n"
         elif "show job" in line:
             out = f"JobId=7 JobState=FAILED Restarts=0 ExitCode={self.code} RunTime=00:00:02\n"
         elif line == "squeue --all --noheader --jobs=7 --states=all --format=%A %i":
@@ -55,6 +58,13 @@ async def test_a_run_killed_as_the_controller_came_back_goes_back_to_the_queue_o
     assert await look.step(slurm, HEAD, [SHORT]) == []
     assert slurm.requeued == [7]
     assert await look.step(slurm, HEAD, [replace(SHORT, restarts=1)]) == said, "the next run, too"
+
+
+async def test_of_two_heads_the_moment_counts_at_which_one_began_to_lead() -> None:
+    slurm = Controller(started=100)
+    assert await CutShort().step(slurm, HEAD, [SHORT]) == []
+    assert await CutShort("/state/leads").step(slurm, HEAD, [SHORT])
+    assert slurm.requeued == [7]
 
 
 async def test_what_forbids_a_requeue_is_said() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import Incident, IncidentState, XidClass
-from headway.errors import Unreachable
+from headway.store import StoreAway
 from tests.unit.health_world import LAB, NODE, Ward, signal, ward
 
 
@@ -110,7 +110,7 @@ async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
         nonlocal asked
         asked += 1
         if asked < 4:
-            raise Unreachable("the server's database did not answer in time")
+            raise StoreAway("the server's database did not answer in time")
         return await real(number)
 
     monkeypatch.setattr(lab.store, "operation", away)

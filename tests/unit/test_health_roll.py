@@ -22,6 +22,7 @@ from headway.health.roll import halt, look, plan, roll, roll_head
 from headway.health.tools import Tools
 from headway.machines.image import ImageInfo
 from headway.machines.run import Ran
+from headway.store import StoreAway
 from headway.store.records import NodeImage
 from headway.store.store import Store
 from tests import builders
@@ -50,6 +51,7 @@ class Fleet:
         self.order: list[str] = []
         self.bad: set[str] = set()  # images on which tests fail
         self.unmakable: set[str] = set()
+        self.lost = False  # the server's database
         self.now = 1000.0
         self.turns = 0
         self.each_turn: Callable[[], None] = lambda: None
@@ -127,6 +129,9 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
         made.order.append(f"make {name} {image[-3:]}")
         if name in made.unmakable:
             raise Refused(f"{name}: no room")
+        if made.lost:
+            made.lost = False
+            raise StoreAway("the server's database does not answer")
         made.machines[name] = replace(builders.machine(name), image=info(image).id)
 
     async def prove(_: Any, name: str, *, hard: bool) -> Report:
@@ -226,6 +231,15 @@ async def test_one_whose_machine_can_not_be_made_stops_it_too(fleet: Fleet, stor
     assert await go(fleet, store)
     assert set(fleet.images().values()) == {"id-new"}
     assert fleet.reasons == {}
+
+
+async def test_that_the_server_s_database_is_away_stops_no_roll_for_good(fleet: Fleet, store: Store) -> None:
+    fleet.lost = True
+    with pytest.raises(StoreAway):
+        await go(fleet, store)
+    assert fleet.reasons == {"lab-1-1": "headway: rolls"}, "nothing is said of the node"
+    assert await go(fleet, store), "begun anew, as after the server was killed"
+    assert (set(fleet.images().values()), fleet.reasons) == ({"id-new"}, {})
 
 
 async def test_without_a_deadline_no_job_is_ended_and_idle_nodes_go_first(fleet: Fleet, store: Store) -> None:

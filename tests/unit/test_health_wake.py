@@ -19,7 +19,7 @@ from headway.domain.machine import Machine
 from headway.errors import Refused
 from headway.health import wake
 from headway.machines.run import Ran
-from headway.store import Store
+from headway.store import Store, StoreAway
 from tests import builders
 
 WHOLE = builders.cluster(3, 0)
@@ -287,3 +287,22 @@ async def test_where_people_scale_nobody_is_asked(world: World) -> None:
     world.waker.cluster = WHOLE
     assert await world.look() == []
     assert world.did == []
+
+
+async def test_that_the_server_s_database_is_away_is_no_machine_s_fault(world: World) -> None:
+    tries = 0
+
+    async def bring(_: Any, __: Any, name: str, ___: Any) -> None:
+        nonlocal tries
+        tries += 1
+        world.machines[name] = replace(builders.machine(name), started_at=world.now)
+        if tries < 3:
+            raise StoreAway("the server's database does not answer")
+        world.states[name] = "allocated"
+
+    world.monkeypatch.setattr(wake, "bring", bring)
+    world.monkeypatch.setattr(wake, "AWAY_S", 0.0)
+    said = await world.look()
+    assert said[1:3] == ["waits: the server's database does not answer"] * 2
+    assert said[3].startswith("is ready after")
+    assert (world.did, world.waker.failures, await world.store.incidents("lab")) == ([], {}, ())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headway.cluster.env import Env
+from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Refused, Unreachable
 from headway.keep import restore as module
@@ -17,6 +18,7 @@ from headway.keep.restore import STAMP, restore
 from headway.machines.run import Ran
 from tests import builders
 
+ONE = builders.cluster(2, 0)
 TWO = replace(builders.cluster(), controllers=2)
 FIRST, SECOND = TWO.heads
 GONE = (f"fence {SECOND}", f"delete {SECOND}")
@@ -30,6 +32,7 @@ class Heads:
         self.machines = {name: builders.machine(name) for name in TWO.heads}
         self.silent: set[str] = set()
         self.slow: set[str] = set()  # their daemons do not end in time
+        self.stubborn: set[str] = set()  # they refuse to end
         self.stamp = ""
         self.did: list[str] = []
 
@@ -41,10 +44,14 @@ class Heads:
             raise Unreachable(f"{machine.name} does not answer")
         if list(argv) == ["cat", STAMP]:
             return Ran(tuple(argv), 0, self.stamp, "", 0.0)
-        assert argv[:2] == ["systemctl", "stop"], argv
-        self.did.append(f"{machine.name}: stop {' '.join(unit.removesuffix('.service') for unit in argv[2:])}")
+        verb, units = (argv[1], argv[2:]) if argv[1] != "disable" else ("disable --now", argv[3:])
+        assert argv[0] == "systemctl", argv
+        assert verb in ("stop", "disable --now"), argv
+        self.did.append(f"{machine.name}: {verb} {' '.join(unit.removesuffix('.service') for unit in units)}")
         if machine.name in self.slow:
             raise CommandFailed(argv, None, "")
+        if machine.name in self.stubborn:
+            return Ran(tuple(argv), 1, "", "Job for slurmctld.service failed", 0.0)
         return Ran(tuple(argv), 0, "", "", 0.0)
 
     async def fence(self, machine: Machine) -> None:
@@ -57,16 +64,18 @@ class Heads:
     async def drop(self, name: str) -> None:
         assert name not in self.machines
 
-    async def apply(self, *_: Any, **__: Any) -> None:
+    async def apply(self, cluster: Cluster, *_: Any, rests: bool, **__: Any) -> None:
+        assert rests
+        self.applied = cluster
         self.did.append("apply")
 
     async def say(self, *_: Any, **__: Any) -> None: ...
 
-    async def restore(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    async def restore(self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster = TWO) -> list[str]:
         both: Any = self
         monkeypatch.setattr(module, "apply", self.apply)
         with pytest.raises(Refused, match="slurmdbd did not rest"):
-            await restore(TWO, Env(both, both, both, Path()), self.say, Path("/nowhere"), b"", "ref")
+            await restore(cluster, Env(both, both, both, Path()), self.say, Path("/nowhere"), b"", "ref")
         return self.did
 
 
@@ -94,3 +103,32 @@ async def test_a_second_head_stands_aside_where_the_first_one_does_not_answer(mo
     heads = Heads()
     heads.silent = {FIRST}
     assert await heads.restore(monkeypatch) == [f"{SECOND}: stop slurmctld", "apply"]
+
+
+async def test_a_second_head_that_the_backup_does_not_know_stays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays, as every machine does; after a start of its own it must not take over with a file that is no longer true."""
+    heads = Heads()
+    assert await heads.restore(monkeypatch, ONE) == [f"{SECOND}: disable --now slurmctld", REST, "apply"]
+
+
+async def test_a_cluster_that_has_grown_since_keeps_its_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of the backup may run on any slot that has one; which of them may go Slurm says, once it is back."""
+    (group,) = ONE.groups
+    four = builders.cluster(4, 0)
+    small = replace(four, groups=(replace(group, most=4, slots=four.slot_names),))
+    heads = Heads()
+    del heads.machines[SECOND]
+    heads.machines |= {name: builders.machine(name) for name in (*four.slot_names[:3], "lab-9-9")}
+    await heads.restore(monkeypatch, small)
+    assert heads.applied == replace(small, groups=(replace(small.groups[0], nodes=3),))
+
+
+@pytest.mark.parametrize("how", ["slow", "stubborn"])
+async def test_daemons_that_do_not_rest_end_the_restore(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Nothing is put back beside a controller that writes."""
+    heads: Any = Heads()
+    setattr(heads, how, {FIRST})
+    monkeypatch.setattr(module, "apply", heads.apply)
+    with pytest.raises(Refused, match=f"{FIRST}: Slurm's daemons could not be stopped"):
+        await restore(ONE, Env(heads, heads, heads, Path()), heads.say, Path("/nowhere"), b"", "ref")
+    assert "apply" not in heads.did

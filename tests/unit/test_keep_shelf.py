@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,20 @@ async def test_what_the_next_version_shares_is_kept_once(shelf: Afar, scratch: P
     assert [(place(scratch, number) / "b.sh").read_text() for number in (1, 2)] == ["beta", "gamma"]
     assert await shelf.remove("words", 1) == 4
     assert two.read_text() == "alpha" * 1000
+
+
+async def test_a_manifest_of_millions_of_files_is_read_beside_the_loop(
+    shelf: Afar, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, where = Manifest.read, set()
+
+    def read(text: bytes) -> Manifest:
+        where.add(threading.current_thread() is threading.main_thread())
+        return real(text)
+
+    monkeypatch.setattr(Manifest, "read", read)
+    await add(shelf, source)
+    assert where == {False}
 
 
 async def test_damage_is_named(shelf: Afar, scratch: Path, source: Path) -> None:

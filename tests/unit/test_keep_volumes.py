@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,3 +153,15 @@ def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert min(first["write"], first["read"], first["checkpoint"]) > 0
     assert second["error"] == "No such file or directory"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_bench_left_goes_with_the_next_and_a_running_one_stays(tmp_path: Path) -> None:
+    for name, age_s in (("old", 7200), ("new", 0)):
+        folder = tmp_path / f".headway-bench-{name}"
+        folder.mkdir()
+        (folder / "one").write_bytes(b"x")
+        os.utime(folder, (time.time() - age_s,) * 2)
+    (tmp_path / ".headway-bench-link").symlink_to(tmp_path / ".headway-bench-new")
+    ask = json.dumps({"paths": [str(tmp_path)], "mib": 1})
+    subprocess.run([sys.executable, "-c", program("bench"), ask], capture_output=True, check=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".headway-bench-link", ".headway-bench-new"]

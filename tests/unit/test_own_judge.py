@@ -230,6 +230,8 @@ def test_a_volume_that_is_not_mounted_yet_is_judged_by_its_line() -> None:
         ("filer,rack10:/fs", True),
         ("user@rack10:/srv", True),
         ("rack10:volume", True),
+        ("[10.9.0.11]:/srv", True),
+        ("user@[10.9.0.12]:/srv", False),
     ],
 )
 def test_a_folder_that_is_called_like_a_head_is_no_head(source: str, serves: bool) -> None:

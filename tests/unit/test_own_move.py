@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,6 +20,8 @@ from headway.domain.files import File
 from headway.domain.machine import Machine
 from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
 from headway.domain.unit import Unit
+from headway.errors import Unreachable
+from headway.machines.run import Ran
 from headway.render import state
 from tests import builders
 
@@ -26,6 +29,7 @@ TWO = replace(builders.cluster(provider="ssh"), controllers=2)
 FIRST, SECOND = TWO.heads
 OLD, NEW = "now=/old\n", "now=/new\n"
 STOP = f"{SECOND} systemctl stop slurmctld.service"
+START = f"{SECOND} systemctl start slurmctld.service"
 UNIT = Unit("slurmctld.service", restart_on=(state.PROGRAM,), stage="controller")
 WANTED = Wanted.make({state.PROGRAM: File(NEW, 0o755)}, {}, (UNIT,))
 """Of both heads."""
@@ -41,13 +45,42 @@ def seen(text: str | None) -> SeenMachine:
     )
 
 
-async def set_up(monkeypatch: pytest.MonkeyPatch, heads: dict[str, SeenMachine], *, fails: str = "") -> list[str]:
-    """What was done on which head, in the head's own set-up; `fails`: a head on which nothing works."""
+class Ssh:
+    """The first head as it is when its stage has failed: where its state is, and whether its slurmctld runs."""
+
+    def __init__(self) -> None:
+        self.is_at, self.active, self.answers = "/old\n", False, True
+
+    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
+        assert machine.name == FIRST
+        if not self.answers:
+            raise Unreachable(f"{FIRST} does not answer")
+        if argv[0] == "cat":
+            assert argv[1] == state.LAST
+            return Ran(tuple(argv), 0, self.is_at, "", 0.0)
+        assert list(argv) == ["systemctl", "is-active", "slurmctld.service"]
+        return Ran(tuple(argv), 0, "active\n" if self.active else "activating\n", "", 0.0)
+
+
+async def set_up(
+    monkeypatch: pytest.MonkeyPatch,
+    heads: dict[str, SeenMachine],
+    *,
+    fails: str = "",
+    ssh: Ssh | None = None,
+    at: str = "",
+    then: Callable[[], None] = lambda: None,
+) -> list[str]:
+    """What was done on which head, in the head's own set-up; `fails`: a head on which nothing works. `at`: the step at which
+    the first head fails, `then`: what is so afterwards."""
     did: list[str] = []
 
     async def perform(_: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> tuple[str, ...]:
         if machine.name == fails:
             raise ops.StepFailed(f"{machine.name}: no answer")
+        if at and any(step["op"] == at for step in steps):
+            then()
+            raise ops.StepFailed(f"{machine.name}: slurmctld does not come up")
         did.extend(f"{machine.name} {' '.join(step['argv']) if step['op'] == 'run' else step['op']}" for step in steps)
         return ()
 
@@ -61,7 +94,7 @@ async def set_up(monkeypatch: pytest.MonkeyPatch, heads: dict[str, SeenMachine],
     place: Any = None
     run = Run(
         goal,
-        Env(nothing, nothing, nothing, Path()),
+        Env(nothing, nothing, cast(Any, ssh or Ssh()), Path()),
         say,
         place,
         {},
@@ -70,7 +103,8 @@ async def set_up(monkeypatch: pytest.MonkeyPatch, heads: dict[str, SeenMachine],
     )
     run.machines.update(machines)
     monkeypatch.setattr(run, "_accounts", say)
-    await run._set_up(FIRST, heads[FIRST], fresh=False)
+    await run._guard(FIRST, run._set_up(FIRST, heads[FIRST], fresh=False))
+    assert bool(run.failures) == bool(fails or at)
     return did
 
 
@@ -80,8 +114,37 @@ async def test_the_second_controller_is_stopped_before_the_first_one_moves(monke
 
 
 async def test_one_that_can_not_be_stopped_keeps_the_state_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ops.StepFailed):
-        await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)}, fails=SECOND)
+    did = await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)}, fails=SECOND)
+    assert f"{FIRST} switch" not in did
+
+
+async def test_where_the_first_one_fails_before_its_state_moved_the_second_stands_by_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    did = await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)}, at="switch")
+    assert did[-3:] == [STOP, f"{FIRST} systemctl stop slurmctld.service", START], "it may be copying still"
+    ssh = Ssh()
+    ssh.active = True  # the folder is the same, only the program is another
+    assert (await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)}, at="switch", ssh=ssh))[-2:] == [
+        STOP,
+        START,
+    ]
+
+
+@pytest.mark.parametrize(("field", "value"), [("is_at", "/new\n"), ("answers", False)])
+async def test_a_second_one_stays_stopped_where_its_folder_may_be_the_old_one(
+    monkeypatch: pytest.MonkeyPatch, field: str, value: object
+) -> None:
+    ssh = Ssh()
+    did = await set_up(
+        monkeypatch,
+        {FIRST: seen(OLD), SECOND: seen(OLD)},
+        at="switch",
+        ssh=ssh,
+        then=lambda: setattr(ssh, field, value),
+    )
+    assert STOP in did
+    assert START not in did
 
 
 @pytest.mark.parametrize(

@@ -83,12 +83,12 @@ class World:
             self.did.append(" ".join(argv[2:]))
         return Ran(tuple(argv), 0, out, "", 0.0)
 
-    async def run(self, *, deadline: float | None = None) -> None:
+    async def run(self, *, deadline: float | None = None, rests: bool = False) -> None:
         env: Any = Env(self, None, self, Path())  # type: ignore[arg-type]
         goal = Goal(LAB, {}, desired(LAB))
         machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
         changes = ChangeSet("lab", (Change("machine.create", "lab-1-2", "lab-1-2", "another machine"),))
-        run = Run(goal, env, self.nothing, None, {}, Observed(machines), changes, deadline)  # type: ignore[arg-type]
+        run = Run(goal, env, self.nothing, None, {}, Observed(machines), changes, deadline, rests=rests)  # type: ignore[arg-type]
 
         async def request(name: str) -> Any:
             return name
@@ -125,6 +125,13 @@ async def test_one_with_a_job_is_not_left_without_a_deadline(world: World, monke
     with pytest.raises(Refused, match="lab-1-2 runs job 7"):
         await world.run()
     assert not [words for words in world.did if words.startswith(("leave", "take"))]
+
+
+async def test_a_restore_leaves_it_without_asking_the_controller_that_rests(world: World) -> None:
+    world.jobs = {"lab-1-2": 7}  # of after the backup: Slurm is about to forget it
+    await world.run(rests=True)
+    assert world.did[0] == f"leave {OLD['lab-1-2'].address}"
+    assert world.did[-2:] == ["take 10.9.0.77", "create lab-1-2"]
 
 
 async def test_the_same_machine_under_another_address_goes_on(world: World) -> None:

@@ -24,6 +24,7 @@ class Place:
         self.own, self.shared = folder / "own", folder / "shared" / "lab" / "slurmctld"
         self.last = folder / "is-at"
         self.other_disk = True
+        self.works_in: Path | None = None  # where another controller writes its heartbeat
 
     def start(self, now: Path, *, first: bool = True) -> subprocess.CompletedProcess[str]:
         cluster = OWN if now == self.own else replace(OWN, storage=Storage(state=str(now.parent.parent)))
@@ -33,7 +34,11 @@ class Place:
         bin_.mkdir(exist_ok=True)
         # Which disk a folder is on: all are on one here.
         (bin_ / "stat").write_text(f'#!/bin/sh\n[ "$3" = / ] && echo 1 || echo {2 if self.other_disk else 1}\n')
-        (bin_ / "stat").chmod(0o755)
+        # While it sleeps, a controller that works writes its heartbeat.
+        beats = f"echo $$ >{self.works_in}/heartbeat" if self.works_in else ":"
+        (bin_ / "sleep").write_text(f"#!/bin/sh\n{beats}\n")
+        for name in ("stat", "sleep"):
+            (bin_ / name).chmod(0o755)
         env = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}"}
         return subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True, timeout=20, check=False)
 
@@ -152,3 +157,18 @@ def test_the_second_head_moves_nothing(place: Place) -> None:
     assert place.start(place.shared, first=False).returncode == 0
     assert queue(place.shared) == "of two heads"
     assert not place.last.exists()
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_state_in_which_another_controller_works_stays(place: Place, works: bool) -> None:
+    place.save(place.shared, "of two heads", 2000)
+    place.start(place.shared)
+    for name in ("leads", "heartbeat"):
+        (place.shared / name).write_text("lab-head2\n")
+    place.works_in = place.shared if works else None
+    another = place.folder / "another" / "lab" / "slurmctld"
+    another.mkdir(parents=True)
+    done = place.start(another)
+    assert done.returncode == int(works)
+    assert (another / "job_state").exists() is not works
+    assert (f"a controller works in {place.shared}" in done.stderr) is works

@@ -19,7 +19,9 @@ from headway.errors import Refused, Unreachable
 from headway.jobs import lineage
 from headway.jobs.run import Prepared
 from headway.keep import library
+from headway.keep.manifest import Folder
 from headway.keep.shelf import Near
+from headway.server import datasets
 from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.work import SubmitIn, SubmitOut
 from tests import builders
@@ -90,6 +92,24 @@ async def done(server: Server, answer: Any, state: str = "done") -> Any:
 async def add(server: Server, source: Path, name: str = "tiny") -> Any:
     client = await server.client()
     return await done(server, await client.post(API, json={"name": name, "source": str(source)}))
+
+
+async def test_a_folder_that_becomes_a_link_after_the_look_at_it_is_not_followed(
+    server: Server, mounts: Mounts, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write above it would have the server read its own secrets into a dataset."""
+    real = datasets.Folder
+
+    def swapped(path: Path) -> Folder:
+        source.rename(tmp_path / "away")
+        source.symlink_to(tmp_path / "state")
+        return real(path)
+
+    monkeypatch.setattr(datasets, "Folder", swapped)
+    client = await server.client()
+    operation = await done(server, await client.post(API, json={"name": "tiny", "source": str(source)}), "failed")
+    assert "belongs to the server's machine itself" in operation.error["message"]
+    assert mounts.there == set()
 
 
 async def test_a_version_is_added_mounted_and_listed(server: Server, mounts: Mounts, source: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ import pytest
 
 from headway.domain.cluster import BackupRule
 from headway.errors import Refused, Unreachable
-from headway.keep.archive import Header, key_of
-from headway.server.keeping import AGAIN_S, Backups
+from headway.keep.archive import Header, Reader, key_of
+from headway.keep.restore import read, remember
+from headway.server.keeping import AGAIN_S, LATE_S, Backups
 from headway.server.reconcile import Reconciler
 from headway.store.operations import MAX_ATTEMPTS
 from headway.store.records import OWN_SECRETS
@@ -93,6 +96,67 @@ async def test_what_fails_because_its_server_stops_has_not_failed(server: Server
     assert (await server.store.operation(answer.json()["id"])).state == "done"
 
 
+@asynccontextmanager
+async def held(server: Server, call: str) -> AsyncIterator[None]:
+    """While a reconciler is in a `call` that does not end; then it is stopped."""
+    begun = asyncio.Event()
+
+    async def never(*_: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    server.work.answers[call] = never
+    run = asyncio.create_task(Reconciler(server.state, "test:0").run())
+    try:
+        await asyncio.wait_for(begun.wait(), 60)
+        yield
+    finally:
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+
+async def test_a_server_that_slept_carries_nothing_out_beside_itself(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the clock its lease has passed when it wakes; what it holds it goes on with."""
+    looks, real = asyncio.Semaphore(0), server.store.claim
+
+    async def claim(*args: Any, **more: Any) -> Any:
+        try:
+            return await real(*args, **more)
+        finally:
+            looks.release()
+
+    monkeypatch.setattr(server.store, "claim", claim)
+    client = await server.client()
+    clock: Any = server.state.clock
+    ask = {"to": str(tmp_path / "b"), "passphrase": PHRASE}
+    asked = (await client.post("/api/v1/clusters/lab/backup", json=ask)).json()["id"]
+    async with held(server, "back_up"):
+        clock.now += 3600
+        while not looks.locked():
+            await looks.acquire()
+        for _ in range(3):
+            server.state.wake.set()
+            await asyncio.wait_for(looks.acquire(), 60)
+        assert (await server.store.operation(asked)).attempts == 1
+
+
+async def test_an_operation_outlives_any_number_of_stops(server: Server, tmp_path: Path) -> None:
+    """A roll may wait for days; only servers that died under it count against it."""
+    client = await server.client()
+    ask = {"to": str(tmp_path / "b"), "passphrase": PHRASE}
+    asked = (await client.post("/api/v1/clusters/lab/backup", json=ask)).json()["id"]
+    for _ in range(MAX_ATTEMPTS + 2):
+        async with held(server, "back_up"):
+            pass
+    assert (await server.store.operation(asked)).attempts == 1
+    server.work.answers["back_up"] = None
+    await server.work_off()
+    done = await server.store.operation(asked)
+    assert (done.state, done.attempts) == ("done", 2)  # it does not pass for a new one
+
+
 async def test_a_backup_that_is_given_up_leaves_no_key(server: Server, tmp_path: Path) -> None:
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
@@ -157,6 +221,26 @@ async def test_a_restore_brings_records_and_then_the_machines(
     assert await keys(server) == []
 
 
+async def test_an_archive_is_read_beside_the_loop(
+    server: Server, tmp_path: Path, parts: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have gigabytes, and leases are renewed on the loop."""
+    where: set[bool] = set()
+    real = Reader._frame
+
+    def frame(self: Reader) -> tuple[bytes, bytes]:
+        where.add(threading.current_thread() is threading.main_thread())
+        return real(self)
+
+    monkeypatch.setattr(Reader, "_frame", frame)
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    key = key_of(PHRASE, header.salt)
+    path = archive_with(tmp_path, header, key, parts)
+    kept = await asyncio.to_thread(read, path, key)
+    assert await remember("lab", server.store, path, key, kept) > 0
+    assert where == {False}
+
+
 async def test_a_restore_that_would_give_somebody_anothers_uid_touches_nothing(
     server: Server, tmp_path: Path, parts: dict[str, bytes]
 ) -> None:
@@ -215,7 +299,7 @@ async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> Non
 # --- by the clock
 
 
-async def looked(server: Server, rule: BackupRule | None) -> int:
+async def looked(server: Server, rule: BackupRule | None, backups: Backups | None = None) -> int:
     """One look of the loop; how many backups have been asked for since the beginning."""
     cluster = replace(builders.cluster(4, name="lab"), backup=rule)
     server.work.whole["lab"] = cluster
@@ -225,8 +309,9 @@ async def looked(server: Server, rule: BackupRule | None) -> int:
     await server.store.save_cluster("lab", document)
     row = await server.store.cluster("lab")
     assert row is not None
-    await Backups(server.state)._look(row)
-    await server.work_off()
+    await (backups or Backups(server.state))._look(row)
+    if backups is None:
+        await server.work_off()
     return len(server.work.named("back_up"))
 
 
@@ -248,6 +333,66 @@ async def test_a_backup_is_made_when_its_time_has_come(server: Server, tmp_path:
     assert await looked(server, rule) == 3
     clock.now += AGAIN_S + 1
     assert await looked(server, rule) == 4
+
+
+@pytest.fixture
+def rule(server: Server, tmp_path: Path) -> BackupRule:
+    """Every hour; two are kept."""
+    server.work.answers["back_up"] = None
+    (tmp_path / "key").write_text("correct horse battery\n")
+    (tmp_path / "b").mkdir()
+    return BackupRule(str(tmp_path / "b"), 3600, 2, str(tmp_path / "key"))
+
+
+async def test_an_apply_that_failed_ends_no_backups(server: Server, rule: BackupRule) -> None:
+    await server.store.save_cluster("lab", state="failed")
+    assert await looked(server, rule) == 1
+    assert (await (await server.client()).get("/api/v1/clusters/lab")).json()["state"] == "failed"
+
+
+async def test_many_other_operations_make_no_backup_due(server: Server, rule: BackupRule) -> None:
+    assert await looked(server, rule) == 1
+    for number in range(60):
+        operation = await server.store.enqueue_operation("lab", "dataset", "ann", params={"n": number})
+        assert await server.store.claim("test:0", server.state.clock(), 30.0) is not None
+        await server.store.finish(operation.id, "test:0", "done")
+    assert await looked(server, rule) == 1
+
+
+async def test_a_backup_that_somebody_makes_is_not_the_one_by_the_clock(
+    server: Server, rule: BackupRule, tmp_path: Path
+) -> None:
+    client = await server.client()
+    ask = {"to": str(tmp_path / "elsewhere"), "passphrase": PHRASE}
+    assert (await client.post("/api/v1/clusters/lab/backup", json=ask)).status_code == 202
+    await server.work_off()
+    assert await looked(server, rule) == 2
+    assert await looked(server, rule) == 2
+
+
+async def test_a_backup_that_stays_away_is_told_once_a_turn(server: Server, rule: BackupRule) -> None:
+    def told() -> list[str]:
+        return [one.text for one in server.state.live.notices("lab") if "no backup" in one.text]
+
+    clock: Any = server.state.clock
+    backups = Backups(server.state)
+    assert await looked(server, rule) == 1
+    await server.store.enqueue_operation("lab", "apply", "ann", params={})  # jobs are waited for, perhaps for days
+    assert await server.store.claim("test:0", server.state.clock(), 1e9) is not None
+    clock.now += 3600 + LATE_S
+    assert await looked(server, rule, backups) == 1
+    assert told() == []
+    clock.now += 2
+    for _ in range(2):
+        assert await looked(server, rule, backups) == 1
+    (text,) = told()
+    assert (
+        "there is no backup of it since 1970-01-01 00:16 UTC, and one is wanted every 1h 00m: an apply is under way"
+        in text
+    )
+    clock.now += 3601
+    assert await looked(server, rule, backups) == 1
+    assert len(told()) == 2
 
 
 async def test_a_roll_that_waits_keeps_no_backup_from_being_made(server: Server, tmp_path: Path) -> None:

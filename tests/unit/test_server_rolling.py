@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused
+from headway.server import reconcile
+from headway.store import StoreAway
 from tests import builders
 from tests.unit import server_fakes
 from tests.unit.server_fakes import Server
@@ -123,3 +125,24 @@ async def test_the_page_and_the_list_of_events_know_it(server: Server) -> None:
     page = await client.get(f"/operations/{operation.id}")
     assert (page.status_code, "Roll lab" in page.text) == (200, True)
     assert "another node image: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
+
+
+async def test_an_operation_that_meets_a_database_that_is_away_begins_anew_when_it_is_back(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = 0
+
+    async def roll(*_: Any) -> bool:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise StoreAway("the server's database does not answer")
+        return True
+
+    monkeypatch.setattr(reconcile, "AWAY_S", 0.0)
+    server.work.answers["roll"] = roll
+    await (await server.client()).post(AT, json={})
+    await server.work_off()
+    operation = (await server.store.operations("lab"))[0]
+    assert (operation.kind, operation.state, operation.error, tries) == ("roll", "done", None, 3)
+    assert [event.text for event in await server.store.events_after(operation.id)] == [reconcile.WAS_AWAY] * 2

@@ -38,6 +38,25 @@ ROWS: list[tuple[str, str, str]] = [
     ("storage: {scrach: {}}", "storage.scrach", "did you mean scratch?"),
     ("storage: {home: {size: 1}}", "storage.home.size", "unknown field"),
     ("fabric: {switches: [{name: a, node: 4}]}", "fabric.switches[0].node", "did you mean nodes?"),
+    # a field that is left empty is one that was left out, if there is such a field
+    ("nodez:", "nodez", "unknown field; did you mean nodes?"),
+    ("storage: {home: {size: }}", "storage.home.size", "unknown field"),
+    (
+        "storage: {volumes: [{name: box, path: /box, mount: nfs4 filer:/x hard,ro}]}",
+        "storage.volumes[0].ro",
+        "in { } a comma ends a value: put the whole of it in quotes",
+    ),
+    (
+        'storage: {volumes: [{name: box, path: /box, mount: "nfs4 fd00::1:/x ro"}]}',
+        "storage.volumes[0].mount",
+        "[fd00::1]:",
+    ),
+    ('storage: {volumes: [{name: box, path: /box, mount: "nfs4 [fd00:1]:/x ro"}]}', "storage.volumes[0].mount", "IPv6"),
+    (
+        'storage: {volumes: [{name: box, path: /box, mount: "nfs4 f[0]:/x"}]}',
+        "storage.volumes[0].mount",
+        "may have only",
+    ),
     # types and ranges
     ("nodes: '4'", "nodes", "must be a whole number"),
     ("nodes: 4.0", "nodes", "must be a whole number"),

@@ -10,9 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from headway.errors import Conflict, NotFound, Refused, Unreachable
-from headway.store import PriceRow, Store, open_store
+from headway.errors import Conflict, NotFound, Refused, Unanswered, Unreachable
+from headway.store import Locked, PriceRow, Store, StoreAway, open_store
+from headway.store.base import said_where_away
 from headway.store.engine import database_url, migrate, open_engine, shown_url
 from headway.store.schema import HEAD, metadata
 from tests import builders
@@ -317,3 +320,48 @@ async def test_prices_are_kept_when_they_change(store: Store) -> None:
     await store.note_prices([told(3, "9.5", spot=True)])
     await store.note_prices([told(4, "31.2")])  # back at the price of before
     assert await store.prices("lab") == (cpu, told(1, "31.2"), told(3, "9.5", spot=True), told(4, "31.2"))
+
+
+class Told(Exception):
+    """What PostgreSQL's driver raises: with the number that the database gave."""
+
+    def __init__(self, sqlstate: str) -> None:
+        super().__init__(f"it says {sqlstate}")
+        self.sqlstate = sqlstate
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PoolTimeout("none is free"),
+        TimeoutError(),
+        ConnectionRefusedError(111, "Connection refused"),
+        DBAPIError("SELECT 1", None, Told(""), connection_invalidated=True),
+        DBAPIError("SELECT 1", None, Told("57P03")),  # it starts
+        DBAPIError("SELECT 1", None, Told("53300")),  # too many connections
+        OperationalError("BEGIN", None, sqlite3.OperationalError("database is locked")),
+        OperationalError("BEGIN", None, sqlite3.OperationalError("disk I/O error")),
+        OperationalError("BEGIN", None, sqlite3.OperationalError("database or disk is full")),
+        OperationalError("BEGIN", None, sqlite3.OperationalError("unable to open database file")),
+    ],
+)
+def test_a_database_that_is_away_is_said_to_be_whatever_its_driver_calls_it(error: Exception) -> None:
+    with pytest.raises(StoreAway, match="the server's database") as caught, said_where_away():
+        raise error
+    assert isinstance(caught.value, Unreachable)
+    assert caught.value.hint
+    assert isinstance(caught.value, Locked) == ("locked" in str(error))
+    assert isinstance(caught.value, Unanswered) == (type(error) is TimeoutError), "whether it was written nobody knows"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ProgrammingError("SELEKT", None, Told("42601")),
+        OperationalError("SELECT", None, sqlite3.OperationalError("no such table: clusters")),
+        Conflict("another one holds it"),
+    ],
+)
+def test_a_mistake_of_ours_is_not_taken_for_a_database_that_is_away(error: Exception) -> None:
+    with pytest.raises(type(error)), said_where_away():
+        raise error

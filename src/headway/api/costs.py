@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from headway.api import reckoning
 from headway.api.access import Admin, Anyone, Operator, State, audit
-from headway.api.reckoning import Bill, Place, place_of
-from headway.api.usage import HOUR_S, Form, Look, MonthText, fresh, looked, sheet
+from headway.api.reckoning import Bill, Look, Place, place_of
+from headway.api.usage import HOUR_S, Form, MonthText, fresh, looked, sheet
 from headway.errors import Refused
 from headway.ledger import chargeback, invoice
 from headway.ledger.money import usd

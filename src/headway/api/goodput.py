@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from fractions import Fraction
 
 from fastapi import APIRouter
 
 from headway.api import reckoning
 from headway.api.access import Anyone, State
-from headway.api.reckoning import Place
-from headway.api.saving import failure_hours, stalled_cause, stalls
+from headway.api.causes import took
+from headway.api.reckoning import Look, Sums
+from headway.api.saving import Stalls, failure_hours, stalls
 from headway.api.state import AppState
-from headway.api.usage import Look, MonthText, hours_of, looked
+from headway.api.usage import MonthText, hours_of, looked
 from headway.ledger import goodput as good
 from headway.ledger.goodput import Cause, Parts
 from headway.ledger.money import cents, usd
-from headway.ledger.periods import Period
-from headway.store.usage import Only, RunRow, Total
+from headway.store.usage import Only, Times
 from headway.wire.ledger import CauseOut, GoodputOut, PartsOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
-MOST_LOSSY = 2000  # runs that are looked at for causes, the dearest
-_BLAME_S = 120.0  # between a run's end and the incident that ended it
 
 
 @router.get("/goodput")
@@ -32,13 +31,18 @@ async def goodput(name: str, state: State, who: Anyone, period: MonthText = "") 
 
 async def goodput_of(state: AppState, look: Look) -> GoodputOut:
     place, month = look.place, look.month
-    totals = await state.store.usage(place.name, look.span, ["team"], Only(look.seen))
-    parts = {one.by[0]: _parts(one) for one in totals if one.gpu_s or one.waited_gpu_s}
+    sums = Sums(state, place, Only(look.seen))
+
+    async def times_and_stalls() -> tuple[dict[str, Times], Stalls]:
+        return await state.store.times(place.name, look.span, Only(look.seen)), await stalls(state, look)
+
+    (times, stalled), lost = await asyncio.gather(times_and_stalls(), took(state, look, sums))
+    by_use = sorted(times.items(), key=lambda one: (-one[1].gpu_s, one[0]))
+    parts = {team: _parts(one) for team, one in by_use if one.gpu_s or one.waited_gpu_s}
     whole = Parts(
         *(sum(getattr(one, field) for one in parts.values()) for field in ("productive", "lost", "idle", "waiting"))
     )
-    stalled = await stalls(state, look)
-    causes = [*await _lost_to(state, look), *await _queue(state, look, whole), *stalled_cause(stalled)]
+    causes = [*lost.causes(whole), *await _queue(state, look, sums, whole), *stalled.causes]
     return GoodputOut(
         cluster=place.name,
         period=month.name,
@@ -59,11 +63,11 @@ async def goodput_of(state: AppState, look: Look) -> GoodputOut:
             for one in good.ranked(causes)
         ],
         failure_hours=await failure_hours(state, place, month),
-        checkpoints=[one.out() for one in stalled],
+        checkpoints=[one.out() for one in stalled.dearest],
     )
 
 
-def _parts(one: Total) -> Parts:
+def _parts(one: Times) -> Parts:
     return Parts(one.gpu_s - one.lost_gpu_s - one.idle_gpu_s, one.lost_gpu_s, one.idle_gpu_s, one.waited_gpu_s)
 
 
@@ -79,67 +83,11 @@ def _parts_out(team: str, one: Parts) -> PartsOut:
     )
 
 
-async def _lost_to(state: AppState, look: Look) -> list[Cause]:
-    """What the dearest runs lost and idled, by what took it."""
-    place, month = look.place, look.month
-    found = await state.store.runs(place.name, look.span, Only(look.seen), first="lossy", limit=MOST_LOSSY)
-    if not found:
-        return []
-    cut = await reckoning.segments(state, place, month, {one.group for one in found})
-    blamed = await _incidents(state, place, month)
-    notebooks = {one.job_id for one in await state.store.notebooks(place.name)}
-    sums: dict[tuple[str, str], list[tuple[int, Fraction, int]]] = {}
-    for run in found:
-        idles = ("notebook", "notebooks that idle") if run.job in notebooks else ("idle", "GPUs held that do nothing")
-        for segment in cut:
-            if segment.group != run.group:
-                continue
-            ends = run.end or place.now
-            _, *parts = good.within(run.start, ends, run.lost_s, run.idle_s, segment.start, min(segment.end, place.now))
-            rate = segment.usd_per_second * run.units / run.per_node
-            for key, amount_s in zip((_why_lost(run, blamed), idles), parts, strict=True):
-                if amount_s:
-                    sums.setdefault(key, []).append((run.gpus * amount_s, rate * amount_s, run.job))
-    return [
-        Cause(
-            kind,
-            what,
-            sum(gpu_s for gpu_s, _, _ in rows),
-            sum((cost for _, cost, _ in rows), Fraction(0)),
-            tuple(dict.fromkeys(job for _, _, job in sorted(rows, key=lambda row: -row[1])))[:5],
-        )
-        for (kind, what), rows in sums.items()
-    ]
-
-
-async def _incidents(state: AppState, place: Place, month: Period) -> dict[int, list[tuple[float, str]]]:
-    """Job -> (when an incident sent it back, the incident in words)."""
-    found: dict[int, list[tuple[float, str]]] = {}
-    for one in await state.store.incidents(place.name, limit=1000):
-        if month.start <= one.opened_at < month.end + _BLAME_S:
-            whole = await state.store.incident(one.number)
-            for job in whole.jobs:
-                found.setdefault(job.job, []).append((job.requeued_at, f"{one.what} on {one.node}"))
-    return found
-
-
-def _why_lost(run: RunRow, blamed: dict[int, list[tuple[float, str]]]) -> tuple[str, str]:
-    for at, words in blamed.get(run.job, ()):
-        if abs(at - run.end) <= _BLAME_S:
-            return "fault", words
-    if run.state == "PREEMPTED":
-        return "preemption", "preemption"
-    if run.state == "NODE_FAIL":
-        several = "," in run.nodes or "[" in run.nodes
-        return "fault", f"a node of {run.nodes} failed" if several else f"{run.nodes} failed"
-    return "requeue", "requeued by hand or by its own wish"
-
-
-async def _queue(state: AppState, look: Look, whole: Parts) -> list[Cause]:
+async def _queue(state: AppState, look: Look, sums: Sums, whole: Parts) -> list[Cause]:
     """Nobody pays for waiting; what stood idle while jobs waited was paid for. Only who sees the invoice sees that."""
     if look.seen is not None or not whole.waiting:
         return []
-    found = (await reckoning.bill(state, look.place, look.month)).found
+    found = (await reckoning.bill(state, look.place, look.month, sums)).found
     idle = sum(one.cents["idle"] for one in found.teams) + sum(
         one.cents for one in found.unassigned if one.what == "idle"
     )

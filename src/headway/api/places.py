@@ -15,7 +15,8 @@ from headway.errors import Fault, HeadwayError, NotAllowed, Refused
 SYSTEM_FOLDERS = tuple(
     Path(p) for p in ("/boot", "/dev", "/etc", "/proc", "/root/.ssh", "/run", "/sys", "/usr", "/var/lib/headway")
 )
-KEY_FOLDERS = (Path("/etc/munge"), Path("/etc/headway"))
+OWN_FOLDER = Path("/etc/headway")  # the keys of backups and of HTTPS lie there too
+KEY_FOLDERS = (Path("/etc/munge"), OWN_FOLDER)
 
 
 def allowed(state: AppState, path: str, hint: str = "keep backups in a folder, best on a disk, of their own") -> Path:
@@ -80,7 +81,11 @@ def _key_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
     real = Path(os.path.realpath(source.file))
     inside = any(real.is_relative_to(folder) for folder in KEY_FOLDERS)
     if not inside and any(real.is_relative_to(folder) for folder in _closed(state)):
-        yield Fault("secrets.munge.file", f"{real} belongs to the server's machine", "keep the key in /etc/headway")
+        yield Fault("secrets.munge.file", f"{real} belongs to the server's machine", "keep the key in /etc/munge")
+    elif real.is_relative_to(OWN_FOLDER) and "munge" not in real.name:
+        yield Fault(
+            "secrets.munge.file", f"{real} may be another secret of the server's", f"call it {OWN_FOLDER}/munge.key"
+        )
 
 
 def _closed(state: AppState) -> tuple[Path, ...]:

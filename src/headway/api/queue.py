@@ -161,8 +161,11 @@ def page(jobs: Iterable[JobState], ask: QueueAsk, now: float) -> QueueList:
 def page_of(whole: Found, ask: QueueAsk) -> QueueList:
     """One page of what `find` found."""
     order, of = whole.order, whole.of
-    key, descending = _order(ask.sort, whole.now)
-    at = _after(whole, ask, key, descending)
+    passed, moment = _passed(ask, whole.now)
+    key, descending = _order(ask.sort, moment)
+    if moment != int(whole.now):
+        order = sorted(order, key=lambda number: key(of[number]), reverse=descending)
+    at = _after(order, of, passed, key, descending) if passed else 0
     shown = tuple(of[number] for number in order[at : at + min(ask.limit, MOST)])
     more = at + len(shown) < len(order)
     return QueueList(
@@ -170,7 +173,7 @@ def page_of(whole: Found, ask: QueueAsk) -> QueueList:
         len(order),
         at,
         whole.counts,
-        _cursor(ask.sort, key(shown[-1])) if more and shown else "",
+        _cursor(ask.sort, key(shown[-1]), moment) if more and shown else "",
     )
 
 
@@ -237,27 +240,42 @@ def _turn(job: JobState) -> tuple[int, int]:
     return (job.start_time, 0) if job.state in RUNNING else (-job.end_time, 0)
 
 
-def _cursor(sort: str, key: Sequence[Any]) -> str:
-    return base64.urlsafe_b64encode(json.dumps([sort, list(key)]).encode()).decode().rstrip("=")
+def _cursor(sort: str, key: Sequence[Any], moment: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([sort, list(key), moment]).encode()).decode().rstrip("=")
 
 
-def _after(found: Found, ask: QueueAsk, key: Any, descending: bool) -> int:
-    """How many of them the cursor has passed."""
+def _passed(ask: QueueAsk, now: float) -> tuple[tuple[Any, ...], int]:
+    """(The key of the row that the page before ended with, () at the top; the moment that the order is of.) By what grows
+    while a job runs or waits that is the first page's moment: of what ended the places would be others a second later."""
+    column = BY_KEY.get(ask.sort.removeprefix("-"))
     if not ask.cursor:
-        return 0
+        return (), int(now)
     try:
-        sort, place = json.loads(base64.urlsafe_b64decode(ask.cursor + "=" * (-len(ask.cursor) % 4)))
+        sort, place, moment = json.loads(base64.urlsafe_b64decode(ask.cursor + "=" * (-len(ask.cursor) % 4)))
         if sort != ask.sort:
             raise ValueError("of another order")
-        passed = tuple(place)
-        low, high = 0, len(found.order)
+        return tuple(place), int(moment) if column is not None and column.runs_on else int(now)
+    except (ValueError, TypeError, OverflowError, binascii.Error, RecursionError):
+        raise _foreign() from None
+
+
+def _after(
+    order: Sequence[int], of: Mapping[int, JobState], passed: tuple[Any, ...], key: Any, descending: bool
+) -> int:
+    """How many of them the cursor has passed."""
+    low, high = 0, len(order)
+    try:
         while low < high:
             middle = (low + high) // 2
-            here = key(found.of[found.order[middle]])
+            here = key(of[order[middle]])
             if (here >= passed) if descending else (here <= passed):
                 low = middle + 1
             else:
                 high = middle
-    except (ValueError, TypeError, binascii.Error, RecursionError):
-        raise Refused("the cursor is none of this list's", hint="leave it out to begin at the top") from None
+    except TypeError:  # not made of what this order is made of
+        raise _foreign() from None
     return low
+
+
+def _foreign() -> Refused:
+    return Refused("the cursor is none of this list's", hint="leave it out to begin at the top")

@@ -18,7 +18,7 @@ from headway.ledger.chargeback import Chargeback, Rules
 from headway.ledger.invoice import Invoice, Segment
 from headway.ledger.periods import Period, month, month_of, zone
 from headway.store import InvoiceRow
-from headway.store.usage import Only, RunRow, Span
+from headway.store.usage import Cell, Only, RunRow, Span
 
 ALL = Only()
 
@@ -52,6 +52,19 @@ class Place:
             raise Refused(str(error), hint="a month is written 2026-10") from None
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Somebody looks at a month of a cluster. `seen`: the teams they see, None = all."""
+
+    place: Place
+    month: Period
+    seen: tuple[str, ...] | None
+
+    @property
+    def span(self) -> Span:
+        return Span(self.month.start, self.month.end, self.place.now)
+
+
 @dataclass(frozen=True)
 class Bill:
     """`row` is there once it is closed; zone and rules are those that it was closed by."""
@@ -70,6 +83,21 @@ class Bill:
         return dict(self.row.document.get("rules", {})) or asdict(place.rules) if self.row else asdict(place.rules)
 
 
+class Sums:
+    """What was held in stretches of one price, asked of the database once for all that a report needs it for."""
+
+    def __init__(self, state: AppState, place: Place, only: Only = ALL) -> None:
+        self._state, self._place, self._only = state, place, only
+        self._known: dict[tuple[str, int, int], list[Cell]] = {}
+
+    async def held(self, segment: Segment) -> list[Cell]:
+        key = (segment.group, segment.start, segment.end)
+        if key not in self._known:
+            span, only = Span(segment.start, segment.end, self._place.now), replace(self._only, group=segment.group)
+            self._known[key] = await self._state.store.held(self._place.name, span, only=only)
+        return self._known[key]
+
+
 async def place_of(state: AppState, name: str) -> Place:
     """Raises NotFound for a name that no cluster ever had."""
     row = await state.store.cluster(name)
@@ -79,14 +107,14 @@ async def place_of(state: AppState, name: str) -> Place:
     return Place(name, cluster, int(state.clock()))
 
 
-async def bill(state: AppState, place: Place, period: Period) -> Bill:
-    """As it was closed, else as far as it has come."""
+async def bill(state: AppState, place: Place, period: Period, sums: Sums | None = None) -> Bill:
+    """As it was closed, else as far as it has come. `sums`: of all teams."""
     closed = {row.period: row for row in await state.store.invoices(place.name)}
     row = closed.get(period.name)
     if row is not None:
         kept = invoice.unpacked(row.document["invoice"])
         return Bill(chargeback.unpacked(kept, row.document["chargeback"]), row)
-    return Bill(await _reckoned(state, place, await _joined(state, place, period)), None)
+    return Bill(await _reckoned(state, place, await _joined(state, place, period), sums), None)
 
 
 async def close(state: AppState, place: Place, period: Period, person: str) -> InvoiceRow:
@@ -134,15 +162,15 @@ async def _due(state: AppState, place: Place) -> Period:
     return month_of(min(life.began for life in lives), where)
 
 
-async def _reckoned(state: AppState, place: Place, period: Period) -> Chargeback:
+async def _reckoned(state: AppState, place: Place, period: Period, sums: Sums | None = None) -> Chargeback:
     """From the facts as they are now."""
-    own, costs = await _of_period(state, place, period)
+    own, costs = await _of_period(state, place, period, sums or Sums(state, place))
     lines = (*own.lines, *await _corrections(state, place, period))
     whole = Invoice(place.name, period, lines)
     return chargeback.share_out(whole, costs, place.rules, place.shares)
 
 
-async def _of_period(state: AppState, place: Place, period: Period) -> tuple[Invoice, chargeback.Costs]:
+async def _of_period(state: AppState, place: Place, period: Period, sums: Sums) -> tuple[Invoice, chargeback.Costs]:
     store, name, now = state.store, place.name, place.now
     lives = await store.lives(name, period.start, period.end)
     states = await store.node_spans(name, period.start, period.end)
@@ -156,15 +184,22 @@ async def _of_period(state: AppState, place: Place, period: Period) -> tuple[Inv
         not_there.append((segment, unused_s))
         if not here and not unused_s:
             continue
-        span = Span(segment.start, segment.end, now)
-        uses = [cell.use for cell in await store.held(name, span, only=Only(group=segment.group))]
-        held_broken = Fraction(0)
-        for one in here:
-            broken = spans.union(one.broken)
-            for units, per_node, seconds in await store.held_on(name, one.machine, broken, now):
-                held_broken += Fraction(units * seconds, per_node)
+        uses = [cell.use for cell in await sums.held(segment)]
+        broken = [(one.machine, *span) for one in here for span in spans.union(one.broken)]
+        held_broken = sum(
+            (
+                Fraction(one.units * (one.end - one.start), one.per_node)
+                for one in await store.held_on(name, broken, now)
+            ),
+            Fraction(0),
+        )
         costs.add(segment, uses, here, held_broken, unused_s)
     return invoice.reckon(name, period, nodes, not_there), costs
+
+
+async def priced(state: AppState, place: Place, period: Period) -> list[Segment]:
+    """The period cut by the prices of every group that ever had one."""
+    return await segments(state, place, period, {row.group for row in await state.store.prices(place.name)})
 
 
 async def segments(state: AppState, place: Place, period: Period, groups: set[str]) -> list[Segment]:
@@ -184,7 +219,7 @@ async def _corrections(state: AppState, place: Place, period: Period) -> list[in
     billed = [line for one in closed for line in one.lines if line.what == "correction"]
     found = []
     for one in closed:
-        now, _ = await _of_period(state, place, one.period)
+        now, _ = await _of_period(state, place, one.period, Sums(state, place))
         found += invoice.corrections(one, [line for line in billed if line.of == one.period.name], now)
     return found
 
@@ -226,8 +261,7 @@ async def held_cost(
 ) -> list[tuple[tuple[str, ...], Fraction]]:
     """(values of `by`, exact USD) of what runs held."""
     found: dict[tuple[str, ...], Fraction] = {}
-    groups = {row.group for row in await state.store.prices(place.name)}
-    for segment in await segments(state, place, period, groups):
+    for segment in await priced(state, place, period):
         if only.group and only.group != segment.group:
             continue
         narrowed = replace(only, group=segment.group)

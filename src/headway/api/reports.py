@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
@@ -10,17 +11,19 @@ from fractions import Fraction
 from fastapi import APIRouter
 
 from headway.api.access import Anyone, State
-from headway.api.reckoning import Place
+from headway.api.fragments import fragments_of, plan_of
+from headway.api.reckoning import Look, Place
 from headway.api.state import AppState
-from headway.api.usage import HOUR_S, Look, MonthText, energy_sum, hours_of, looked
+from headway.api.usage import HOUR_S, MonthText, energy_sum, hours_of, looked
+from headway.domain.ledger import Life
 from headway.ledger import capacity as rules
-from headway.ledger import spans
-from headway.ledger.capacity import Ends
+from headway.ledger.capacity import Ends, Fragments, Stretches
 from headway.ledger.energy import Energy
 from headway.ledger.money import cents, usd
 from headway.store.usage import Only, Span, Total
 from headway.wire.ledger import CapacityOut, EnergyOut, EnergyRow, HourOut, TypeOut, WaitOut
 
+_HOUR = ("held", "there", "free", "fragmented")
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
 
@@ -67,7 +70,7 @@ def _energy_row(team: str, parts: Iterable[Total], pue: float, price: Decimal | 
 
 @router.get("/capacity")
 async def capacity(name: str, state: State, who: Anyone, period: MonthText = "") -> CapacityOut:
-    """Utilisation by hour and GPU type, waits by job size, and whether what is free lies together. The same for all."""
+    """Utilisation and fragmentation by hour and GPU type, waits by job size, and what is free now. The same for all."""
     return await capacity_of(state, await looked(state, name, who, period))
 
 
@@ -82,54 +85,75 @@ async def capacity_of(state: AppState, look: Look) -> CapacityOut:
             if node.usable and node.gpus and not node.reservation
         ]
     )
+    types, waits = await _types(state, place, span, marks)
     return CapacityOut(
         cluster=place.name,
         period=month.name,
         start=month.start,
         end=month.end,
-        types=await _types(state, place, span, marks),
-        waits=_waits(await state.store.waits(place.name, span)),
+        types=types,
+        waits=_waits(waits),
         free_gpus=free.gpus,
         free_whole_node_gpus=free.together,
         fragmentation=round(free.fragmentation, 4),
     )
 
 
-async def _types(state: AppState, place: Place, span: Span, marks: range) -> list[TypeOut]:
-    if len(marks) < 2:
-        return []
-    begun = await state.store.moments(place.name, span, marks, False)
-    ended = await state.store.moments(place.name, span, marks, True)
-    there = await _there(state, place, span, marks)
+Waits = list[tuple[int, int, int]]
+
+
+async def _types(state: AppState, place: Place, span: Span, marks: range) -> tuple[list[TypeOut], Waits]:
+    """What hours were, and how long runs waited: two long questions at a time."""
+
+    async def held_and_waits() -> tuple[dict[tuple[str, bool], list[float]], Waits]:
+        return await _held(state, place, span, marks), await state.store.waits(place.name, span)
+
+    lives = await state.store.lives(place.name, span.start, span.end)
+    (held, waits), unused = await asyncio.gather(held_and_waits(), fragments_of(state, place, lives, span, marks))
+    there, nothing = _there(place, lives, span, marks), [0.0] * (len(marks) - 1)
     found = []
-    for kind in sorted(begun.keys() | there.keys()):
-        ends = [{number: Ends(*sums) for number, sums in moments.get(kind, {}).items()} for moments in (begun, ended)]
-        held = rules.held_between(marks, *ends)
-        had = there.get(kind, [0] * len(held))
+    for kind in sorted({one for one, _ in held} | there.keys()):
+        known, other = (held.get((kind, named), nothing) for named in (True, False))
+        mine = [sum(both) for both in zip(known, other, strict=True)]
+        had = there.get(kind, nothing)
+        pieces = unused[kind](known) if kind in unused else Fragments(tuple(nothing), tuple(nothing))
         hours = [
-            HourOut(at=at, held=hours_of(gpu_s), there=hours_of(all_s))
-            for at, gpu_s, all_s in zip(marks, held, had, strict=False)
+            HourOut(at=at, **{name: hours_of(gpu_s) for name, gpu_s in zip(_HOUR, sums, strict=True)})
+            for at, *sums in zip(marks, mine, had, pieces.free, pieces.fragmented, strict=False)
         ]
         found.append(
-            TypeOut(gpu_type=kind, utilisation=round(sum(held) / sum(had), 6) if sum(had) else None, hours=hours)
+            TypeOut(
+                gpu_type=kind,
+                utilisation=round(sum(mine) / sum(had), 6) if sum(had) else None,
+                fragmentation=None if pieces.share is None else round(pieces.share, 6),
+                hours=hours,
+            )
         )
+    return found, waits
+
+
+async def _held(state: AppState, place: Place, span: Span, marks: range) -> dict[tuple[str, bool], list[float]]:
+    """GPU-seconds that runs held in each hour, by GPU type and whether the file still names their nodes."""
+    begun = await state.store.moments(place.name, span, marks, False)
+    ended = await state.store.moments(place.name, span, marks, True)
+    plans = {group.name: group.plan for group in place.cluster.groups if group.plan.gpus} if place.cluster else {}
+    found: dict[tuple[str, bool], list[float]] = {}
+    for kind, group in begun:
+        ends = [{at: Ends(*sums) for at, sums in one.get((kind, group), {}).items()} for one in (begun, ended)]
+        key = (plans[group].gpu_type, True) if group in plans else (kind, False)
+        sums = rules.held_between(marks, *ends)
+        found[key] = [one + other for one, other in zip(found.get(key, [0.0] * len(sums)), sums, strict=True)]
     return found
 
 
-async def _there(state: AppState, place: Place, span: Span, marks: range) -> dict[str, list[int]]:
+def _there(place: Place, lives: Iterable[Life], span: Span, marks: range) -> dict[str, list[float]]:
     """GPU-seconds that machines had in each hour, by type, as far as the file still says what they have."""
-    groups = {group.name: group for group in place.cluster.groups} if place.cluster else {}
-    found: dict[str, list[int]] = {}
-    for life in await state.store.lives(place.name, span.start, span.end):
-        group = groups.get(life.group)
-        if group is None or not group.plan.gpus:
-            continue
-        hours = found.setdefault(group.plan.gpu_type, [0] * (len(marks) - 1))
-        alive = [(max(life.began, span.start), min(life.ended or span.now, span.now, span.end))]
-        first, last = (max(0, (at - marks[0]) // HOUR_S) for at in alive[0])
-        for i in range(first, min(last + 1, len(hours))):
-            hours[i] += group.plan.gpus * spans.seconds(spans.common(spans.union(alive), [(marks[i], marks[i + 1])]))
-    return found
+    found: dict[str, Stretches] = {}
+    for life in lives:
+        if (plan := plan_of(place, life)) is not None:
+            alive = max(life.began, span.start), min(life.ended or span.now, span.now, span.end)
+            found.setdefault(plan.gpu_type, Stretches(marks)).add(*alive, plan.gpus)
+    return {kind: one.seconds() for kind, one in found.items()}
 
 
 def _waits(rows: Iterable[tuple[int, int, int]]) -> list[WaitOut]:

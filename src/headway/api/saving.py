@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
 from headway.api import reckoning
 from headway.api.access import Anyone, State
-from headway.api.reckoning import Place, place_of
+from headway.api.causes import CHECKPOINTS, NAMED
+from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
-from headway.api.usage import HOUR_S, Look, teams_seen
+from headway.api.usage import HOUR_S, teams_seen
 from headway.domain.ledger import Life, Saves
 from headway.errors import Refused
 from headway.ledger import goodput as good
 from headway.ledger.goodput import Advice, Cause
+from headway.ledger.invoice import Segment
 from headway.ledger.money import cents, usd
 from headway.ledger.periods import Period
+from headway.store.losses import Saved
+from headway.store.usage import Only
 from headway.wire.ledger import AdviceOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 LATELY_S = 90 * 86_400  # failures of so long say how often a node fails
 NEVER_H = 24 * 365.0  # a node that never failed is taken to do it once a year
 FEWEST = 2  # checkpoints that say how often a job saves
+MOST_TOLD = 100  # jobs that are advised, those that would save most
+_MILLIONTHS = 10**6  # of a dollar
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,8 @@ async def checkpoints(
             else "how often it writes, and for how long, is not said",
             hint="every_s=600&write_s=20; headway_train measures them by itself (docs/checkpoints.md)",
         )
-    failure_s = await _failure_s(state, place, nodes or sum(one.node_count for one in runs[-1:]) or 1)
+    hours = await failure_hours(state, place, Period("", place.now - LATELY_S, place.now))
+    failure_s = _failure_s(hours, nodes or sum(one.node_count for one in runs[-1:]) or 1)
     return advice_out(job, write_s, failure_s, good.advice(every_s, failure_s, write_s))
 
 
@@ -91,47 +100,85 @@ def advice_out(job: int, write_s: float, failure_s: float, told: Advice) -> Advi
     )
 
 
-async def stalls(state: AppState, look: Look) -> list[Stall]:
-    """Of the jobs that one sees and that stood still longest; those whose better interval saves most first."""
-    place, month, found = look.place, look.month, []
-    for job, saves in (await state.store.most_stalled(place.name, month.start)).items():
-        if saves.count < FEWEST or saves.up_s <= 0:
-            continue
-        rows = [
-            one
-            for one in await state.store.runs_of(place.name, job)
-            if (look.seen is None or one.team in look.seen)
-            and one.start < month.end
-            and (one.end or place.now) > month.start
-        ]
-        if not rows:
-            continue
-        gpu_s = sum(one.gpus * (min(one.end or place.now, month.end) - max(one.start, month.start)) for one in rows)
-        cost = sum(await reckoning.run_costs(state, place, rows, month), Fraction(0))
-        failure_s = await _failure_s(state, place, rows[-1].node_count)
-        found.append(Stall(job, saves, failure_s, gpu_s, cost))
-    return sorted(found, key=lambda one: (-one.usd * Fraction(one.advice.saves), one.job))
+@dataclass(frozen=True, slots=True)
+class Stalls:
+    """`dearest`: those whose better interval saves most, that first. `gpu_s` and `usd` are of all."""
+
+    dearest: tuple[Stall, ...] = ()
+    gpu_s: int = 0
+    usd: Fraction = Fraction(0)
+    longest: tuple[int, ...] = ()  # jobs that stood still for most dollars
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The time for which they stood still; it is part of what is productive otherwise."""
+        return [Cause("checkpoints", CHECKPOINTS, self.gpu_s, self.usd, self.longest)] if self.longest else []
 
 
-def stalled_cause(found: list[Stall]) -> list[Cause]:
-    """The time for which they stood still; it is part of what is productive otherwise."""
-    if not found:
-        return []
-    dearest = sorted(found, key=lambda one: -one.usd * one.share)
-    return [
-        Cause(
-            "checkpoints",
-            "trainings that stand still while they save",
-            sum(round(one.gpu_s * one.share) for one in found),
-            sum((one.usd * one.share for one in found), Fraction(0)),
-            tuple(one.job for one in dearest[:5]),
-        )
-    ]
-
-
-async def _failure_s(state: AppState, place: Place, nodes: int) -> float:
-    """Mean time between failures of a job on so many nodes."""
+async def stalls(state: AppState, look: Look) -> Stalls:
+    """Of all jobs that one sees and that tell of their checkpoints: they are read one after the other, and few are kept."""
+    place, month = look.place, look.month
+    cut = await reckoning.priced(state, place, month)
     hours = await failure_hours(state, place, Period("", place.now - LATELY_S, place.now))
+    gpu_s, cost = 0, Fraction(0)
+    dearest: list[tuple[Fraction, int, Stall]] = []
+    longest: list[tuple[Fraction, int]] = []
+    async for one in _stalls(state, look, cut, hours):
+        still = Fraction(
+            round(one.usd * one.share * _MILLIONTHS), _MILLIONTHS
+        )  # sums of exact shares would grow without end
+        gpu_s, cost = gpu_s + round(one.gpu_s * one.share), cost + still
+        _keep(longest, (still, -one.job), NAMED)
+        _keep(dearest, (one.usd * Fraction(one.advice.saves), -one.job, one), MOST_TOLD)
+    return Stalls(
+        tuple(stall for *_, stall in sorted(dearest, reverse=True)),
+        gpu_s,
+        cost,
+        tuple(-job for _, job in sorted(longest, reverse=True)),
+    )
+
+
+async def _stalls(state: AppState, look: Look, cut: Sequence[Segment], hours: float | None) -> AsyncIterator[Stall]:
+    rows: list[Saved] = []
+    async for row in state.store.saved(look.place.name, look.span, Only(look.seen), FEWEST):
+        if rows and rows[-1].job != row.job:
+            yield _stall(rows, look, cut, hours)
+            rows = []
+        rows.append(row)
+    if rows:
+        yield _stall(rows, look, cut, hours)
+
+
+def _stall(rows: Sequence[Saved], look: Look, cut: Sequence[Segment], hours: float | None) -> Stall:
+    now, last = look.place.now, rows[-1]
+
+    def seconds(one: Saved, start: int, end: int) -> int:
+        return max(0, min(one.end or now, end, now) - max(one.start, start))
+
+    gpu_s = sum(one.gpus * seconds(one, look.month.start, look.month.end) for one in rows)
+    cost = sum(
+        (
+            segment.usd_per_second * Fraction(one.units * seconds(one, segment.start, segment.end), one.per_node)
+            for one in rows
+            for segment in cut
+            if segment.group == one.group
+        ),
+        Fraction(0),
+    )
+    saves = Saves(last.saves, last.stalled_s, last.up_s)
+    return Stall(last.job, saves, _failure_s(hours, last.node_count), gpu_s, cost)
+
+
+def _keep(into: list[Any], one: Any, most: int) -> None:
+    """Among the greatest so far, where it is one."""
+    if len(into) < most:
+        heapq.heappush(into, one)
+    else:
+        heapq.heappushpop(into, one)
+
+
+def _failure_s(hours: float | None, nodes: int) -> float:
+    """Mean time between failures of a job on so many nodes."""
     return (hours or NEVER_H) * HOUR_S / nodes
 
 
@@ -139,12 +186,8 @@ async def failure_hours(state: AppState, place: Place, month: Period) -> float |
     """Mean time between failures of one node: machine hours by incidents that took a node out; None without any."""
     lives = await state.store.lives(place.name, month.start, month.end)
     hours = sum(_seconds(life, month, place.now) for life in lives) / HOUR_S
-    incidents = [
-        one
-        for one in await state.store.incidents(place.name, limit=1000)
-        if one.drained and month.start <= one.opened_at < month.end
-    ]
-    return round(hours / len(incidents), 2) if incidents and hours else None
+    failures = await state.store.failures(place.name, month.start, month.end)
+    return round(hours / failures, 2) if failures and hours else None
 
 
 def _seconds(life: Life, month: Period, now: int) -> int:

@@ -22,6 +22,7 @@ from headway.jobs.course import Course
 from headway.jobs.saying import told
 from headway.jobs.why import Why
 from headway.jobs.words import why
+from headway.spec.load import as_kept
 from headway.store import ClusterRow, Event, Operation, PriceRow
 from headway.wire.base import ErrorOut, FaultOut
 from headway.wire.clusters import (
@@ -42,6 +43,12 @@ from headway.wire.jobs import CourseOut, JobOut, ProgressOut
 
 HIDDEN = "hidden"
 _MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") :]  # as JobState has them
+
+
+def kept_document(values: Mapping[str, Any]) -> Document:
+    """What a row or a backup has of a cluster's file, perhaps from an earlier version."""
+    document = Document.model_validate(values)
+    return document.model_copy(update={"spec": as_kept(document.spec)})
 
 
 def summary_of(cluster: Cluster) -> dict[str, Any]:

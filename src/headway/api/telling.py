@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from headway.api.budgets import budgets_of, unit_words
 from headway.api.goodput import goodput_of
-from headway.api.reckoning import ALL, Place
+from headway.api.reckoning import ALL, Look, Place
 from headway.api.state import AppState
-from headway.api.usage import Look, usage_of
+from headway.api.usage import usage_of
 from headway.domain.cluster import Cluster
 from headway.domain.ledger import News
 from headway.ledger.budgets import Level, Standing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,7 +13,8 @@ from starlette.responses import Response
 
 from headway.api import reckoning
 from headway.api.access import Anyone, Principal, Right, State, sees_usage
-from headway.api.reckoning import Place, place_of
+from headway.api.causes import behind
+from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Refused
 from headway.ledger.energy import Energy, estimate_j
@@ -86,19 +88,6 @@ def teams_seen(place: Place, who: Principal) -> tuple[str, ...] | None:
     return tuple(team.name for team in place.cluster.teams if sees_usage(place.cluster, who, team.name))
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Somebody looks at a month of a cluster. `seen`: the teams they see, None = all."""
-
-    place: Place
-    month: Period
-    seen: tuple[str, ...] | None
-
-    @property
-    def span(self) -> Span:
-        return Span(self.month.start, self.month.end, self.place.now)
-
-
 async def looked(state: AppState, name: str, who: Principal, period: str) -> Look:
     """With the ledger brought up to date."""
     place = await place_of(state, name)
@@ -107,7 +96,7 @@ async def looked(state: AppState, name: str, who: Principal, period: str) -> Loo
     return look
 
 
-def hours_of(seconds: int) -> float:
+def hours_of(seconds: float) -> float:
     return round(seconds / HOUR_S, 4)
 
 
@@ -164,8 +153,11 @@ async def usage_of(
     state: AppState, place: Place, period: Period, by: Sequence[str], only: Only, stale: str = ""
 ) -> UsageOut:
     span = Span(period.start, period.end, place.now)
-    totals = await state.store.usage(place.name, span, [*by, "gpu_type"], only)
-    cost = dict(await reckoning.held_cost(state, place, period, only, tuple(by)))
+    totals, costs = await asyncio.gather(
+        state.store.usage(place.name, span, [*by, "gpu_type"], only),
+        reckoning.held_cost(state, place, period, only, tuple(by)),
+    )
+    cost = dict(costs)
     grouped: dict[tuple[str, ...], list[Total]] = {}
     for one in totals:
         grouped.setdefault(one.by[: len(by)], []).append(one)
@@ -229,6 +221,9 @@ async def runs(
     job: Annotated[int, Query(ge=0, le=2**53)] = 0,
     lossy: Annotated[bool, Query(description="only those that lost or idled, the dearest first")] = False,
     waited: Annotated[bool, Query(description="only those that began then, the longest wait first")] = False,
+    cause: Annotated[
+        str, Query(max_length=4000, description="only those behind a cause of loss, as goodput words it")
+    ] = "",
     cursor: Annotated[str, Query(max_length=12, pattern=r"^\d*$")] = "",
     limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 100,
 ) -> RunsOut:
@@ -242,7 +237,8 @@ async def runs(
         found = [one for one in await state.store.runs_of(name, job) if only.teams is None or one.team in only.teams]
     else:
         span = Span(period.start, period.end, place.now)
-        found = await state.store.runs(name, span, only, first=first, after=after, limit=limit + 1)
+        mine = await behind(state, name, span, only, cause) if cause else None
+        found = await state.store.runs(name, span, only, first=first, behind=mine, after=after, limit=limit + 1)
     cut = found if job else found[:limit]
     more = str(after + limit) if len(found) > len(cut) else ""
     whole = Period("", min((one.start for one in cut), default=0), place.now + 1)

@@ -47,8 +47,11 @@ def _names(cluster: Cluster, heads: list[Survey]) -> dict[str, str]:
 
 
 def _words(source: str) -> set[str]:
-    """Of "filer:/export", "mgs@tcp:/fsx", "//filer/share", "user@box:/srv": who may be the server. What follows is a path."""
+    """Of "filer:/export", "[fd00::1]:/export", "mgs@tcp:/fsx", "//filer/share", "user@box:/srv": who may be the server. What
+    follows is a path."""
     before, _, path = source.partition("/")
+    if "[" in before:
+        return {before.partition("[")[2].partition("]")[0]}
     between = path[1:].partition("/")[0] if path.startswith("/") else ""
     return {word for word in re.split(r"[@:,]+", f"{before},{between}") if word}
 

@@ -27,8 +27,8 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def backup(
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder on the server's machine.")],
     cluster: ClusterName = "",
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder on the server's machine.")] = Path(),
     key_file: KeyFile = None,
     output: Output = Format.table,
 ) -> None:

@@ -44,6 +44,7 @@ def usage(
     gpu: Annotated[str, typer.Option("--gpu", help="Only this kind of GPU; - for runs without any.")] = "",
     group: Annotated[str, typer.Option("--group", help="Only this group of nodes.")] = "",
     runs: Annotated[bool, typer.Option("--runs", help="The runs behind these figures instead.")] = False,
+    cause: Annotated[str, typer.Option("--cause", help="The runs behind a cause of loss, as goodput words it.")] = "",
     job: Annotated[int, typer.Option("--job", help="Every run of one job instead.")] = 0,
     nodes: Annotated[bool, typer.Option("--nodes", help="What nodes were, and when, instead.")] = False,
     output: SheetOutput = Sheet.table,
@@ -59,8 +60,8 @@ def usage(
     if nodes:
         _nodes(_pages(lambda cursor: api.node_states(name, **when, group=group, cursor=cursor), "states"), output)
         return
-    if runs or job:
-        _runs(_pages(lambda cursor: api.usage_runs(name, job=job, **when, **which, cursor=cursor), "runs"), output)
+    if runs or job or cause:
+        _runs(_pages(lambda at: api.usage_runs(name, job=job, cause=cause, **when, **which, cursor=at), "runs"), output)
         return
     found = api.usage(name, by=by.split(","), **when, **which)
     if found.stale:
@@ -289,7 +290,7 @@ def energy(cluster: ClusterName = "", period: Month = "", output: Output = Forma
 
 
 def capacity(cluster: ClusterName = "", period: Month = "", output: Output = Format.table) -> None:
-    """How full the GPUs were, how long jobs of a size waited, and whether what is free lies together."""
+    """How full the GPUs were, whether what was free lay together, and how long jobs of a size waited."""
     api = session.connect()
     found = api.capacity(session.pick(api, cluster), period)
     if _printed(found, output):
@@ -300,6 +301,12 @@ def capacity(cluster: ClusterName = "", period: Month = "", output: Output = For
         if busiest is not None and busiest.there:
             words += f", {_share(busiest.held / busiest.there)} in the fullest hour ({show.moment(busiest.at)})"
         session.say(words)
+        if one.fragmentation is not None:
+            worst = max(one.hours, key=lambda hour: hour.fragmented)
+            words = f"{one.gpu_type}: {_share(one.fragmentation)} of the free GPU-hours beside a job on the same node"
+            if worst.fragmented:
+                words += f", most in the hour of {show.moment(worst.at)} ({worst.fragmented:,.2f} of {worst.free:,.2f})"
+            session.say(words)
     session.say(
         f"free now: {found.free_gpus} GPUs, {found.free_whole_node_gpus} of them on wholly free nodes "
         f"({_share(found.fragmentation)} in pieces)"

@@ -86,7 +86,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("backup", "backup:backup", "Queue, accounting, keys and records in one sealed file."),
             Entry("backups", "backup:backups", "List backups; read one to see that it is whole."),
             Entry("restore", "backup:restore", "Bring a cluster back from a backup."),
-            Entry("storage", "storage:app", "How fast a cluster's volumes are."),
+            Entry("storage", "storage:app", "Volumes: who has them, how full, how fast."),
             Entry("dataset", "dataset:app", "Datasets with versions, read-only on every machine."),
             Entry("secrets", "secrets:app", "Change a cluster's keys while jobs run."),
         ),

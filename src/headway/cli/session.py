@@ -183,6 +183,7 @@ class Api(Protocol):
         start: str = "",
         end: str = "",
         job: int = 0,
+        cause: str = "",
         cursor: str = "",
         **only: Unpack[Only],
     ) -> RunsOut: ...

@@ -1,4 +1,4 @@
-"""storage: how fast a cluster's volumes are."""
+"""storage: a cluster's volumes, who has them, how full and how fast they are."""
 
 from __future__ import annotations
 

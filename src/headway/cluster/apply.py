@@ -24,11 +24,12 @@ from headway.cluster.goal import goal_of, site_of
 from headway.cluster.leave import Beside, Leaving
 from headway.cluster.members import members
 from headway.cluster.observe import look_at, machines_of, observe
-from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes
+from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes, wait_for_rest
 from headway.cluster.steps import by_stage, kept, patience_s
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Site
+from headway.domain.hostlist import compress
 from headway.domain.machine import Machine, MachineRequest
 from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
 from headway.domain.slots import choose
@@ -73,13 +74,15 @@ async def apply(
     deadline: float | None = None,
     beside: Beside | None = None,
     before: Mapping[str, Before] | None = None,
+    *,
     new: Mapping[str, str] | None = None,
+    rests: bool = False,
 ) -> None:
     """Carries out what must change. `deadline`: unix seconds until which jobs on nodes that go may go on; None: no node
     with jobs goes. `beside`: what else makes machines of the cluster, and may do so while those jobs are waited for.
     `before`: what is done on the head right before one of its stages. `new`: secrets that take others' place; they are kept
-    once every machine that works can take them. Raises HeadwayError naming every machine that did not
-    get there."""
+    once every machine that works can take them. `rests`: the controller was stopped for a restore, so nobody can say what
+    runs where, and no machine is given back. Raises HeadwayError naming every machine that did not get there."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
     if gaps:
@@ -113,14 +116,12 @@ async def apply(
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
-    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, new)
+    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, new=new, rests=rests)
     if seen:
         site = await run.take(seen)
         run.goal = with_effects(await goal_of(cluster, site, have), observed)
-    if await run.clear():
-        await apply(
-            cluster, env, say, deadline, before=before, new=new
-        )  # all facts anew: machines have come and gone meanwhile
+    if await run.clear():  # all facts anew: machines have come and gone meanwhile
+        await apply(cluster, env, say, deadline, before=before, new=new)
         return
     await run.turn_key()
     await run.execute()
@@ -147,11 +148,14 @@ class Run:
     beside: Beside | None = None  # the same
     before: Mapping[str, Before] = field(default_factory=dict)  # the same
     new: Mapping[str, str] = field(default_factory=dict)  # the same
+    rests: bool = False  # the same
     image: str = ""  # tag that machines are made from; "" = what the cluster keeps to, or the present one
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
     making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
     machines: dict[str, Machine] = field(default_factory=dict)
+    resting: list[str] = field(default_factory=list)  # heads whose controller waits until Slurm's state has moved
+    state_at: str = ""  # where that lay before
 
     async def execute(self) -> None:
         cluster = self.goal.cluster
@@ -164,6 +168,7 @@ class Run:
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
         await self._end_sessions()
+        await wait_for_rest(cluster, self.env, self.machines[cluster.head])
         started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
         await settle(self.goal, self.env, self.say, started - set(self.failures))
         if self.failures:
@@ -206,6 +211,7 @@ class Run:
             self.failures[name] = error
             await self.say(name, error.message, level="error", done=True)
             if name == self.goal.cluster.head:
+                await self._stand_by_again()
                 self.controller_up.set()
 
     async def _end_sessions(self) -> None:
@@ -221,6 +227,10 @@ class Run:
         """Gives back the machines that go, before anything else is done; whether others may have come or gone meanwhile."""
         going = [c.where for c in self.changes.changes if c.kind == "machine.delete"]
         if not going:
+            return False
+        if self.rests:
+            words = "stays, though the file has no place for it: the next apply gives it back, or takes it in again"
+            await self.say(compress(going), words, level="warning", done=True)
             return False
         leaving = self._leaving(self.observed.machines)
         leaving.beside = self.beside
@@ -262,7 +272,7 @@ class Run:
             self.observed = replace(self.observed, seen={**self.observed.seen, name: found})
 
     def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> Leaving:
-        head = self.observed.machines.get(self.goal.cluster.head)
+        head = None if self.rests else self.observed.machines.get(self.goal.cluster.head)
         leaving = Leaving(self.goal.cluster, self.env, self.say, head, machines, self.deadline, stays=stays)
         if isinstance(self.env.provider, Owned):
             leaving.before = self._leave_own
@@ -367,6 +377,8 @@ class Run:
                 await self.say(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:
                     await self.before[stage](self.machines[name])
+                elif stage == "accounting":
+                    await self._not_half(self.machines[name])
                 if stage == "controller":
                     await self._rest_others()
                 if stage == "outside":  # no node waits for a volume that only the head lacks
@@ -385,6 +397,15 @@ class Run:
         if stages:
             await self.say(name, "is set up", done=True, seconds=time.monotonic() - began)
 
+    async def _not_half(self, head: Machine) -> None:
+        """slurmdbd would not start, and nobody would know why. Raises Refused."""
+        argv = ["test", "-e", f"{ACCOUNTING}{RESTORING}"]
+        if (await self.env.connections.remote(head, argv, timeout_s=20, check=False)).code == 0:
+            raise Refused(
+                f"{head.name}: a restore was begun and has not ended, so neither slurmdbd nor slurmctld starts",
+                hint=f"run it again: headway restore {head.cluster} --from FILE",
+            )
+
     async def _rest_others(self) -> None:
         """Where Slurm's state is to move, the first head copies it while no controller runs: another one would take over in the
         folder of before. Its own stage starts it again."""
@@ -393,8 +414,41 @@ class Run:
             seen = self.observed.seen.get(name)
             if name in moves and seen is not None and state.PROGRAM in seen.files:
                 await self.say(name, "slurmctld waits until Slurm's state has moved")
-                stop = ops.run_step(["systemctl", "stop", "slurmctld.service"], timeout_s=120)
-                await ops.perform(self.env.connections, self.machines[name], [stop])
+                self.state_at = self.state_at or await self._state_at()
+                self.resting.append(name)
+                await self._controller(name, "stop")
+
+    async def _stand_by_again(self) -> None:
+        """Where the head fails and Slurm's state is still where it was: a cluster would be without any controller until the next
+        apply. One whose state has moved, or that can't be asked, may lead in the new folder: then two would."""
+        head, waiting = self.goal.cluster.head, ", ".join(self.resting)
+        if not waiting:
+            return
+        try:
+            argv = ["systemctl", "is-active", "slurmctld.service"]
+            ran = await self.env.connections.remote(self.machines[head], argv, timeout_s=20, check=False)
+            if ran.stdout.strip() != "active":
+                await self._controller(head, "stop")  # it may be at it still, and is started again and again
+            if await self._state_at() != self.state_at:
+                await self.say(
+                    waiting, "slurmctld stays stopped until the next apply: Slurm's state has moved", level="warning"
+                )
+                return
+            for name in self.resting:
+                await self._controller(name, "start")
+            await self.say(waiting, "slurmctld stands by again, where Slurm's state was", level="warning", done=True)
+        except HeadwayError as error:
+            words = f"slurmctld stays stopped until the next apply: {error.message.splitlines()[0]}"
+            await self.say(waiting, words, level="warning")
+
+    async def _controller(self, name: str, do: str) -> None:
+        step = ops.run_step(["systemctl", do, "slurmctld.service"], timeout_s=120)
+        await ops.perform(self.env.connections, self.machines[name], [step])
+
+    async def _state_at(self) -> str:
+        """As the first head's last start wrote it down; "" where none ever moved."""
+        head = self.machines[self.goal.cluster.head]
+        return (await self.env.connections.remote(head, ["cat", state.LAST], timeout_s=20, check=False)).stdout
 
     async def _accounts(self) -> None:
         head = self.machines[self.goal.cluster.head]

@@ -49,10 +49,15 @@ async def second_alone(cluster: Cluster, env: Env, machines: Mapping[str, Machin
     return second if lines and lines[0].endswith("is DOWN") else None
 
 
+def leads_file(cluster: Cluster) -> str:
+    """Where a controller of two leaves its name when it begins to lead (render.takeback)."""
+    return f"{cluster.state}/leads"
+
+
 async def leads_already(cluster: Cluster, env: Env, second: Machine) -> bool:
     """Whether the second head was the last one to begin to lead, by the name in the state folder."""
     try:
-        ran = await env.connections.remote(second, ["cat", f"{cluster.state}/leads"], timeout_s=ASK_S * 2, check=False)
+        ran = await env.connections.remote(second, ["cat", leads_file(cluster)], timeout_s=ASK_S * 2, check=False)
     except HeadwayError:
         return False
     return ran.stdout.split()[:1] == [second.name]

@@ -24,6 +24,7 @@ from headway.slurm import control
 from headway.slurm.reader import SlurmReader
 
 REGISTER_S = 90
+REST_S = 30
 POLL_S = 0.25
 
 
@@ -41,6 +42,16 @@ async def reader_of(cluster: Cluster, env: Env, head: Machine) -> AsyncIterator[
 async def node_states(cluster: Cluster, env: Env, head: Machine) -> dict[str, NodeState]:
     async with reader_of(cluster, env, head) as reader:
         return {node.name: node for node in await reader.nodes()}
+
+
+async def wait_for_rest(cluster: Cluster, env: Env, head: Machine) -> None:
+    """Until slurmrestd answers, which may just have been started. Of one that does not, whoever asks next says so."""
+    ends = time.monotonic() + REST_S
+    async with reader_of(cluster, env, head) as reader:
+        while time.monotonic() < ends:
+            if await reader.ping():
+                return
+            await asyncio.sleep(POLL_S)
 
 
 async def wait_for_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> None:

@@ -3,7 +3,7 @@
 slurmctld writes its state some seconds after it has started a job. Killed before that, it comes back with the job waiting,
 starts it again, and then ends what it does not know on the node: the run of before, and with it the new one, which is
 counted as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`. A job submitted since has no run of before, so
-its end has another cause."""
+its end has another cause. A second head that takes over reads the same state."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ AFTER_S = 60  # from the controller's start until the end of such a run
 class CutShort:
     """One cluster's. A job is sent back once a restart of its own."""
 
+    leads: str = ""  # of two heads, the file in which the one that begins to lead leaves its name
     seen: set[tuple[int, int]] = field(default_factory=set)
 
     async def step(self, run: Remote, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
@@ -33,7 +34,10 @@ class CutShort:
         self.seen = set(short)
         if not new:
             return []
-        began = await control.controller_started_at(run, head)
+        if self.leads:
+            began = await control.leads_since(run, head, self.leads)
+        else:
+            began = await control.controller_started_at(run, head)
         after = [job.id for job in new if job.submit_time < began <= job.end_time <= began + AFTER_S]
         killed = [job for job in after if await control.was_killed(run, head, job)]
         return [(f"job {job}", await _send_back(run, head, job)) for job in killed]

@@ -7,7 +7,7 @@ from headway.domain.incident import OWN_REASON
 from headway.errors import Conflict, HeadwayError
 from headway.health import prove, repair
 from headway.health.isolate import OUT
-from headway.health.tools import Tools
+from headway.health.tools import Tools, fault_of
 from headway.slurm import control
 
 ALREADY = "Slurm has it as"
@@ -57,7 +57,7 @@ async def reboot(tools: Tools, node: str, person: str) -> str:
         await repair.restart(tools, node, began)
         fault = await repair.registered(tools, node, repair.BOOT_S)
     except HeadwayError as error:
-        fault = error.message.splitlines()[0]
+        fault = fault_of(error)
     if not fault and served:
         fault = (await prove.prove(tools, node)).fault
         if not fault:

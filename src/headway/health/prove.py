@@ -13,7 +13,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, NotFound
 from headway.health import lemons
 from headway.health.decide import SLURM_DRAINS, SLURM_REASONS
-from headway.health.tools import Tools
+from headway.health.tools import Tools, fault_of
 from headway.render.agent import PROGRAM
 from headway.slurm import control
 
@@ -61,7 +61,7 @@ async def prove(tools: Tools, node: str, *, hard: bool = False) -> Report:
         if hard and all(one.ok for one in results):
             results += await _between_two(tools, machine)
     except HeadwayError as error:
-        results.append(Result("ssh", False, error.message.splitlines()[0]))
+        results.append(Result("ssh", False, fault_of(error)))
     return Report(node, tuple(results))
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from headway.errors import HeadwayError
-from headway.health.tools import Tools
+from headway.health.tools import Tools, fault_of
 from headway.machines.program import program
 from headway.render.systemd import volume_units
 
@@ -28,7 +28,7 @@ async def mounted(tools: Tools, node: str) -> str:
             async with tools.mounting:
                 fault = await _try(tools, node, units) if units else ""
         except HeadwayError as error:
-            fault = error.message.splitlines()[0]
+            fault = fault_of(error)
         if not fault or tools.clock() >= ends:
             return fault
         await tools.sleep(pause_s)

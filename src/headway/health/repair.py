@@ -7,7 +7,8 @@ from headway.domain.machine import MachineState
 from headway.errors import HeadwayError, Unreachable
 from headway.health import ladder
 from headway.health.remount import mounted
-from headway.health.tools import Tools
+from headway.health.tools import Tools, fault_of
+from headway.store import StoreAway
 
 AWAY_S = 20.0  # what a requeued job is given to start on the spare, before its old node is repaired
 BOOT_S = 180.0  # from the start of a machine until it has registered
@@ -73,7 +74,7 @@ async def carry_out(tools: Tools, incident: Incident) -> str:
             case Repair.REPLACE:
                 return await _made(tools, incident) or await registered(tools, incident.node, BOOT_S)
     except HeadwayError as error:
-        return error.message.splitlines()[0]
+        return fault_of(error)
 
 
 async def finish(tools: Tools, incident: Incident, fault: str) -> Incident:
@@ -157,7 +158,7 @@ async def _made(tools: Tools, incident: Incident) -> str:
     for _ in range(int(MAKE_S / LOOK_S)):
         try:
             operation = await tools.env.store.operation(number)
-        except Unreachable:  # that the database is away says nothing of the machine
+        except StoreAway:
             await tools.sleep(LOOK_S)
             continue
         if operation.state not in {"queued", "running"}:
@@ -183,7 +184,7 @@ async def registered(tools: Tools, node: str, within_s: float) -> str:
                     return ""
                 fault = "slurmd or munge does not run"
         except HeadwayError as error:
-            fault = error.message.splitlines()[0]
+            fault = fault_of(error)
         if tools.clock() >= ends:
             return fault
         await tools.sleep(LOOK_S)

@@ -26,7 +26,7 @@ from headway.domain.slots import ROLLS, choose
 from headway.errors import HeadwayError, Refused
 from headway.health.prove import prove
 from headway.health.repair import BOOT_S, registered
-from headway.health.tools import Tools
+from headway.health.tools import Tools, fault_of
 from headway.machines import image, image_build
 from headway.machines.image import ImageInfo
 from headway.slurm import control
@@ -272,7 +272,7 @@ class Roll:
         try:
             fault = await self._made(name) or await registered(tools, name, BOOT_S)
         except HeadwayError as error:
-            fault = error.message.splitlines()[0]
+            fault = fault_of(error)
         if not fault:
             await self.say(name, "is being tested")
             fault = (await prove(tools, name, hard=not self.proved)).fault

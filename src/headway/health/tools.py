@@ -13,12 +13,20 @@ from headway.cluster.leads import the_head
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident, IncidentState
 from headway.domain.machine import Machine, MachineState
-from headway.errors import Unreachable
+from headway.errors import HeadwayError, Unreachable
 from headway.slurm import control
+from headway.store import StoreAway
 
-MOUNTING = (
-    8  # nodes at once whose volumes are tried: a file server that is away is away for all, and others are asked too
-)
+# Nodes at once whose volumes are tried: a file server that is away is away for all of them, and others are asked things too.
+MOUNTING = 8
+
+
+def fault_of(error: HeadwayError) -> str:
+    """What is wrong with a machine, by what a step on it met: everything here that judges a machine by an error asks this.
+    Raises the error again where the server's database is what is away."""
+    if isinstance(error, StoreAway):
+        raise error
+    return error.message.splitlines()[0]
 
 
 @dataclass

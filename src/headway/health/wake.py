@@ -16,11 +16,14 @@ from headway.domain.hostlist import compress
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError, Unreachable
 from headway.health import power, unmade
+from headway.health.tools import fault_of
 from headway.render.power import MAKE_S
 from headway.slurm import control
+from headway.store import StoreAway
 
 Said = list[tuple[str, str]]
 LOOK_S = 3.0
+AWAY_S = 5.0  # between looks whether the server's database is back
 AT_ONCE = 8  # machines that are made for one cluster
 
 
@@ -155,17 +158,15 @@ class Waker:
         group = self.cluster.group_of[node]
         began = time.monotonic()
 
-        async def say(*_: object, **__: object) -> None: ...
-
         try:
             async with asyncio.timeout(MAKE_S):
-                await bring(self.cluster, self.env, node, say)
+                await self._bring(node)
             self.untold = True  # at the next look: a node that works is not given back for that
             self.failures.pop(group.name, None)
             self.not_before.pop(group.name, None)
             self.said.append((node, f"is ready after {time.monotonic() - began:.0f} s"))
         except HeadwayError as error:
-            await self._fail(node, head, error.message.splitlines()[0][:200])
+            await self._fail(node, head, fault_of(error)[:200])
         except TimeoutError:
             await self._fail(node, head, f"it was not there after {MAKE_S} s")
         except (
@@ -174,6 +175,18 @@ class Waker:
             await self._fail(node, head, f"{type(error).__name__}: {error}".splitlines()[0][:200])
         finally:
             self.tasks.pop(node, None)
+
+    async def _bring(self, node: str) -> None:
+        """Waits where the server's database is away: nothing follows of that for the machine."""
+
+        async def say(*_: object, **__: object) -> None: ...
+
+        while True:
+            try:
+                return await bring(self.cluster, self.env, node, say)
+            except StoreAway as error:
+                self.said.append((node, f"waits: {error.message.splitlines()[0]}"))
+                await asyncio.sleep(AWAY_S)
 
     async def _fail(self, node: str, head: Machine, why: str) -> None:
         group = self.cluster.group_of[node]

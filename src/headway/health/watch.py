@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from headway.cluster.env import Env
-from headway.cluster.leads import head_now
+from headway.cluster.leads import head_now, leads_file
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.incident import INCIDENT_REASON
@@ -39,10 +39,13 @@ class Watch:
     responder: Responder
     tender: Tender
     nudged: set[tuple[int, int]] = field(default_factory=set)
-    cut_short: CutShort = field(default_factory=CutShort)
+    cut_short: CutShort = field(init=False)
     heads: Heads = field(default_factory=Heads)
     clock: Callable[[], float] = time.time
     refilled: float = 0.0  # when caps were last looked at
+
+    def __post_init__(self) -> None:
+        self.cut_short = CutShort(leads_file(self.cluster) if self.cluster.controllers > 1 else "")
 
     async def step(self, nodes: Iterable[NodeState], jobs: Iterable[JobState]) -> list[tuple[str, str]]:
         """Looks once and acts. Returns what was done as (node or job, words), for people to read."""

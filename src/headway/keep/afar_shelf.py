@@ -43,7 +43,7 @@ class Afar:
                 while (answer := await _beside(sends, anext(told, None))) is not None:
                     if "text" in answer:
                         progress.files = progress.of_files
-                        return Manifest.read(answer["text"])
+                        return await asyncio.to_thread(Manifest.read, answer["text"])
                     progress.files, progress.bytes = answer["files"], answer["bytes"]
                     wanted.put_nowait(listing.files[answer["send"]])
         finally:
@@ -126,7 +126,7 @@ class Answers:
     """Lines of JSON, and the text that one of them announces, out of the pieces in which they come."""
 
     def __init__(self) -> None:
-        self._rest, self._text = b"", 0
+        self._rest, self._text = bytearray(), 0  # a manifest may have gigabytes, and comes in small pieces
         self.complaint = b""
 
     def of(self, data: bytes) -> list[dict[str, Any]]:
@@ -136,12 +136,14 @@ class Answers:
             if self._text:
                 if len(self._rest) < self._text:
                     return found
-                found.append({"text": self._rest[: self._text]})
-                self._rest, self._text = self._rest[self._text :], 0
-            line, mark, rest = self._rest.partition(b"\n")
-            if not mark:
+                found.append({"text": bytes(memoryview(self._rest)[: self._text])})
+                del self._rest[: self._text]
+                self._text = 0
+            end = self._rest.find(b"\n")
+            if end < 0:
                 return found
-            self._rest, answer = rest, json.loads(line)
+            answer = json.loads(self._rest[:end])
+            del self._rest[: end + 1]
             self._text = int(answer.get("manifest", 0))
             if not self._text:
                 found.append(answer)

@@ -1,13 +1,13 @@
 """One backup in one file: a line of plain words about it, then sealed frames.
 
     headway-backup 1\\n
-    {"cluster": "lab", "at": 1790000000.0, ..., "salt": "..."}\\n     said in the open, and vouched for by every frame
+    {"cluster": "lab", ..., "salt": "...", "file": "..."}\\n          said in the open, and vouched for by every frame
     4 bytes length, AES-256-GCM(kind, payload)                       again and again
 
-The key is scrypt's of a passphrase and the salt; a frame's nonce is its number, which no two frames of a key share, for the
-salt is new each time. Kinds: P a part begins (its name), D bytes of it, E it ends ({"bytes", "sha256"}), Z the end
-({part: {"bytes", "sha256"}}). So a file that was cut short, lengthened, changed or put together of two is told from a whole
-one. Nothing is ever held but one frame.
+The key is scrypt's of a passphrase and the salt, and from it each file has its own by its name, which is new whenever a file is
+begun: also for a backup that is begun again, which has the salt of its first try. So a frame's nonce may be its number.
+Kinds: P a part begins (its name), D bytes of it, E it ends ({"bytes", "sha256"}), Z the end ({part: {"bytes", "sha256"}}). So a
+file that was cut short, lengthened, changed or put together of two is told from a whole one. Nothing is ever held but one frame.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ import secrets as random
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from headway.errors import NotFound, Refused
@@ -36,6 +38,7 @@ MAGIC = b"headway-backup 1\n"
 SUFFIX = ".headway-backup"
 FRAME = 1 << 20  # bytes of a part in one frame
 _LONGEST_LINE = 65_536
+_LAST = 1e11  # unix seconds
 _SCRYPT = {"n": 1 << 15, "r": 8, "p": 1}  # 32 MiB and a tenth of a second a try
 _LENGTH = struct.Struct(">I")
 
@@ -53,6 +56,9 @@ class Header:
     headway: str
     slurm_version: str
     salt: str  # base64
+    file: str = (
+        ""  # the name that this file's own key goes by; "": of an earlier version, whose files had the key itself
+    )
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,14 @@ def key_of(passphrase: str, salt: str) -> bytes:
     return Scrypt(salt=base64.b64decode(salt), length=32, **_SCRYPT).derive(passphrase.encode())
 
 
+def new_name() -> str:
+    return random.token_hex(16)
+
+
+def _own_key(key: bytes, file: str) -> bytes:
+    return HKDF(SHA256(), length=32, salt=None, info=f"headway-backup {file}".encode()).derive(key) if file else key
+
+
 def read_header(path: Path) -> Header:
     """NotFound when there is no such file, Damaged when it is something else than a backup."""
     with _opened(path) as file:
@@ -84,7 +98,12 @@ def _header(path: Path, file: IO[bytes]) -> tuple[Header, bytes]:
         if magic != MAGIC or not line.endswith(b"\n"):
             raise ValueError
         told = json.loads(line)
-        header = Header(**{name: told[name] for name in Header.__dataclass_fields__})
+        header = Header(**{name: told[name] for name in Header.__dataclass_fields__ if name in told})
+        words = (header.cluster, header.headway, header.slurm_version, header.salt, header.file)
+        if not all(isinstance(word, str) for word in words) or type(header.at) not in (int, float):
+            raise ValueError
+        if not 0 <= header.at < _LAST:  # nor is what is no number
+            raise ValueError
         base64.b64decode(header.salt, validate=True)
     except (ValueError, KeyError, TypeError):
         raise Damaged(
@@ -113,7 +132,8 @@ class Writer:
     def __init__(self, path: Path, header: Header, key: bytes) -> None:
         self.path = path
         self._beside = path.with_name(f".{path.name}.part")
-        self._sealed = AESGCM(key)
+        header = replace(header, file=new_name())
+        self._sealed = AESGCM(_own_key(key, header.file))
         self._number = 0
         self._parts: dict[str, Part] = {}
         self._name = ""
@@ -202,7 +222,7 @@ class Reader:
         except BaseException:
             self._ends.close()
             raise
-        self._sealed = AESGCM(key)
+        self._sealed = AESGCM(_own_key(key, self.header.file))
         self._number = 0
         self._parts: dict[str, Part] = {}
 

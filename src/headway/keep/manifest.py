@@ -123,6 +123,11 @@ class Folder:
             ) from None
         self._inside: tuple[str, int] | None = None  # the folder that was read from last, open
 
+    @property
+    def real(self) -> Path:
+        """Where what was opened lies, whatever its name leads to by now."""
+        return Path(f"/proc/self/fd/{self._root}").readlink()
+
     def close(self) -> None:
         if self._inside is not None:
             os.close(self._inside[1])

@@ -8,25 +8,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from headway.cluster import ops
 from headway.cluster.apply import apply
 from headway.cluster.env import Env, Say
 from headway.cluster.observe import machines_of
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import ACCOUNTING, Cluster, heads_of
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
 from headway.keep.archive import Reader
-from headway.keep.backup import DATABASE, Proof, program_argv, prove, rows
+from headway.keep.backup import Proof, program_argv, prove, rows
 
 STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
 _DAEMONS = ("slurmctld.service", "slurmrestd.service", "slurmdbd.service")
 _NO_UNIT = 5  # systemctl: there is none of this name
+_MOST_HEADS = 2
+_ROWS_AT_ONCE = 500
+T = TypeVar("T")
 _PART_S = 6 * 3600.0
 
 
@@ -68,17 +70,28 @@ async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: K
     """Headway's own memory of the cluster; how many records came back."""
     for name, value in kept.secrets.items():
         await env_store.put_secret(cluster, name, value)
-    with Reader(path, key) as reader:
-        for name, pieces in reader.parts():
+    with await asyncio.to_thread(Reader, path, key) as reader:
+        parts = reader.parts()
+        while (part := await asyncio.to_thread(next, parts, None)) is not None:
+            name, pieces = part
             if name == "records":
-                return int(await env_store.take_records(cluster, rows(pieces)))
+                return int(await env_store.take_records(cluster, _read_beside(rows(pieces))))
     return 0
 
 
+async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
+    """In a thread, many at a time."""
+    while batch := await asyncio.to_thread(lambda: list(islice(found, _ROWS_AT_ONCE))):
+        for row in batch:
+            yield row
+
+
 async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, ref: str) -> None:
-    """Slurm's part. `ref` names this restore: one that was killed goes on, and takes nothing back that has happened since.
+    """Slurm's part. `ref` names this restore: one that was killed begins anew unless all was put back, and then takes nothing
+    back that has happened since. What an earlier try kept of before stays.
     Raises HeadwayError naming what did not get there."""
-    head = (await machines_of(env, cluster.name)).get(cluster.head)
+    machines = await machines_of(env, cluster.name)
+    head = machines.get(cluster.head)
     answers = done = False
     if head is not None and head.state is MachineState.RUNNING:
         with contextlib.suppress(HeadwayError):  # one that does not answer is made again by the apply
@@ -88,35 +101,43 @@ async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, 
         await _stand_aside(cluster, env, say)
     if head is not None and answers and not done:
         await say("head", "Slurm's daemons rest")
-        with contextlib.suppress(HeadwayError):
-            await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
-            await say("head", "Slurm's daemons rest", done=True)
+        await _rest(env, head)
+        await say("head", "Slurm's daemons rest", done=True)
+    parts = (cluster.state, ACCOUNTING)
 
     async def put_back(machine: Machine) -> None:
         nonlocal done
-        if done or (await _stamp(env, machine)) == ref:
-            done = True
-            return
-        await _take(cluster, env, machine, say, path, key)
-        step = ops.run_step(["sh", "-c", f"echo {shlex.quote(ref)} >{STAMP}"])
-        await ops.perform(env.connections, machine, [step])
+        if not done and (await _stamp(env, machine)) != ref:
+            await _rest(env, machine)  # one that was off has started them as it booted
+            await _on_head(env, machine, "begin", *parts)
+            await _take(cluster, env, machine, say, path, key)
+        await _on_head(env, machine, "end", STAMP, ref, *parts)
         done = True
 
     hook: Callable[[Machine], Awaitable[None]] = put_back
-    await apply(cluster, env, say, before={"accounting": hook})
+    await apply(_as_many(cluster, machines), env, say, before={"accounting": hook}, rests=True)
     if not done:
         raise Refused(f"{cluster.head}: slurmdbd did not rest, so nothing was put back", hint="run restore again")
     await _close_runaways(cluster, env, say)
 
 
+def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
+    """With the nodes that there are where these are more than the file wants: jobs of the backup may run on any of them."""
+    groups = []
+    for group in cluster.groups:
+        there = sum(name in machines for name in group.slots) - group.spares
+        groups.append(replace(group, nodes=max(group.nodes, min(there, group.most))))
+    return replace(cluster, groups=tuple(groups))
+
+
 async def _stand_aside(cluster: Cluster, env: Env, say: Say) -> None:
     """Before the first controller rests, for a second one would take over; the apply starts it again. One that can't be told
     goes with its machine, also one that is off, for it would take over as it boots: of a machine made anew it waits for the
-    first."""
+    first. One of which the backup's file knows nothing starts no more."""
     machines = await machines_of(env, cluster.name)
-    for name in cluster.heads[1:]:
+    for name in heads_of(cluster.name, _MOST_HEADS)[1:]:
         machine = machines.get(name)
-        if machine is None or await _ended(env, machine):
+        if machine is None or await _ended(env, machine, for_good=name not in cluster.heads):
             continue
         await say(name, "can't be told to stand aside: its machine is made anew", level="warning")
         await env.provider.fence(machine)  # one that stood still must not go on in between
@@ -124,11 +145,11 @@ async def _stand_aside(cluster: Cluster, env: Env, say: Say) -> None:
         await env.connections.drop(name)
 
 
-async def _ended(env: Env, machine: Machine) -> bool:
+async def _ended(env: Env, machine: Machine, *, for_good: bool) -> bool:
     """Whether the controller there has ended."""
     if machine.state is not MachineState.RUNNING:
         return False
-    argv = ["systemctl", "stop", "slurmctld.service"]
+    argv = ["systemctl", *(("disable", "--now") if for_good else ("stop",)), "slurmctld.service"]
     try:
         ran = await env.connections.remote(machine, argv, timeout_s=90, check=False)
     except HeadwayError:
@@ -136,12 +157,31 @@ async def _ended(env: Env, machine: Machine) -> bool:
     return ran.code in (0, _NO_UNIT)
 
 
+async def _rest(env: Env, head: Machine) -> None:
+    """Raises Refused."""
+    try:
+        ran = await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
+    except CommandFailed:  # they end still
+        ran = None
+    if ran is None or ran.code not in (0, _NO_UNIT):
+        why = ran.stderr.strip()[-300:] if ran else "they took longer than 90 s"
+        hint = f"nothing was put back; headway exec {head.cluster} -- systemctl status slurmctld slurmdbd, then restore again"
+        raise Refused(f"{head.name}: Slurm's daemons could not be stopped: {why}", hint=hint)
+
+
+async def _on_head(env: Env, head: Machine, *words: str) -> None:
+    """node/keep.py's part. Raises Refused with what it says."""
+    ran = await env.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
+    if ran.code != 0:
+        raise Refused(f"{head.name}: {ran.stderr.strip()[-500:]}", hint="mend that, then run restore again")
+
+
 async def _stamp(env: Env, head: Machine) -> str:
     return (await env.connections.remote(head, ["cat", STAMP], timeout_s=20, check=False)).stdout.strip()
 
 
 async def _take(cluster: Cluster, env: Env, head: Machine, say: Say, path: Path, key: bytes) -> None:
-    takers = {"state": ("take", cluster.state), "database": ("database", DATABASE)}
+    takers = {"state": ("take", cluster.state), "database": ("database", ACCOUNTING)}
     with await asyncio.to_thread(Reader, path, key) as reader:
         parts = reader.parts()
         while (part := await asyncio.to_thread(next, parts, None)) is not None:

@@ -18,17 +18,16 @@ def size_of(gpus: int) -> str:
 class Ends:
     """Of the runs that began (or ended) between two marks: the sum of their units, and of units times that moment."""
 
-    units: int
-    unit_moments: int
+    units: float
+    unit_moments: float
 
 
-def held_between(marks: Sequence[int], began: Mapping[int, Ends], ended: Mapping[int, Ends]) -> list[int]:
+def held_between(marks: Sequence[int], began: Mapping[int, Ends], ended: Mapping[int, Ends]) -> list[float]:
     """Unit-seconds held between each two marks. `began` and `ended` by the number of the stretch (marks[i] to marks[i + 1])
-    that the moment lies in; -1 for before the first mark. Needs two sums a stretch, not a look at each run."""
-    held = [0] * (len(marks) - 1)
+    that the moment lies in; -1 for before the first mark. Needs two sums a stretch, not a look at each run. Whole where the
+    sums are."""
+    held: list[float] = [0] * (len(marks) - 1)
     for sign, moments in ((1, began), (-1, ended)):
-        units = moment_sum = 0
-        before = 0
         first = moments.get(-1, Ends(0, 0))
         units, moment_sum = first.units, first.unit_moments
         before = units * marks[0] - moment_sum
@@ -40,6 +39,32 @@ def held_between(marks: Sequence[int], began: Mapping[int, Ends], ended: Mapping
             held[i] += sign * (after - before)
             before = after
     return held
+
+
+class Stretches:
+    """Unit-seconds between each two marks, of stretches of time that are added one by one or as sums. Moments count from the
+    first mark, so that sums of many stay exact."""
+
+    def __init__(self, marks: range) -> None:
+        self._first, self._marks = marks[0], range(0, marks[-1] - marks[0] + 1, marks.step)
+        self._began: dict[int, tuple[float, float]] = {}
+        self._ended: dict[int, tuple[float, float]] = {}
+
+    def add(self, start: int, end: int, units: float) -> None:
+        """What there was of them from `start` until `end`; negative ones are taken away."""
+        if end > start:
+            for moment, ends in ((start - self._first, False), (end - self._first, True)):
+                self.add_ends(max(-1, moment // self._marks.step), units, units * moment, ends=ends)
+
+    def add_ends(self, place: int, units: float, unit_moments: float, *, ends: bool) -> None:
+        """The sums of beginnings (or ends) in a stretch: -1 before the first mark."""
+        into = self._ended if ends else self._began
+        was = into.get(place, (0, 0))
+        into[place] = (was[0] + units, was[1] + unit_moments)
+
+    def seconds(self) -> list[float]:
+        began, ended = ({at: Ends(*sums) for at, sums in one.items()} for one in (self._began, self._ended))
+        return held_between(self._marks, began, ended)
 
 
 def percentile(counts: Iterable[tuple[int, int]], which: int) -> int | None:
@@ -74,3 +99,31 @@ def free(nodes: Iterable[tuple[int, int]]) -> Free:
         gpus += there - held
         together += there if not held else 0
     return Free(gpus, together)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragments:
+    """GPU-seconds between each two marks that no job held on nodes that worked (`free`), and those of them on nodes of which a
+    job held other GPUs (`fragmented`): a job of whole nodes could not have had these."""
+
+    free: tuple[float, ...]
+    fragmented: tuple[float, ...]
+
+    @property
+    def share(self) -> float | None:
+        """Of the free GPU time, 0 to 1; None where none was free."""
+        whole = sum(self.free)
+        return sum(self.fragmented) / whole if whole else None
+
+
+def fragments(
+    works: Sequence[float], touched: Sequence[float], away: Sequence[float], held: Sequence[float]
+) -> Fragments:
+    """GPU-seconds in each stretch: `works` of nodes while they were there and neither down, drained nor spare; `touched` of such
+    nodes, with all their GPUs, while a job held one or more of them; `held` by jobs, `away` what of it was on nodes that did not
+    work. Of two runs that follow each other both may claim a second: nothing becomes less than none by that."""
+    free, parts = [], []
+    for there, both, out, used in zip(works, touched, away, held, strict=True):
+        free.append(max(0.0, there - used + out))
+        parts.append(min(free[-1], max(0.0, both - used + out)))
+    return Fragments(tuple(free), tuple(parts))

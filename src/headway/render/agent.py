@@ -18,6 +18,11 @@ PROGRAM = "/usr/lib/headway/agent.pyz"
 CONFIG = "/etc/headway/agent.json"
 METRICS_PORT = 6822
 SIMULATED_LOG = "/run/headway/kmsg"
+# Of a second head, see node/agent/away.py.
+_LETS_IN = """\
+# A rule against a first head that is gone does not outlive who takes it away again.
+ExecStopPost=-/usr/sbin/ip rule del pref 6817
+"""
 UNFIT = "/run/headway/unfit"  # there while the agent thinks that no job should begin
 
 
@@ -27,10 +32,11 @@ def node_files(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
 
 def head_files(cluster: Cluster, site: Site, head: str) -> dict[str, File]:
     told = config(cluster, site, cluster.groups[0], head=head)
-    return {f"{UNITS}/{AGENT}": File(_unit("head")), CONFIG: File(told)}
+    unit = _unit("head", _LETS_IN if head != cluster.head else "")
+    return {f"{UNITS}/{AGENT}": File(unit), CONFIG: File(told)}
 
 
-def _unit(role: str) -> str:
+def _unit(role: str, more: str = "") -> str:
     return f"""\
 # {MARK}
 [Unit]
@@ -39,7 +45,7 @@ After=munge.service
 {TRIES}
 [Service]
 ExecStart=/usr/bin/python3 -I -S {PROGRAM} {role}
-# It must never take from a training: last in line for the processors, first to go.
+{more}# It must never take from a training: last in line for the processors, first to go.
 Nice=10
 OOMScoreAdjust=300
 NoNewPrivileges=yes
@@ -92,5 +98,7 @@ def _second(cluster: Cluster, site: Site, head: str) -> dict[str, object]:
     """Nodes speak to every head. The second one acts by itself only while its controller leads."""
     if cluster.controllers == 1:
         return {}
-    others = [word(site.addresses[name], "addresses") for name in cluster.heads[1:]]
-    return {"first": head == cluster.head} if head else {"others": others}
+    first, *others = (word(site.addresses[name], "addresses") for name in cluster.heads)
+    if not head:
+        return {"others": others}
+    return {"first": True} if head == cluster.head else {"first": False, "first_head": first}

@@ -11,6 +11,7 @@ from headway.render.text import path, script
 
 PROGRAM = "/usr/lib/headway/state-folder"
 LAST = "/srv/headway-state/slurmctld-is-at"  # where it lay at the last start
+BEATS_S = 5  # a controller writes one each second
 START_S = 1800  # so long a start of slurmctld may take, with a queue of many thousand jobs' scripts to copy
 
 
@@ -33,6 +34,16 @@ def _program(now: str, *, first: bool) -> str:
     )
 
 
+# One that was not stopped, or was started meanwhile, would go on there with a queue that this one takes along. A heartbeat is
+# gone for a moment while it is written: what differs is one.
+_QUIET = (
+    'beat() { cat "$was/heartbeat" 2>/dev/null | od -A n -t x1; }',
+    "quiet() {",
+    '    [ -e "$was/leads" ] || return 0  # only of two heads does one write a heartbeat',
+    f"    one=$(beat); sleep {BEATS_S}",
+    '    [ "$one" = "$(beat)" ] || die "a controller works in $was, from where Slurm\'s state is to come"',
+    "}",
+)
 # A move that was cut short between its last two steps is ended.
 _COMES_ALONG = ('[ -d "$now" ] || [ ! -d "$now.coming" ] || mv "$now.coming" "$now"',)
 _SHARED = (
@@ -40,6 +51,7 @@ _SHARED = (
     '[ "$(stat -c %d "$now")" != "$(stat -c %d /)" ] || die "$now is on this machine\'s own disk: is it mounted?"',
 )
 _MOVE = (
+    *_QUIET,
     '[ ! -e "$last" ] || was=$(cat "$last")',
     "# Slurm's state lay elsewhere when slurmctld last wrote it down: it comes along. What was here is kept beside. A start with",
     "# the folder of before compares and writes nothing: clocks of file servers differ, and disks are full.",
@@ -47,8 +59,10 @@ _MOVE = (
     '    [ -z "$was" ] || [ -d "$was" ] || die "Slurm\'s state is to come from $was, which is not there: is it mounted?"',
     "    was=${was:-$own}",
     '    if [ -e "$was/job_state" ] && { [ ! -e "$now/job_state" ] || [ "$was/job_state" -nt "$now/job_state" ]; }; then',
+    "        quiet",
     '        rm -rf "$now.coming" "$now.before"',
     '        cp -a "$was" "$now.coming"',
+    "        quiet",
     '        mv "$now" "$now.before"',
     '        mv "$now.coming" "$now"',
     "    fi",

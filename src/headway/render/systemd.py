@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from headway.domain.cluster import Cluster, Group, Site, Volume
+from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Group, Site, Volume
 from headway.domain.files import File
 from headway.render import exports, sessions, state, takeback
 from headway.render.database import DATADIR
@@ -35,7 +35,9 @@ def database_units() -> dict[str, File]:
     return _drop_ins(
         {
             "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
-            "slurmdbd.service": f"[Unit]\nWants=mariadb.service\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
+            "slurmdbd.service": (
+                f"[Unit]\nWants=mariadb.service\n{_unless_half(ACCOUNTING)}{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n"
+            ),
         }
     )
 
@@ -54,12 +56,18 @@ def controller_units(cluster: Cluster, known: Version, name: str, *, around: str
         {
             "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
             "slurmctld.service": (
-                f"[Unit]\n{beside}RequiresMountsFor={path(cluster.state, 'storage.state')}\n{TRIES}\n"
+                f"[Unit]\n{beside}RequiresMountsFor={path(cluster.state, 'storage.state')}\n"
+                f"{_unless_half(cluster.state)}{TRIES}\n"
                 f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n{before}{around}"
             ),
             "slurmrestd.service": _slurmrestd(known),
         }
     )
+
+
+def _unless_half(place: str) -> str:
+    """node/keep.py makes and removes it."""
+    return f"# Not on what a restore has put back in part: run it again.\nConditionPathExists=!{place}{RESTORING}\n"
 
 
 def _drop_ins(texts: Mapping[str, str]) -> dict[str, File]:

@@ -58,13 +58,15 @@ class Costs(Http):
         job: int = 0,
         lossy: bool = False,
         waited: bool = False,
+        cause: str = "",
         cursor: str = "",
         **only: Unpack[Only],
     ) -> RunsOut:
         """The runs behind a figure, the latest first; of one job the first first. `lossy`: those that lost or idled alone, the
-        dearest first; `waited`: the longest wait first. `cursor`: `next` of the page before."""
+        dearest first; `waited`: the longest wait first; `cause`: those behind a cause of loss, as goodput words it. `cursor`:
+        `next` of the page before."""
         order = {"lossy": "true" if lossy else "", "waited": "true" if waited else ""}
-        asked = {**order, "job": str(job or ""), "cursor": cursor}
+        asked = {**order, "job": str(job or ""), "cause": cause, "cursor": cursor}
         return self._get(_path(cluster, "usage/runs", start=start, end=end, **only, **asked), RunsOut)
 
     def node_states(

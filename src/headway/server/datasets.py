@@ -98,12 +98,22 @@ class Datasets:
     async def _source(self, path: str) -> Callable[[], Source]:
         if not path.startswith(SCHEME):
             source_of(self._state, path)
-            return lambda: Folder(Path(path))
+            return lambda: self._opened(Path(path))
         value = (await self._state.store.secrets(self._cluster)).get(self._operation.secret)
         if value is None:
             raise Refused("the keys of this operation are no longer there", hint="ask for it again")
         access = Access(**json.loads(value))
         return lambda: Bucket(path, access)
+
+    def _opened(self, path: Path) -> Folder:
+        """What was opened is judged, not what the name led to before. Raises Refused or NotAllowed."""
+        folder = Folder(path)
+        try:
+            source_of(self._state, str(folder.real))
+        except BaseException:
+            folder.close()
+            raise
+        return folder
 
     async def _verify(self, one: Version) -> None:
         began = time.monotonic()

@@ -13,15 +13,17 @@ import structlog
 
 from headway.api.keeping import queue_backup
 from headway.api.places import allowed, place_faults
-from headway.api.shapes import summary_of
+from headway.api.shapes import kept_document, summary_of
 from headway.api.state import AppState
 from headway.domain.cluster import BackupRule
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.store import ClusterRow, Operation
-from headway.wire.clusters import Document
+from headway.web.html import day
+from headway.web.words import duration
 
 LOOK_S = 20.0
 AGAIN_S = 600.0  # after one that failed
+LATE_S = 3600.0  # so much later than it should be there people are told
 PERSON = "headway"  # in whose name the loop asks
 
 log = structlog.get_logger("headway.keeping")
@@ -61,7 +63,7 @@ class Keep:
         await self._say("proof", "is being read")
         kept = await asyncio.to_thread(keep.read, path, key)
         await keep.check(name, state.store, kept)
-        document = Document.model_validate(kept.about["document"])
+        document = kept_document(kept.about["document"])
         resolved = await state.resolve(document)
         faults = await place_faults(state, resolved)
         if faults:
@@ -111,6 +113,8 @@ class Backups:
         self._state = state
         self._pause = pause
         self._refused: dict[str, float] = {}  # cluster -> when it could not even be asked for
+        self._seen: dict[str, float] = {}  # cluster -> since when this server knows that its file wants them
+        self._told: dict[str, float] = {}  # cluster -> when its people were last told that there is none
 
     async def run(self) -> None:
         while True:
@@ -127,13 +131,16 @@ class Backups:
 
     async def _look(self, row: ClusterRow) -> None:
         state, name = self._state, row.name
-        if row.state not in ("ready", "degraded") or not row.document.get("spec", {}).get("backup"):
+        if not row.document.get("spec", {}).get("backup"):
             return
         try:
             cluster = await state.resolved(row)
+            if cluster.backup is None:
+                return
             busy = await state.store.active_operation(name)  # a roll may wait for days, and steps aside
-            if cluster.backup is not None and (busy is None or (busy.kind, busy.state) == ("roll", "running")):
+            if busy is None or (busy.kind, busy.state) == ("roll", "running"):
                 await self._ask(name, cluster.backup)
+            await self._tell(name, cluster.backup, busy)
         except HeadwayError as error:
             self._refused[name] = state.clock()
             log.warning("scheduled backup", cluster=name, error=error.message)
@@ -143,8 +150,7 @@ class Backups:
 
     async def _ask(self, name: str, rule: BackupRule) -> None:
         state, now = self._state, self._state.clock()
-        made = [one for one in await state.store.operations(name) if one.kind == "backup"]
-        last = made[0] if made else None
+        last = await state.store.scheduled_backup(name)
         if last is not None and not last.finished:
             return
         due = 0.0
@@ -156,6 +162,20 @@ class Backups:
         passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
         ref = f"scheduled-{due:.0f}"  # another server on this database thinks of the same
         await queue_backup(state, name, PERSON, folder, passphrase, keep=rule.keep, ref=ref)
+
+    async def _tell(self, name: str, rule: BackupRule, busy: Operation | None) -> None:
+        """Once a turn, that there has been none for too long."""
+        state, now = self._state, self._state.clock()
+        last, done = await state.store.scheduled_backup(name), await state.store.scheduled_backup(name, "done")
+        since = done.created_at if done else self._seen.setdefault(name, now)
+        told = self._told.get(name, float("-inf"))
+        if (last is not None and not last.finished) or now <= max(since + LATE_S, told) + rule.every_s:
+            return
+        self._told[name] = now
+        when = f"since {day(done.created_at)}" if done else "yet"
+        why = f"{'an' if busy.kind == 'apply' else 'a'} {busy.kind} is under way" if busy else "the last ones failed"
+        text = f"there is no backup of it {when}, and one is wanted every {duration(rule.every_s)}: {why}"
+        state.live.note(name, text, level="error")
 
 
 def passphrase_of(file: Path) -> str:

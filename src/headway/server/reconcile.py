@@ -13,14 +13,14 @@ from headway.api.collect import read_accounting
 from headway.api.errors import error_out, first_line
 from headway.api.live import OPERATIONS, operation_topic
 from headway.api.planning import scaled_document
-from headway.api.shapes import operation_news, prices_of, released, summary_of
+from headway.api.shapes import kept_document, operation_news, prices_of, released, summary_of
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.server.datasets import Datasets
 from headway.server.keeping import Keep
 from headway.server.rolling import Rolling
-from headway.store import ClusterRow, Operation
+from headway.store import ClusterRow, Operation, StoreAway
 from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.base import ErrorOut
 from headway.wire.clusters import Document
@@ -30,6 +30,8 @@ LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
 AT_ONCE = 8
 KEEPING = ("backup", "restore", "rotate")
 BESIDE = ("backup", "dataset", "roll")  # the cluster is meanwhile and afterwards what it was
+AWAY_S = 2.0  # between looks whether the database is back
+WAS_AWAY = "the server's database was away; going on"
 LAST_ACCOUNTS_S = 20.0
 
 log = structlog.get_logger("headway.reconcile")
@@ -64,11 +66,12 @@ class Reconciler:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await state.store.free_leases(self._owner)
+            await state.store.hand_back(self._owner)
 
     async def _claim(self) -> Operation | None:
         try:
-            return await self._state.store.claim(self._owner, self._state.clock(), self._lease_s)
+            held = [task.get_name() for task in self._tasks]
+            return await self._state.store.claim(self._owner, self._state.clock(), self._lease_s, held)
         except Exception as error:  # a database that is away comes back
             log.error("claim", error=str(error))
             return None
@@ -121,18 +124,7 @@ class Reconciler:
                 raise Refused(
                     f"the {operation.kind} brought the server down {MAX_ATTEMPTS} times", hint="headway server logs"
                 )
-            if operation.attempts > 1:
-                await self._say(operation, "server", "the server was started again; going on", level="warning")
-            if operation.kind == "down":
-                kept = await self._down(operation)
-            elif operation.kind == "roll":
-                kept = await Rolling(self._state, operation, partial(self._say, operation)).run()
-            elif operation.kind in KEEPING:
-                kept = await self._keep(operation)
-            elif operation.kind == "dataset":
-                kept = await Datasets(state, operation, partial(self._say, operation)).carry_out()
-            else:
-                await self._apply(operation)
+            kept = await self._patiently(operation)
         except Exception as failure:
             if stopping():  # what it met while it put its things away: the next server goes on with it
                 log.warning("operation stopped", operation=operation.id, error=str(failure))
@@ -147,6 +139,33 @@ class Reconciler:
             message=error.message if error else "",
         )  # fmt: skip
         state.live.touch(operation.cluster)
+
+    async def _patiently(self, operation: Operation) -> tuple[str, ...]:
+        """Begun anew where the database was away, as after the server was killed; while it is away for longer than a lease this
+        ends with the lease, and whoever claims the operation next goes on. Returns the operations that go on with it."""
+        said = "the server was started again; going on" if operation.attempts > 1 else ""
+        while True:
+            try:
+                if said:
+                    await self._say(operation, "server", said, level="warning")
+                return await self._do(operation)
+            except StoreAway as error:
+                log.warning("the database is away", operation=operation.id, error=error.message)
+                said = WAS_AWAY
+                await asyncio.sleep(AWAY_S)
+
+    async def _do(self, operation: Operation) -> tuple[str, ...]:
+        say = partial(self._say, operation)
+        if operation.kind == "down":
+            return await self._down(operation)
+        if operation.kind == "roll":
+            return await Rolling(self._state, operation, say).run()
+        if operation.kind in KEEPING:
+            return await self._keep(operation)
+        if operation.kind == "dataset":
+            return await Datasets(self._state, operation, say).carry_out()
+        await self._apply(operation)
+        return ()
 
     async def _end(self, operation: Operation, error: ErrorOut | None, kept: tuple[str, ...]) -> None:
         state, name = self._state, operation.cluster
@@ -212,7 +231,7 @@ class Reconciler:
             return Document.model_validate(operation.document)
         if row is None:
             raise Refused(f"{operation.cluster} is down", hint="headway apply brings it back")
-        return scaled_document(Document.model_validate(row.document), operation.params["scale"])
+        return scaled_document(kept_document(row.document), operation.params["scale"])
 
     async def _down(self, operation: Operation) -> tuple[str, ...]:
         state, name = self._state, operation.cluster

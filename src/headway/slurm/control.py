@@ -207,6 +207,13 @@ async def controller_started_at(connections: Remote, head: Machine) -> int:
     return int(found[1]) if found else 0
 
 
+async def leads_since(connections: Remote, head: Machine, leads: str) -> int:
+    """When one of two heads began to lead, in unix seconds, 0 where none has: a controller that stood by was started long before.
+    `leads`: the file that it left its name in then."""
+    ran = await connections.remote(head, ["stat", "-c", "%Y", leads], timeout_s=_TIMEOUT_S, check=False)
+    return int(ran.stdout) if ran.code == 0 else 0
+
+
 async def reserved(connections: Remote, head: Machine, name: str = SPARES) -> tuple[str, ...]:
     """The nodes that this reservation of Headway's holds now, () when there is none."""
     ran = await _scontrol(connections, head, "--oneliner", "show", "reservation", name, check=False)

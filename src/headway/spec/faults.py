@@ -84,6 +84,8 @@ class _Walker:
     def _text(self, value: str, loc: Loc) -> str:
         if "ssh_keys" not in loc:
             allowed = words.URL_TEXT if loc in _URLS else words.PLAIN_TEXT
+            if loc[:2] == ("storage", "volumes") and loc[3:] == ("mount",):
+                allowed = words.MOUNT_TEXT
             problem = words.text_fault(value, allowed) or ("is too long" if len(value) > 4096 else "")
             if problem:
                 self._note(loc, problem)
@@ -95,7 +97,7 @@ class _Walker:
 
 def pydantic_faults(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Loc, Fault]]:
     """Each of pydantic's errors in our words, with the place it is in the mapping."""
-    for detail in error.errors(include_url=False, include_input=False):
+    for detail in error.errors(include_url=False):
         loc = tuple(part for part in detail["loc"] if part != "[key]")
         message, hint = _words_for(detail, loc, model)
         yield loc, Fault(path_text(loc), message, hint)
@@ -158,13 +160,18 @@ _BOUNDS = {
 }
 
 
+_COMMA = "in { } a comma ends a value: put the whole of it in quotes"
+
+
 def _words_for(detail: ErrorDetails, loc: Loc, model: type[BaseModel]) -> tuple[str, str]:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "headway":
         return str(context["text"]), str(context["hint"])
     if kind == "extra_forbidden":
         fields = fields_at(model, loc[:-1])
-        return "unknown field", words.did_you_mean(str(loc[-1]), fields) or f"known here: {words.listed(fields, 'and')}"
+        there = f"known here: {words.listed(fields, 'and')}"
+        hint = words.did_you_mean(str(loc[-1]), fields) or (f"{_COMMA}; {there}" if detail["input"] is None else there)
+        return "unknown field", hint
     if kind == "literal_error":
         return f"must be {str(context['expected']).replace(chr(39), '')}", ""
     if kind in _BOUNDS:
@@ -182,6 +189,17 @@ def fields_at(model: type[BaseModel], loc: Loc) -> list[str]:
         annotation = _step(_bare(annotation), part)
     bare = _bare(annotation)
     return list(bare.model_fields) if isinstance(bare, type) and issubclass(bare, BaseModel) else []
+
+
+def known(value: Any, annotation: Any) -> Any:
+    """A copy of the value without empty fields that its model does not have."""
+    bare = _bare(annotation)
+    if isinstance(value, list):
+        return [known(item, _step(bare, 0)) for item in value]
+    if not isinstance(value, dict):
+        return value
+    closed = bare.model_fields if isinstance(bare, type) and issubclass(bare, BaseModel) else value
+    return {key: known(item, _step(bare, key)) for key, item in value.items() if item is not None or key in closed}
 
 
 def _step(annotation: Any, part: str | int) -> Any:

@@ -125,7 +125,8 @@ SlurmKeys = dict[str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSche
 
 
 class Part(BaseModel):
-    """Strict, closed, and lenient in one thing: an empty field is one that was left out."""
+    """Strict, closed, and lenient in one thing: an empty field is one that was left out. Not so one that is none of ours: in
+    `{mount: nfs4 filer:/x hard,ro}` the comma ends the value, and `ro` would be a field that is empty."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
@@ -135,5 +136,5 @@ class Part(BaseModel):
         if value is None:
             return {}
         if isinstance(value, dict) and None in value.values():
-            return {key: item for key, item in value.items() if item is not None}
+            return {key: item for key, item in value.items() if item is not None or key not in cls.model_fields}
         return value

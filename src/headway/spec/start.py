@@ -7,8 +7,8 @@ from headway.spec import words
 
 _TEXT = """\
 # A Slurm cluster for AI training. `headway plan FILE` shows what would change, `headway apply FILE` does it.
-# Only name, plan and nodes are needed; everything else shows its default or an example.
-# Every field with its meaning: headway schema
+# Only name, plan and nodes are needed; what else is here shows its default or an example.
+# There is more: groups that scale, a second head, volumes, backups, secrets, prices, health. Every field: headway schema
 
 name: {name}
 provider: local          # machines on this computer, with simulated GPUs; or ssh: machines of yours, listed under hosts

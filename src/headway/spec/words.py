@@ -19,6 +19,8 @@ USER_NAME = r"[a-z][a-z0-9_-]{0,31}"
 PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~-]*")
 URL_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~?&-]*")  # of addresses that end up in one file alone, as JSON
 
+MOUNT_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~\[\]-]*")  # an IPv6 address stands in brackets
+
 _ABSOLUTE = re.compile(r"/|(/[A-Za-z0-9._@+-]+)+/?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}))*\.?|[A-Za-z0-9]")
 _TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,4}))?(?::(\d{1,4}))?")
@@ -145,7 +147,8 @@ def mount_fault(path: str) -> str:
 
 
 _FS_TYPE = re.compile(r"[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_-]{0,31})?")
-_MOUNT_WORD = re.compile(r"[A-Za-z0-9._@:/,=+-]{1,1024}")  # nothing that a unit file or a shell reads otherwise
+_BRACKETED = r"([A-Za-z0-9._-]+@)?\[[0-9a-fA-F:.]{2,45}\]:"
+_MOUNT_WORD = re.compile(rf"({_BRACKETED})?[A-Za-z0-9._@:/,=+-]{{1,1024}}")  # no shell or unit reads it otherwise
 
 
 def mount_line_fault(line: str) -> tuple[str, str]:
@@ -161,6 +164,11 @@ def mount_line_fault(line: str) -> tuple[str, str]:
             return f"{part!r} may have only letters, digits and . _ @ : / , = + -", example
     if parts[0] == "none" and not (len(parts) == 3 and {"bind", "rbind"} & set(parts[2].split(","))):
         return "type none needs the option bind", "for example: none /scratch/models bind"
+    address = parts[1].partition("[")[2].partition("]")[0] if "[" in parts[1] else ""
+    if address and host_fault(address):
+        return f"{address} is no IPv6 address", example
+    if parts[0].startswith("nfs") and not address and parts[1].partition(":/")[0].count(":"):
+        return f"{parts[1]!r} has a colon within its server", "put an IPv6 address in brackets, as in [fd00::1]:/export"
     return "", ""
 
 

@@ -1,7 +1,7 @@
 """SQL: SQLite by default, PostgreSQL by URL."""
 
 from headway.store.audit import AuditAsk
-from headway.store.base import Locked
+from headway.store.base import Locked, StoreAway
 from headway.store.records import (
     AuditRow,
     ClusterRow,
@@ -35,6 +35,7 @@ __all__ = [
     "PriceRow",
     "SpeedRow",
     "Store",
+    "StoreAway",
     "Token",
     "open_store",
 ]

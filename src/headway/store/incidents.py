@@ -203,6 +203,13 @@ class IncidentStore(Base):
         async with self._read() as db:
             return tuple(_incident(row) for row in await db.execute(query))
 
+    async def failures(self, cluster: str, start: float, end: float) -> int:
+        """Incidents opened from `start` until `end` that took a node out."""
+        i = t.incidents
+        mine = (i.c.cluster == cluster, i.c.drained.is_(True), i.c.opened_at >= start, i.c.opened_at < end)
+        async with self._read() as db:
+            return int((await db.execute(select(func.count()).select_from(i).where(*mine))).scalar() or 0)
+
     async def incidents_that_moved(self, cluster: str, job: int) -> tuple[int, ...]:
         """Numbers of the incidents that sent a job back to the queue, the first first."""
         i, j = t.incidents, t.incident_jobs

@@ -5,7 +5,7 @@ version adds is kept without a word here."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Column, Integer, Select, Table, delete, func, insert, select
@@ -48,14 +48,14 @@ class KeepStore(Base):
         ]
         return tuple(sorted([*other, *taken]))
 
-    async def take_records(self, cluster: str, rows: Iterable[Row]) -> int:
+    async def take_records(self, cluster: str, rows: AsyncIterable[Row]) -> int:
         """Brings rows back, all or none; how many. What the server remembers of the cluster is newer than any backup: a table
         that has rows of it stays as it is."""
         count = 0
         async with self._write() as db:
             known = {table.name for table in tables() if "cluster" in table.c and await _has(db, table, cluster)}
             numbers: dict[tuple[str, int], int] = {}
-            for name, values in rows:
+            async for name, values in rows:
                 if name == t.uids.name:
                     if (await db.execute(select(t.uids.c.uid).where(t.uids.c.name == values["name"]))).first() is None:
                         await db.execute(insert(t.uids).values(**values))

@@ -11,14 +11,14 @@ from sqlalchemy.exc import IntegrityError
 from headway.domain.ledger import Life, News, NodeSpan, Saves, SpanKind
 from headway.errors import Conflict
 from headway.store import ledger_schema as t
+from headway.store.losses import LossStore
 from headway.store.records import InvoiceRow
 from headway.store.runs import insert_into, upsert
-from headway.store.usage import UsageStore
 
 _MANY = 500  # values that one question names
 
 
-class LedgerStore(UsageStore):
+class LedgerStore(LossStore):
     # --- machines
 
     async def lives(self, cluster: str, start: int, end: int) -> list[Life]:
@@ -160,13 +160,6 @@ class LedgerStore(UsageStore):
                 for row in await db.execute(select(s).where(*mine)):
                     found[row.job] = Saves(row.saves, row.stalled_s, row.up_s)
         return found
-
-    async def most_stalled(self, cluster: str, since: int, most: int = 100) -> dict[int, Saves]:
-        """Of jobs that were heard since then: those that stood still longest."""
-        s = t.job_saves
-        query = select(s).where(s.c.cluster == cluster, s.c.at >= since).order_by(s.c.stalled_s.desc()).limit(most)
-        async with self._read() as db:
-            return {row.job: Saves(row.saves, row.stalled_s, row.up_s) for row in await db.execute(query)}
 
     # --- news
 

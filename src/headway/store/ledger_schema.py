@@ -75,6 +75,10 @@ runs = Table(
     Index("ix_runs_ended", "kind", "end", "start", "gpus"),
     Index("ix_runs_started", "cluster", "start"),
     Index("ix_runs_open", "cluster", "start", sqlite_where=text('"end" = 0'), postgresql_where=text('"end" = 0')),
+    Index(
+        "ix_runs_lost", "kind", "start", "end", "state", "lost_s", "units", "gpus", "job",
+        sqlite_where=text("lost_s > 0"), postgresql_where=text("lost_s > 0"),
+    ),
 )  # fmt: skip
 
 # Which runs were on a node, for what a broken one still held.

@@ -9,10 +9,10 @@ not do.
 from __future__ import annotations
 
 import secrets as random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import Row, and_, case, delete, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -92,6 +92,15 @@ class OperationStore(Base):
         async with self._read() as db:
             return tuple(_operation(row) for row in await db.execute(query))
 
+    async def scheduled_backup(self, cluster: str, state: str = "") -> Operation | None:
+        """The latest backup that the cluster's file has asked for, not a person. `state`: the latest of these."""
+        o = t.operations
+        query = select(o).where(o.c.cluster == cluster, o.c.kind == "backup", o.c.params["keep"].as_integer() > 0)
+        query = query.where(o.c.state == state) if state else query
+        async with self._read() as db:
+            row = (await db.execute(query.order_by(o.c.number.desc()).limit(1))).first()
+        return _operation(row) if row else None
+
     async def active_operation(self, cluster: str) -> Operation | None:
         """The oldest operation of the cluster that has not finished."""
         query = (
@@ -106,9 +115,12 @@ class OperationStore(Base):
 
     # --- leases
 
-    async def claim(self, owner: str, now: float, lease_s: float) -> Operation | None:
+    async def claim(
+        self, owner: str, now: float, lease_s: float, held: Collection[str] = frozenset()
+    ) -> Operation | None:
         """Takes the next operation that may run: queued, or running under a lease that has passed. None when there is
-        none, or when another server took it in the same moment."""
+        none, or when another server took it in the same moment. `held`: names of those that the owner is carrying out; by the
+        clock their leases may have passed, as after a sleep of the machine."""
         o, earlier = t.operations, t.operations.alias("earlier")
         first_in_line = ~exists().where(
             earlier.c.cluster == o.c.cluster, earlier.c.state.in_(UNFINISHED), earlier.c.number < o.c.number
@@ -116,7 +128,8 @@ class OperationStore(Base):
         alone = ~exists().where(
             earlier.c.cluster == o.c.cluster, earlier.c.state == "running", earlier.c.number != o.c.number
         )
-        free = or_(o.c.state == "queued", and_(o.c.state == "running", o.c.lease_until < now))
+        passed = and_(o.c.state == "running", o.c.lease_until < now, o.c.id.not_in(held))
+        free = or_(o.c.state == "queued", passed)
         candidate = select(o.c.number).where(free, first_in_line, alone).order_by(o.c.number).limit(1)
         async with self._read() as db:  # the usual answer is "nothing to do": don't take the write lock for it
             if (await db.execute(select(o.c.number).where(free).limit(1))).first() is None:
@@ -206,6 +219,18 @@ class OperationStore(Base):
                 update(o)
                 .where(o.c.state == "running", o.c.lease_owner.startswith(owner_prefix, autoescape=True))
                 .values(lease_until=0.0)
+            )
+        return int(freed.rowcount)
+
+    async def hand_back(self, owner: str) -> int:
+        """Ends the leases of an owner that stops as it should; how many. It does not count as one that an operation brought
+        down, but who goes on knows that somebody has begun."""
+        o = t.operations
+        async with self._write() as db:
+            freed = await db.execute(
+                update(o)
+                .where(o.c.state == "running", o.c.lease_owner == owner)
+                .values(lease_until=0.0, attempts=case((o.c.attempts > 1, o.c.attempts - 1), else_=1))
             )
         return int(freed.rowcount)
 

@@ -263,16 +263,23 @@ class EnergyOut(Wire):
 
 
 class HourOut(Wire):
-    """GPU-hours that jobs held in the hour from `at` on, of those that machines had."""
+    """GPU-hours of the hour from `at` on: those that jobs held (`held`) and that machines had (`there`); those that no job held
+    on nodes that were neither down, drained nor spare (`free`), and those of them on nodes that jobs held other GPUs of
+    (`fragmented`), which a job of whole nodes can't have."""
 
     at: int
     held: float
     there: float
+    free: float = 0.0
+    fragmented: float = 0.0
 
 
 class TypeOut(Wire):
+    """`utilisation`: held of what was there, `fragmentation`: fragmented of what was free, over all of `hours`."""
+
     gpu_type: str
     utilisation: float | None
+    fragmentation: float | None = None
     hours: list[HourOut]
 
 
@@ -285,7 +292,7 @@ class WaitOut(Wire):
 
 
 class CapacityOut(Wire):
-    """`fragmentation`: the share of the GPUs free now that lie on nodes which are partly held."""
+    """`free_gpus` and what follows are of now; `fragmentation`: the share of the free GPUs on nodes which are partly held."""
 
     cluster: str
     period: str

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from headway.api import budgets, costs, goodput, reckoning, reports, standing, usage
 from headway.api.access import Anyone, Principal, Right, State
-from headway.api.reckoning import Place, place_of
+from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
 from headway.api.usage import Which
 from headway.ledger import capacity
@@ -22,7 +22,7 @@ from headway.store.usage import BY, NONE
 from headway.web.heat import heat
 from headway.web.html import HEADERS, render, templates
 from headway.web.route import page_router
-from headway.wire.ledger import RunsOut, UsageRow
+from headway.wire.ledger import CauseOut, RunsOut, UsageRow
 
 router = page_router()
 SECTIONS = (
@@ -52,6 +52,7 @@ class Asked:
     lossy: bool
     waited: bool
     stood: str
+    cause: str
     cursor: str
 
     @property
@@ -62,6 +63,7 @@ class Asked:
             of["least_gpus"] = ""
         flags = {key: "1" if getattr(self, key) else "" for key in ("lossy", "waited")}
         found = {**of, "start": self.start, "end": self.end, "job": str(self.job or ""), "state": self.stood, **flags}
+        found["cause"] = self.cause
         return {key: value for key, value in found.items() if value}
 
     def span(self, place: Place, month: Period) -> Period:
@@ -71,11 +73,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs behind a figure, and their sums."""
+    """The runs behind a figure, and their sums; behind a cause of loss, the cause."""
 
     page: RunsOut
     sums: UsageRow | None
     span: Period
+    cause: CauseOut | None = None
 
 
 @router.get("/clusters/{name}/costs")
@@ -92,6 +95,7 @@ async def page(
     stood: standing.States = "",
     lossy: bool = False,
     waited: bool = False,
+    cause: Annotated[str, Query(max_length=4000)] = "",
     job: Annotated[int, Query(ge=0, le=2**53)] = 0,
     cursor: Annotated[str, Query(max_length=12, pattern=r"^\d*$")] = "",
 ) -> Response:
@@ -101,7 +105,7 @@ async def page(
     shown = tuple(one for one in SECTIONS if one[0] != "invoice" or _sees_all(who))
     section = section if section in dict(shown) else "usage"
     by = by if by in _BY.values() else "team"
-    asked = Asked(which, start, end, job, lossy, waited, stood, cursor)
+    asked = Asked(which, start, end, job, lossy, waited, stood, cause, cursor)
     found = await _found(state, place, who, section, month, by, asked)
 
     def link(to: str = section, **others: str) -> str:
@@ -161,7 +165,7 @@ async def _found(
     asked: Asked,
 ) -> Any:
     """The API's own answer."""
-    look = usage.Look(place, month, usage.teams_seen(place, who))
+    look = Look(place, month, usage.teams_seen(place, who))
     if section == "usage":
         key = "gpu_type" if by == "gpu" else by
         only = usage.narrowed(place, who, asked.which)
@@ -200,9 +204,13 @@ def _sizes() -> dict[str, dict[str, str]]:
 async def _runs(state: AppState, place: Place, who: Principal, asked: Asked, span: Period) -> Runs:
     page = await usage.runs(
         place.name, state, who, asked.which, str(span.start), str(span.end), job=asked.job, lossy=asked.lossy,
-        waited=asked.waited, cursor=asked.cursor,
+        waited=asked.waited, cause=asked.cause, cursor=asked.cursor,
     )  # fmt: skip
     if asked.job:
         return Runs(page, None, span)
+    if asked.cause:
+        found = (await goodput.goodput_of(state, Look(place, span, usage.teams_seen(place, who)))).causes
+        same = [one for one in found if one.what == asked.cause]
+        return Runs(page, None, span, next(iter(same), None))
     sums = await usage.usage_of(state, place, span, ["team"], usage.narrowed(place, who, asked.which))
     return Runs(page, sums.total, span)

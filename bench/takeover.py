@@ -1,0 +1,111 @@
+"""Seconds without a controller when the first of two heads goes, while no Headway server runs: it is switched off, or it hangs
+while its kernel takes connections. Beside it, where told: the same with the second head's agent stopped.
+
+An sbatch is given on the second head at the moment of the fault, and again if it fails; what counts is the job's number. The
+second controller leads when it has said so in Slurm's state folder."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+from place import Place, place
+
+SPEC = """\
+name: bench
+plan: cpu-64
+nodes: 1
+controllers: 2
+teams:
+  lab: {users: [bench]}
+"""
+LEADS = "/srv/headway-state/slurmctld/leads"
+SAVED_S = 6  # Slurm writes its state at least so often
+SETTLED_S = 14  # a second controller gives the first one so long before it looks
+MOST_S = 240
+SUBMIT = """\
+most=$(( $(date +%s) + $1 ))
+until runuser -u bench -- sbatch --parsable -o /dev/null --wrap true 2>/dev/null; do
+  [ "$(date +%s)" -lt "$most" ] || exit 1; sleep 0.1
+done
+date +%s.%N"""
+FAULTS = {"switched off": ("kill", "start"), "hangs": ("pause", "unpause")}
+
+
+class Heads:
+    def __init__(self, at: Place) -> None:
+        instance = hashlib.sha256(str(at.state.resolve()).encode()).hexdigest()[:8]
+        self.instance = instance
+        self.first, self.second = (self._container(name) for name in ("bench-head", "bench-head2"))
+
+    def _container(self, machine: str) -> str:
+        labels = {"instance": self.instance, "cluster": "bench", "machine": machine}
+        filters = [f"--filter=label=headway.{key}={value}" for key, value in labels.items()]
+        return str(json.loads(podman("ps", "-a", "--format", "json", *filters))[0]["Names"][0])
+
+    def on_second(self, *argv: str, timeout_s: float = 60) -> str:
+        return podman("exec", self.second, *argv, timeout_s=timeout_s)
+
+    def leads(self) -> tuple[str, float]:
+        """Who leads, and since when."""
+        name = self.on_second("cat", LEADS).split()[0]
+        return name, float(self.on_second("stat", "-c", "%.Y", LEADS))
+
+    def once(self, fault: str) -> tuple[float, float]:
+        """Seconds from the fault until the second one led, and until its sbatch had a job's number."""
+        do, undo = FAULTS[fault]
+        time.sleep(SAVED_S)
+        began = time.time()  # the machines are on this host: one clock
+        podman(do, self.first)
+        ended = self.on_second("bash", "-c", SUBMIT, "submit", str(MOST_S), timeout_s=MOST_S + 60).split()[-1]
+        name, since = self.leads()
+        if name != "bench-head2":
+            sys.exit(f"bench: {name} leads")
+        podman(undo, self.first)
+        ends = time.monotonic() + 120
+        while self.leads()[0] != "bench-head":
+            if time.monotonic() > ends:
+                sys.exit("bench: the first head does not lead again")
+            time.sleep(0.5)
+        time.sleep(SETTLED_S)
+        return since - began, float(ended) - began
+
+
+def podman(*argv: str, timeout_s: float = 60) -> str:
+    done = subprocess.run(["podman", *argv], capture_output=True, text=True, timeout=timeout_s, check=False)
+    if done.returncode:
+        sys.exit(f"bench: podman {' '.join(argv)[:200]} ended with {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("--rounds", type=int, default=3)
+    words.add_argument("--fault", choices=FAULTS, default="switched off")
+    words.add_argument("--beside", action="store_true", help="also with the second head's agent stopped")
+    asked = words.parse_args()
+    with place(SPEC) as at:
+        at.headway("image", "build", "debian13", timeout_s=3600)
+        at.headway("apply", str(at.spec), "--yes")
+        at.headway("server", "stop")
+        heads = Heads(at)
+        time.sleep(SETTLED_S)
+        for title in ("", ", the second head's agent stopped") if asked.beside else ("",):
+            if title:
+                heads.on_second("systemctl", "stop", "headway-agent.service")
+            rounds = [heads.once(asked.fault) for _ in range(asked.rounds)]
+            led, submitted = ([each[n] for each in rounds] for n in (0, 1))
+            print(f"the first head {asked.fault}{title}: {told('the second leads', led)}, {told('sbatch', submitted)}")
+
+
+def told(what: str, seconds: list[float]) -> str:
+    return f"{what} after {statistics.median(seconds):.1f} s ({min(seconds):.1f} to {max(seconds):.1f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Fragmentation over time: free GPUs on nodes that jobs hold other GPUs of, as a share of all free GPUs.
+
+Of every second and node that had a machine and was neither down, drained nor a spare: free are its GPUs less those that runs
+held then, by accounting; fragmented are its free GPUs while a run held one or more of its GPUs. A job that takes whole nodes can
+have no such GPU. The share of a period is the fragmented of the free GPU-hours. Runs of several nodes hold the same of each, as
+far as accounting says; jobs without GPUs are on no GPU's way. Reservations for other things than spares are not remembered: what
+stood idle under one counts as free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from headway.api.reckoning import Place
+from headway.api.state import AppState
+from headway.domain.cluster import Plan
+from headway.domain.ledger import Life
+from headway.ledger import spans
+from headway.ledger.capacity import Fragments, Stretches, fragments
+from headway.ledger.spans import Span as Stretch
+from headway.store.usage import Span
+
+
+async def fragments_of(
+    state: AppState, place: Place, lives: Iterable[Life], span: Span, marks: range
+) -> dict[str, Callable[[Sequence[float]], Fragments]]:
+    """By GPU type, of each stretch between two marks: what is made of the GPU-seconds that runs held in them."""
+    store, until = state.store, min(span.end, span.now)
+    plans = {life.machine: plan for life in lives if (plan := plan_of(place, life)) is not None}
+    worked = await _worked(state, place, [life for life in lives if life.machine in plans], span)
+    works, away_held, touched = ({plan.gpu_type: Stretches(marks) for plan in plans.values()} for _ in range(3))
+    for node, stretches in worked.items():
+        for stretch in stretches:
+            works[plans[node].gpu_type].add(*stretch, plans[node].gpus)
+    for kind, gpus in {(plan.gpu_type, plan.gpus) for plan in plans.values()}:
+        nodes = [node for node, plan in plans.items() if (plan.gpu_type, plan.gpus) == (kind, gpus)]
+        for one in await store.touched(place.name, nodes, span, marks):
+            touched[kind].add_ends(one.began_in, gpus * one.count, gpus * one.began, ends=False)
+            touched[kind].add_ends(one.ended_in, gpus * one.count, gpus * one.ended, ends=True)
+    away = [
+        (node, *stretch)
+        for node, stretches in worked.items()
+        for stretch in spans.without([(span.start, until)], stretches)
+    ]
+    then: dict[str, list[Stretch]] = {}
+    for run in await store.held_on(place.name, away, span.now):
+        if run.units:  # what ran on while its node was drained, or longer than its machine was there
+            plan = plans[run.node]
+            away_held[plan.gpu_type].add(run.start, run.end, run.units * plan.gpus / run.per_node)
+            then.setdefault(run.node, []).append((run.start, run.end))
+    for node, stretches in then.items():
+        for stretch in spans.union(stretches):
+            touched[plans[node].gpu_type].add(*stretch, -plans[node].gpus)
+    return {
+        kind: partial(fragments, works[kind].seconds(), touched[kind].seconds(), away_held[kind].seconds())
+        for kind in works
+    }
+
+
+def plan_of(place: Place, life: Life) -> Plan | None:
+    """What a machine with GPUs has, as far as the file still says so."""
+    groups = place.cluster.groups if place.cluster else ()
+    return next((one.plan for one in groups if one.name == life.group and one.plan.gpus), None)
+
+
+async def _worked(state: AppState, place: Place, lives: Iterable[Life], span: Span) -> dict[str, list[Stretch]]:
+    """When each node was there and neither down, drained nor spare."""
+    there: dict[str, list[Stretch]] = {}
+    other: dict[str, list[Stretch]] = {}
+    until = min(span.end, span.now)
+    for life in lives:
+        alive = max(life.began, span.start), min(life.ended or span.now, until)
+        there.setdefault(life.machine, []).append(alive)
+    for one in await state.store.node_spans(place.name, span.start, span.end):
+        other.setdefault(one.node, []).append((one.began, one.ended or span.now))
+    return {node: spans.without(spans.union(alive), spans.union(other.get(node, ()))) for node, alive in there.items()}

@@ -1,0 +1,176 @@
+"""What of nodes was held, hour by hour, and how long jobs waited: sums that the database makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    String,
+    and_,
+    case,
+    cast,
+    column,
+    func,
+    literal,
+    or_,
+    select,
+    values,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.store import ledger_schema as t
+from headway.store.runs import OPEN
+from headway.store.usage import Span, UsageStore, whole
+
+_LONGEST_WAIT_S = 3600 * 24 * 365  # longer ones are told as so long
+_PLACES = 10_000  # hours of a month and more
+_PARTS = 1000  # stretches of nodes that one question names
+Moments = dict[tuple[str, str], dict[int, tuple[int, int]]]
+NodePart = tuple[str, int, int]  # a node from one moment until another
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOn:
+    """`units` of `per_node` on a node from `start` until `end`, both within what was asked about."""
+
+    node: str
+    units: int
+    per_node: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Stretches of time in which runs held something of a node, of many nodes, gathered by the stretches between marks that their
+    beginnings and ends lie in (-1: before the first mark; the number of stretches: after the last)."""
+
+    began_in: int
+    ended_in: int
+    count: int
+    began: int  # sum of the beginnings, as all moments here from the first mark on
+    ended: int
+
+
+class CapacityStore(UsageStore):
+    async def held_on(self, cluster: str, parts: Sequence[NodePart], now: int) -> list[HeldOn]:
+        """What runs held on nodes within stretches of their time, a row for each run and stretch."""
+        n = t.run_nodes
+        longest = (await self.mark(cluster)).longest_s
+        found: list[HeldOn] = []
+        async with self._read() as db:
+            for at in range(0, len(parts), _PARTS):
+                rows = values(column("node", String), column("low", BigInteger), column("high", BigInteger))
+                asked = rows.data(list(parts[at : at + _PARTS])).cte("asked")
+                ended = case((n.c.end == 0, self._most(n.c.start, now)), else_=n.c.end)
+                low, high = self._most(n.c.start, asked.c.low), self._least(ended, asked.c.high)
+                query = (
+                    select(n.c.node, n.c.units, n.c.per_node, low, high)
+                    .select_from(asked.join(n, n.c.node == asked.c.node))
+                    .where(n.c.cluster == cluster, n.c.start < asked.c.high, low < high)
+                    .where(or_(n.c.start >= asked.c.low - longest, n.c.end == 0))
+                )
+                found += [HeldOn(*row) for row in await db.execute(query)]
+        return found
+
+    async def touched(self, cluster: str, nodes: Sequence[str], span: Span, marks: range) -> list[Touched]:
+        """When nodes were not wholly free: of a node no two of the stretches overlap. Each is what a run adds to those that began
+        before it. One pass, in the order of nodes and time."""
+        n = t.run_nodes
+        low, first, last = await self._earliest(cluster, span), marks[0], marks[-1]
+        until = min(span.end, span.now)
+        ended = case((n.c.end == 0, literal(until)), else_=self._least(n.c.end, until))
+        before = func.max(ended).over(partition_by=n.c.node, order_by=(n.c.start, n.c.job), rows=(None, -1))
+        runs = (
+            select(n.c.start, ended.label("ended"), before.label("before"))
+            .where(n.c.cluster == cluster, n.c.node.in_(nodes), n.c.units > 0)
+            .where(n.c.start >= low, n.c.start < until, or_(n.c.end > first, n.c.end == 0))
+            .subquery()
+        )
+        began = case((runs.c.before > runs.c.start, runs.c.before), else_=runs.c.start)
+
+        def place(moment: ColumnElement[int]) -> ColumnElement[int]:
+            inside = whole(moment - first, marks.step)
+            return case((moment < first, literal(-1)), (moment >= last, literal(len(marks) - 1)), else_=inside)
+
+        both = (place(began) + 1) * _PLACES + place(runs.c.ended) + 1  # gathered by one number
+        query = (
+            select(both, func.count(), func.sum(began - first), func.sum(runs.c.ended - first))
+            .where(or_(runs.c.before.is_(None), runs.c.ended > runs.c.before))
+            .group_by(both)
+        )
+        async with self._read() as db:
+            rows: Any = await db.execute(query)
+            return [Touched(number // _PLACES - 1, number % _PLACES - 1, *sums) for number, *sums in rows]
+
+    async def moments(self, cluster: str, span: Span, marks: range, ends: bool) -> Moments:
+        """GPU type and group -> the number of the stretch between two marks (-1: before the first) -> (GPUs, GPUs times moment)
+        of the runs that began (or ended) there, of all that held GPUs in the span. What still runs ends now. Types and groups
+        are few, and each is gathered by one number: that is what a database does quickest."""
+        k, r = t.run_kinds, t.runs
+        first, last = marks[0], marks[-1]
+        if ends:  # what ended before the first mark held nothing after it
+            moment, within = r.c.end, and_(r.c.end > first, r.c.end < last)
+        else:
+            low = await self._earliest(cluster, span)
+            within = and_(r.c.start >= low, r.c.start < last, or_(r.c.end > first, r.c.end == 0))
+            moment = r.c.start
+        place = case((moment < first, literal(-1)), else_=whole(moment - first, marks.step))
+        found: Moments = {}
+        async with self._read() as db:
+            kinds = await db.execute(
+                select(k.c.gpu_type, k.c.group).distinct().where(k.c.cluster == cluster, k.c.gpu_type != "")
+            )
+            for kind, group in kinds.all():
+                query = (
+                    select(place, func.sum(r.c.gpus), func.sum(r.c.gpus * moment))
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(k.c.cluster == cluster, k.c.gpu_type == kind, k.c.group == group, within)
+                    .group_by(place)
+                )
+                for number, gpus, moments in await db.execute(query):
+                    found.setdefault((kind, group), {})[int(number)] = (int(gpus), int(moments))
+            if ends:
+                await self._running(db, cluster, span, marks, found)
+        return found
+
+    async def _running(
+        self,
+        db: AsyncConnection,
+        cluster: str,
+        span: Span,
+        marks: range,
+        found: Moments,
+    ) -> None:
+        """Adds what still runs, as if it ended now."""
+        k, r = t.run_kinds, t.runs
+        query = (
+            select(k.c.gpu_type, k.c.group, func.sum(r.c.gpus))
+            .select_from(k.join(r, r.c.kind == k.c.id))
+            .where(k.c.cluster == cluster, r.c.cluster == cluster, OPEN, k.c.gpu_type != "", r.c.start < span.now)
+            .group_by(k.c.gpu_type, k.c.group)
+        )
+        place = min(len(marks) - 1, (span.now - marks[0]) // marks.step) if span.now >= marks[0] else -1
+        for kind, group, gpus in await db.execute(query):
+            was = found.setdefault((kind, group), {}).get(place, (0, 0))
+            found[kind, group][place] = (was[0] + int(gpus), was[1] + int(gpus) * span.now)
+
+    async def waits(self, cluster: str, span: Span) -> list[tuple[int, int, int]]:
+        """(GPUs, seconds waited, how many) of the runs that began in the span; long waits are rounded to whole minutes."""
+        k, r = t.run_kinds, t.runs
+        waited = self._least(r.c.start - r.c.eligible, _LONGEST_WAIT_S)
+        rounded = case((waited < 0, literal(0)), (waited < 600, waited), else_=waited - waited % 60)
+        both = cast(r.c.gpus, BigInteger) * (_LONGEST_WAIT_S + 1) + rounded  # gathered by one number
+        query = (
+            select(both, func.count())
+            .select_from(k.join(r, r.c.kind == k.c.id))
+            .where(k.c.cluster == cluster, r.c.first == 1, r.c.start >= span.start, r.c.start < span.end)
+            .group_by(both)
+        )
+        async with self._read() as db:
+            rows = await db.execute(query)
+            return [(*divmod(int(number), _LONGEST_WAIT_S + 1), int(count)) for number, count in rows]
