@@ -1,11 +1,14 @@
 """How full file systems are, from this machine: JSON, a line a place. Runs as root.
 
-    volumes.py '{"paths": ["/home", "/scratch"]}'
+    volumes.py '{"paths": ["/home", "/scratch"], "mounted_s": 1}'
 
-Each is looked at by a process of its own, for one whose server is away may hold whoever asks for ever."""
+`mounted_s`: each has to be mounted within so long. Each is looked at by a process of its own, for one whose server is away may
+hold whoever asks for ever, and not even a kill ends it. While there is such a one, no other is started: a machine is asked
+again and again."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -14,6 +17,42 @@ import sys
 import time
 
 ANSWER_S = 5.0
+LOOKS = "/run/headway/looks"  # a file a place, locked by who looks at it
+
+
+def begin(path: str) -> tuple[int, float]:
+    """(the lock, 0), or (-1, for how long an earlier look has had no answer)."""
+    os.makedirs(LOOKS, mode=0o700, exist_ok=True)
+    late = False
+    while True:
+        lock = os.open(f"{LOOKS}/{path.replace('%', '%25').replace('/', '%2F')}", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            since_s = time.time() - os.fstat(lock).st_mtime
+            os.close(lock)
+            if since_s > ANSWER_S and late:
+                return -1, since_s
+            late = since_s > ANSWER_S
+            time.sleep(0.02)  # somebody else looks just now, and may not have noted since when
+            continue
+        os.utime(lock)
+        return lock, 0.0
+
+
+def mounted(path: str, within_s: float) -> bool:
+    end = time.monotonic() + within_s
+    while True:
+        with open("/proc/self/mounts", errors="surrogateescape") as file:
+            if path in [line.split()[1] for line in file]:
+                return True
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.05)
+
+
+def tell(path: str, error: str) -> None:
+    print(json.dumps({"path": path, "error": error}), flush=True)
 
 
 def look(path: str) -> dict[str, object]:
@@ -25,9 +64,16 @@ def look(path: str) -> dict[str, object]:
 
 
 def main() -> None:
-    paths = json.loads(sys.argv[1])["paths"]
+    ask = json.loads(sys.argv[1])
     asked = {}
-    for path in paths:
+    for path in ask["paths"]:
+        if "mounted_s" in ask and not mounted(path, ask["mounted_s"]):
+            tell(path, "is not mounted")
+            continue
+        lock, since_s = begin(path)
+        if lock < 0:
+            tell(path, f"no answer for {since_s:.0f} s")
+            continue
         answer, says = os.pipe()
         child = os.fork()
         if child == 0:
@@ -36,6 +82,7 @@ def main() -> None:
             os.write(says, json.dumps(look(path)).encode())  # short enough to be one piece
             os._exit(0)
         os.close(says)
+        os.close(lock)  # the child has it, for as long as it lives
         asked[answer] = (child, path)
     end = time.monotonic() + ANSWER_S
     while asked and (left := end - time.monotonic()) > 0:
@@ -46,7 +93,7 @@ def main() -> None:
             os.waitpid(child, 0)
     for child, path in asked.values():
         os.kill(child, signal.SIGKILL)  # it goes when its server answers
-        print(json.dumps({"path": path, "error": f"no answer for {ANSWER_S:g} s"}), flush=True)
+        tell(path, f"no answer for {ANSWER_S:g} s")
 
 
 if __name__ == "__main__":

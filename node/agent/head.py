@@ -8,6 +8,7 @@ import re
 import select
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from .away import Away
@@ -16,12 +17,12 @@ from .headfigures import HeadWatcher
 from .leading import Leading, Looks
 from .metrics import Giver
 from .munge import Munge
+from .rekey import UNREAD, Callers, Sender, changing
 from .relay import Relay
 from .say import say, whole_lines
 
 REPORTS = "/var/lib/headway/reports"
 PORT = 6821
-BREATH_S = 0.05
 MOST_LINES = 4000  # of a job's file; then every other line goes
 KEEP_S = 14 * 86400
 BEAT_S = 1.0
@@ -49,6 +50,7 @@ class Head:
             if "check" in told:
                 self._checks[told["node"], told["check"]] = _gist(told)
         self.beats: dict[str, float] = {}  # node -> when it was last heard
+        self.last = ""  # whose message was taken last
         self.leads = True  # False while another head does: then the answers renew no lease
         self._lines: dict[int, int] = {}
         self._numbers: dict[int, str] = {}
@@ -73,6 +75,7 @@ class Head:
         if not _NODE.fullmatch(node):
             return None
         self.beats[node] = at
+        self.last = node
         for fault in faults:
             self._fault({**fault, "node": node})
         for result in checks:
@@ -160,12 +163,53 @@ def _gist(result: dict[str, Any]) -> tuple[Any, ...]:
     return _FINE if result.get("state") == "ok" else (result.get("state"), result.get("action"), result.get("gpu"))
 
 
+class Desk:
+    """Where messages of nodes come in."""
+
+    def __init__(self, head: Head, munge: Munge, changes: Callable[[], bool] = changing) -> None:
+        self._head, self._munge, self._changes = head, munge, changes
+        self._callers = Callers()
+
+    def answer(self, data: bytes, sender: Sender, now: float, at: float) -> bytes | None:
+        """What the sender is told: sealed, or that it can't be read while keys change; None: nothing. `now` is of the
+        monotonic clock, `at` in unix seconds."""
+        if not self._callers.admits(sender, now):
+            return None
+        try:
+            text, uid = self._munge.open(data)
+        except OSError as error:
+            say(f"from {sender[0]}: {error}")
+            self._callers.bad(sender)
+            return self._unread(sender, at)
+        if uid != 0:
+            say(f"from {sender[0]}: sealed by uid {uid}, not by root")
+            self._callers.bad(sender)
+            return None
+        answer = self._head.take(text, at)
+        if answer is None:
+            return None
+        self._callers.good(sender, self._head.last)
+        try:
+            return self._munge.seal(json.dumps(answer).encode())
+        except OSError as error:
+            say(f"not answered: {error}")
+            return None
+
+    def _unread(self, sender: Sender, at: float) -> bytes | None:
+        """It has the other key, and lives."""
+        node = self._callers.node(sender)
+        if not node or not self._changes():
+            return None
+        self._head.beats[node] = at
+        return UNREAD
+
+
 def serve_head(config: Config) -> None:
     address = config.head
     ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     ears.bind((address, PORT))
-    munge = Munge()
     head, leading = Head(), Leading(config.first, config.state)
+    desk = Desk(head, Munge())
     Looks(leading).start()
     if config.first_head:
         Away(config).start()
@@ -186,18 +230,9 @@ def serve_head(config: Config) -> None:
         if not select.select([ears], [], [], max(0.0, beat - now))[0]:
             continue
         data, sender = ears.recvfrom(65535)
-        try:
-            text, uid = munge.open(data)
-        except OSError as error:
-            say(f"from {sender[0]}: {error}")
-            time.sleep(BREATH_S)  # MUNGE has to work for each: whoever sends nonsense shall not keep it busy
-            continue
-        if uid != 0:
-            say(f"from {sender[0]}: sealed by uid {uid}, not by root")
-            continue
-        answer = head.take(text, time.time())
+        answer = desk.answer(data, sender, now, time.time())
         if answer is not None:
             try:
-                ears.sendto(munge.seal(json.dumps(answer).encode()), sender)
+                ears.sendto(answer, sender)
             except OSError as error:  # the node sends it again
                 say(f"not answered: {error}")

@@ -16,12 +16,13 @@ from .check_node import kernel_trouble
 from .checks import BAD
 from .config import Config
 from .gpu import Source, source_of
-from .head import BREATH_S, PORT
+from .head import PORT
 from .kernel import MOST_IN_A_BEAT, Faults, KernelLog, boot_id
 from .lease import Lease, other_nodes
 from .metrics import Giver
 from .munge import Munge
 from .nvml import Nvml
+from .rekey import UNREAD, changing
 from .reports import MOST_BYTES, Reports
 from .say import say, touch
 from .turns import LOOK_S, Turns
@@ -29,6 +30,7 @@ from .watcher import Watcher
 
 SOCKET = "/run/headway/report/socket"
 FLUSH_S = 2.0
+BREATH_S = 0.05
 AT_ONCE = 200  # datagrams taken in one go, then a breath: a flood costs its sender, not the machine
 BEAT_S = 1.0
 TURN_S = 0.4  # and when jobs begin and end, not sooner than this after the one before
@@ -104,12 +106,12 @@ def serve_node(config: Config) -> None:
         for out in outs:
             if out not in ready:
                 continue
-            answer = answer_of(out, munge)
+            answer = answer_of(received(out), munge)
             faults.got(answer.get("got"))
             results.got(answer.get("got"))
             if renews(answer):
                 lease.heard = time.monotonic()
-                watcher.skew_s = time.time() - answer["now"]
+                watcher.skew_s = time.time() - answer["now"] if "now" in answer else watcher.skew_s
         if ears in ready:
             take_reports(ears, reports)
 
@@ -156,10 +158,20 @@ def take_reports(ears: socket.socket, reports: Reports) -> None:
     time.sleep(BREATH_S)
 
 
-def answer_of(out: socket.socket, munge: Munge) -> dict[str, Any]:
-    """What a head says: {"got": [what it has], "now": its clock, "leads": whether it may lead}; {} for anything else."""
+def received(out: socket.socket) -> bytes:
     try:
-        text, uid = munge.open(out.recv(65535))
+        return out.recv(65535)
+    except OSError:  # that head is away
+        return b""
+
+
+def answer_of(data: bytes, munge: Munge) -> dict[str, Any]:
+    """What a head says: {"got": [what it has], "now": its clock, "leads": whether it may lead}; {"unread": True} from one that
+    has another key by now; {} for anything else."""
+    if data == UNREAD:
+        return {"unread": True} if changing() else {}
+    try:
+        text, uid = munge.open(data)
         answer = json.loads(text)
         return answer if uid == 0 and isinstance(answer, dict) else {}
     except (OSError, ValueError):
@@ -168,7 +180,9 @@ def answer_of(out: socket.socket, munge: Munge) -> dict[str, Any]:
 
 def renews(answer: dict[str, Any]) -> bool:
     """Whether it is the answer of a head that leads: the other one would renew the lease of a node that the controller has
-    given up. One of before does not say."""
+    given up. One of before does not say, and one that can't be read can't."""
+    if answer.get("unread") is True:
+        return True
     return isinstance(answer.get("now"), int | float) and answer.get("leads", True) is True
 
 

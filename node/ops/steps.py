@@ -45,11 +45,15 @@ def op_file(step: dict[str, Any]) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside)
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.chown(beside, owner, group)
-    os.chmod(beside, step["mode"])
-    os.replace(beside, path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chown(beside, owner, group)
+        os.chmod(beside, step["mode"])
+        os.replace(beside, path)
+    except OSError:  # a full disk gets its room back, and no secret stays half-way
+        os.unlink(beside)
+        raise
 
 
 def op_remove(step: dict[str, Any]) -> None:
@@ -64,6 +68,11 @@ def op_remove(step: dict[str, Any]) -> None:
     else:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
+
+
+def op_rename(step: dict[str, Any]) -> None:
+    if os.path.exists(step["path"]):
+        os.replace(step["path"], step["to"])
 
 
 _LOOKED = ".headway-looked.json"  # places that were looked at
@@ -310,11 +319,16 @@ def op_switch(step: dict[str, Any]) -> None:
         os.unlink(f"{path}{_ASIDE}")
 
 
+_MOUNTS = "/proc/self/mounts"
+# Nothing of it asks the file system itself: its server may be away, and who asks waits for that.
+_UNMOUNT = ("umount", "--lazy", "--no-canonicalize", "--internal-only")
+
+
 def op_unmount(step: dict[str, Any]) -> None:
     """Of a mount unit that goes. Lazily: programs keep the files that they have open there."""
     where = run(["systemctl", "show", "-p", "Where", "--value", step["unit"]], 20).strip()
-    if where and os.path.ismount(where):
-        run(["umount", "--lazy", where], 30)
+    if where in [line.split()[1] for line in read_text(_MOUNTS).splitlines()]:
+        run([*_UNMOUNT, where], 30)
     run(["systemctl", "--no-reload", "disable", step["unit"]], 60, ok=(0, 1))
 
 

@@ -129,6 +129,13 @@ def test_keys_change_under_a_running_job(lab: Lab) -> None:
     daemons = [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)]
     munge = ["sha256sum", "/etc/munge/munge.key"]
     old = lab.head(*munge).out
+    read_only = "mount --bind /etc/munge /etc/munge && mount -o remount,bind,ro /etc/munge"
+    on_node(lab, NODES[1], "sh", "-c", read_only)
+    refused = lab.cli("secrets", "rotate", "munge", "keep", check=False)
+    on_node(lab, NODES[1], "umount", "/etc/munge")
+    assert f"can't take the new MUNGE key, so all keep the old one:\n  {NODES[1]}: " in refused.err
+    assert {lab.head(*munge).out, *(on_node(lab, node, *munge) for node in NODES)} == {old}
+    on_node(lab, NODES[0], "test", "!", "-e", "/etc/munge/munge.key.next")
     lab.cli("secrets", "rotate", "munge", "keep")
     new = lab.head(*munge).out
     assert new != old
@@ -184,4 +191,35 @@ def test_a_volume_comes_is_lost_returns_and_goes_while_a_job_runs(lab: Lab) -> N
     assert [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)] == daemons
     assert all(one.state == "returned" for one in lab.client.incidents("keep"))
     go(lab, "volume")
+    assert lab.wait_job(job) == "COMPLETED"
+
+
+def test_a_volume_that_hangs_and_one_that_can_not_be_had_stop_no_apply(lab: Lab) -> None:
+    job = lab.sbatch("ann", "--nodes=2", wrap=WAITS.format("hung"))
+    lab.wait_job(job, "RUNNING")
+    lab.head("sh", "-c", "mkdir /scratch/in; touch /scratch/in/there; mksquashfs /scratch/in /scratch/box.sqsh -quiet")
+    plain, box, more = (lab.state / name for name in ("keep.yaml", "box.yaml", "more.yaml"))
+    hangs = '{name: box, path: /box, mount: "fuse.squashfuse /scratch/box.sqsh ro,allow_other"}'
+    gone = "{name: gone, path: /gone, mount: nfs4 localhost:/nowhere}"  # no kernel here mounts it
+    box.write_text(f"{SPEC}storage: {{volumes: [{hangs}]}}\n")
+    more.write_text(f"{SPEC}storage: {{volumes: [{hangs}, {gone}]}}\n")
+    lab.cli("apply", str(box), "--yes")
+    machines = ("keep-head", *NODES)
+    for machine in machines:
+        on_node(lab, machine, "test", "-e", "/box/there")
+    try:
+        for machine in machines:
+            on_node(lab, machine, "pkill", "-STOP", "-x", "squashfuse")  # in that container alone
+        said = lab.cli("apply", str(more), "--yes")
+        assert (said.out + said.err).count("without a volume") == len(machines)
+        lab.cli("apply", str(plain), "--yes")
+        for machine in machines:
+            mounts = on_node(lab, machine, "cat", "/proc/self/mounts")
+            assert "/box" not in mounts
+            on_node(lab, machine, "test", "!", "-e", "/etc/systemd/system/box.mount")
+        assert lab.state_of(job) == "RUNNING"
+    finally:
+        for machine in machines:
+            on_node(lab, machine, "sh", "-c", "pkill -CONT -x squashfuse || true")
+    go(lab, "hung")
     assert lab.wait_job(job) == "COMPLETED"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,23 +101,54 @@ async def test_the_page_says_the_same(server: Server) -> None:
     assert "storage bench" not in page, "a viewer may not"
 
 
-def test_the_program_answers_for_each_place(tmp_path: Path) -> None:
-    places = [str(tmp_path), str(tmp_path / "none")]
-    argv = [sys.executable, "-I", "-S", "-c", program("volumes"), json.dumps({"paths": places})]
-    ran = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
-    here, none = sorted((json.loads(line) for line in ran.stdout.splitlines()), key=lambda row: len(row["path"]))
-    assert 0 < here["free"] <= here["size"]
-    assert none["error"] == "No such file or directory"
-
-
-def test_a_place_that_hangs_keeps_nobody_waiting() -> None:
+def volumes(tmp_path: Path, ask: dict[str, Any], *, hangs: float = 0.0) -> dict[str, dict[str, Any]]:
+    """What the program says of each place; /hangs lasts for `hangs` seconds, whatever is done to who looks at it."""
+    looks = "time.sleep(HANGS if path == '/hangs' else 0); told = os.statvfs('/' if path == '/hangs' else path)"
     code = (
         program("volumes")
+        .replace('LOOKS = "/run/headway/looks"', f"LOOKS = {str(tmp_path / 'looks')!r}")
         .replace("ANSWER_S = 5.0", "ANSWER_S = 0.2")
-        .replace("told = os.statvfs(path)", "time.sleep(60 if path == '/hangs' else 0); told = os.statvfs('/')")
+        .replace("told = os.statvfs(path)", looks.replace("HANGS", str(hangs)))
+        .replace("os.kill(child, signal.SIGKILL)", "pass")  # as in a file system that does not let go of it
     )
-    argv = [sys.executable, "-I", "-S", "-c", code, json.dumps({"paths": ["/hangs", "/"]})]
+    assert str(tmp_path) in code
+    argv = [sys.executable, "-I", "-S", "-c", code, json.dumps(ask)]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
-    rows = {row["path"]: row for row in map(json.loads, ran.stdout.splitlines())}
+    return {row["path"]: row for row in map(json.loads, ran.stdout.splitlines())}
+
+
+def test_the_program_answers_for_each_place(tmp_path: Path) -> None:
+    here, none = str(tmp_path), str(tmp_path / "none")
+    rows = volumes(tmp_path, {"paths": [here, none]})
+    assert 0 < rows[here]["free"] <= rows[here]["size"]
+    assert rows[none]["error"] == "No such file or directory"
+
+
+def test_a_place_that_should_be_mounted_is_not_looked_at_before(tmp_path: Path) -> None:
+    rows = volumes(tmp_path, {"paths": ["/", str(tmp_path)], "mounted_s": 0.1})
+    assert rows["/"]["size"] > 0
+    assert rows[str(tmp_path)]["error"] == "is not mounted"
+
+
+def test_a_place_that_hangs_keeps_nobody_waiting_and_is_asked_once(tmp_path: Path) -> None:
+    rows = volumes(tmp_path, {"paths": ["/hangs", "/"]}, hangs=20)
     assert rows["/hangs"]["error"] == "no answer for 0.2 s"
     assert rows["/"]["size"] > 0
+    began = time.monotonic()
+    for _ in range(3):
+        rows = volumes(tmp_path, {"paths": ["/hangs", "/"]}, hangs=0)
+        assert rows["/hangs"]["error"].startswith("no answer for "), "who looks first still does: no other has begun"
+        assert rows["/"]["size"] > 0
+    assert time.monotonic() - began < 20
+    lock = next(path for path in (tmp_path / "looks").iterdir() if "hangs" in path.name)
+    holders = [link for link in Path("/proc").glob("[0-9]*/fd/*") if points_to(link, lock)]
+    assert len(holders) == 1
+    os.kill(int(holders[0].parts[2]), signal.SIGKILL)
+    assert volumes(tmp_path, {"paths": ["/hangs"]}, hangs=0)["/hangs"]["size"] > 0
+
+
+def points_to(link: Path, file: Path) -> bool:
+    try:
+        return link.readlink() == file
+    except OSError:
+        return False

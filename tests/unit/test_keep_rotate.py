@@ -5,18 +5,28 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from headway.cluster import secrets
+from headway.changes.accounts import desired
+from headway.changes.cluster import Goal
+from headway.changes.machine import Wanted
+from headway.cluster import keys, ops, secrets
+from headway.cluster.apply import Run
 from headway.cluster.env import Env
+from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster, KeySource
+from headway.domain.files import File
 from headway.domain.machine import Machine, MachineState
+from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
 from headway.errors import Refused, Unreachable
 from headway.keep import rotate as module
 from headway.keep.rotate import rotate
+from headway.render.agent import AGENT
+from headway.render.units import MUNGE_KEY
 from headway.store.store import Store, open_store
 from tests import builders
 
@@ -106,23 +116,169 @@ async def test_a_machine_that_is_off_gets_the_new_key_too(store: Store) -> None:
 async def test_a_rotation_that_was_killed_goes_on_with_the_same_key(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys: list[str] = []
+    given: list[str] = []
 
-    async def apply(cluster: Cluster, env: Env, _: Any) -> None:
-        keys.append((await env.store.secrets(cluster.name))["munge_key"])
-        if len(keys) == 1:
+    async def apply(cluster: Cluster, env: Env, _: Any, *, new: dict[str, str]) -> None:
+        given.append(new["munge_key"])
+        if len(given) == 1:
             raise Unreachable("killed")
+        await env.store.set_secret(cluster.name, "munge_key", new["munge_key"])
 
+    waits = Waits()
     monkeypatch.setattr(module, "apply", apply)
+    monkeypatch.setattr(module, "plan", waits.plan)
     await store.put_secret("lab", "munge_key", "b2xk")
     with pytest.raises(Unreachable):
         await rotate(LAB, env(Fleet(), store), say, "munge", "r1")
+    assert (await store.secrets("lab"))["munge_key"] == "b2xk", "it is the cluster's once the machines can take it"
     await rotate(LAB, env(Fleet(), store), say, "munge", "r1")
-    assert keys[0] == keys[1] != "b2xk"
-    assert len(base64.b64decode(keys[0])) == 1024
+    assert given[0] == given[1] != "b2xk"
+    assert len(base64.b64decode(given[0])) == 1024
     assert set(await store.secrets("lab")) == {"munge_key", "rotating/r1"}
     await rotate(LAB, env(Fleet(), store), say, "munge", "r2")
-    assert keys[2] != keys[1]
+    assert given[2] != given[1]
+    waits.changes = (Change("machine.restart", "lab-1-1", "lab-1-1", "does not answer", Disturbs.JOBS),)
+    with pytest.raises(Refused, match=r"lab-1-1: machine\.restart, does not answer"):
+        await rotate(LAB, env(Fleet(), store), say, "munge", "r3")
+    assert len(given) == 3
+    assert (await store.secrets("lab"))["munge_key"] == given[2]
+    await rotate(LAB, env(Fleet(), store), say, "munge", "r2")
+    assert len(given) == 4, "one that was killed half-way goes on: what it itself still has to do asks nobody anew"
+
+
+class Waits:
+    """What an apply would do now."""
+
+    changes: tuple[Change, ...] = ()
+
+    async def plan(self, cluster: Cluster, _: Env) -> ChangeSet:
+        return ChangeSet(cluster.name, self.changes)
+
+
+class Machines:
+    """A head and two nodes: key, the one that lies beside, and what each was told, in order. As Connections and in place of
+    cluster.ops. `full`: takes no file; `stuck`: does not restart munged."""
+
+    def __init__(self, **keys: bytes) -> None:
+        self.key = {f"lab-{name}": key for name, key in keys.items()}
+        self.beside: dict[str, bytes] = {}
+        self.order: list[str] = []
+        self.full = self.stuck = ""
+
+    async def perform(self, _: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> None:
+        name = machine.name
+        for step in steps:
+            match step["op"], step.get("path"):
+                case "file", keys.MARK:
+                    assert step["mode"] == 0o644
+                case "file", keys.NEXT:
+                    assert (step["owner"], step["mode"]) == ("munge", 0o400)
+                    if name == self.full:
+                        raise ops.StepFailed(f"{name}: {keys.NEXT}: No space left on device")
+                    self.beside[name] = base64.b64decode(step["b64"])
+                    self.order.append(f"{name} beside")
+                case "rename", keys.NEXT:
+                    self.key[name] = self.beside.pop(name)
+                    self.order.append(f"{name} key")
+                case "remove", path:
+                    assert path in (keys.MARK, keys.NEXT)
+                    self.beside.pop(name, None)
+                case "units", _:
+                    assert (step["names"], step["action"]) == (["munge.service"], "restart")
+                    if name == self.stuck:
+                        raise Unreachable(f"{name} does not answer")
+                case _:
+                    raise AssertionError(step)
+
+    def seen(self, name: str) -> SeenMachine:
+        file = SeenFile(sha256(self.key[name]).hexdigest(), 0o400, "munge", "munge", 1.0)
+        return SeenMachine({MUNGE_KEY: file}, {AGENT: SeenUnit(True, True, 2.0, 7, "")})
+
+
+async def turned(
+    store: Store, monkeypatch: pytest.MonkeyPatch, machines: Machines, new: bytes = b"new"
+) -> tuple[Run, str]:
+    """One key change of an apply; what it raised."""
+    monkeypatch.setattr(ops, "perform", machines.perform)
+    text = base64.b64encode(new).decode()
+    names = tuple(machines.key)
+    wanted = Wanted.make(
+        {MUNGE_KEY: File("", 0o400, "munge", "munge", secret="munge_key")}, secrets.digests({"munge_key": text}), ()
+    )
+    cluster = builders.cluster(len(names) - 1)
+    goal = Goal(cluster, {cluster.role_of(name): wanted for name in names}, desired(cluster))
+    there = {name: builders.machine(name) for name in names}
+    observed = Observed(there, {name: machines.seen(name) for name in names})
+    place: Any = None
+    run = Run(
+        goal, env(Fleet(), store), say, place, {"munge_key": text}, observed, ChangeSet("lab", ()),
+        new={"munge_key": text},
+    )  # fmt: skip
+
+    async def look(name: str) -> SeenMachine:
+        return machines.seen(name)
+
+    monkeypatch.setattr(run, "_look", look)
+    try:
+        await run.turn_key()
+    except Refused as error:
+        return run, str(error)
+    return run, ""
+
+
+NODES = {"head": b"old", "1-1": b"old", "1-2": b"old"}
+
+
+async def test_a_munge_key_lies_beside_everywhere_before_it_is_taken_up(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines(**NODES)
+    run, error = await turned(store, monkeypatch, machines)
+    assert error == ""
+    assert [row.split()[1] for row in machines.order] == ["beside"] * 3 + ["key"] * 3
+    assert set(machines.key.values()) == {b"new"}
+    assert (await store.secrets("lab"))["munge_key"] == base64.b64encode(b"new").decode()
+    assert run.observed.seen["lab-1-2"].files[MUNGE_KEY].digest == sha256(b"new").hexdigest()
+
+
+async def test_a_node_that_can_not_take_the_key_leaves_all_the_old_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put_secret("lab", "munge_key", "b2xk")
+    machines = Machines(**NODES)
+    machines.full = "lab-1-2"
+    _, error = await turned(store, monkeypatch, machines)
+    assert "1 machine can't take the new MUNGE key, so all keep the old one:\n  lab-1-2: " in error
+    assert "No space left" in error
+    assert set(machines.key.values()) == {b"old"}
+    assert machines.beside == {}
+    assert (await store.secrets("lab"))["munge_key"] == "b2xk"
+
+
+async def test_once_a_machine_has_the_key_the_others_follow_as_they_can(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines(**{**NODES, "head": b"new"})
+    machines.full = "lab-1-1"
+    run, error = await turned(store, monkeypatch, machines)
+    assert error == ""
+    assert machines.key == {"lab-head": b"new", "lab-1-1": b"old", "lab-1-2": b"new"}
+    assert run.observed.seen["lab-1-1"].files[MUNGE_KEY].digest == sha256(b"old").hexdigest(), "the apply says why"
+
+
+async def test_a_machine_that_is_lost_in_between_stops_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines(**NODES)
+    machines.stuck = "lab-1-1"
+    _, error = await turned(store, monkeypatch, machines)
+    assert error == ""
+    assert set(machines.key.values()) == {b"new"}
+
+
+async def test_machines_that_have_the_key_are_not_asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines(**dict.fromkeys(NODES, b"new"))
+    await turned(store, monkeypatch, machines)
+    assert machines.order == []
+    assert (await store.secrets("lab"))["munge_key"] == base64.b64encode(b"new").decode()
 
 
 async def test_a_munge_key_from_a_file_or_a_command(
@@ -131,10 +287,13 @@ async def test_a_munge_key_from_a_file_or_a_command(
     file = tmp_path / "munge.key"
     file.write_bytes(bytes(range(128)))
     cluster = replace(LAB, munge_key=KeySource(str(file)))
-    await store.put_secret("lab", "munge_key", "b2xk")
-    have = await secrets.ensure(store, cluster, ("lab-head",))
-    assert secrets.content(have, "munge_key") == bytes(range(128))
+    outside = await secrets.given(cluster)
+    assert secrets.content(outside, "munge_key") == bytes(range(128))
+    have = await secrets.ensure(store, cluster, ("lab-head",), outside)
+    assert have["munge_key"] == outside["munge_key"]
     assert await store.secrets("lab") == have
+    later = await secrets.ensure(store, cluster, ("lab-head",), {"munge_key": "b2xk"})
+    assert later == have, "machines that work have this one, until they have taken the other"
     file.write_bytes(b"short")
     with pytest.raises(Refused, match="gives 5 bytes"):
         await secrets.given(cluster)

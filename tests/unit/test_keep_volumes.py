@@ -21,7 +21,9 @@ from headway.domain.observed import NOT_SEEN
 from headway.domain.unit import Unit
 from headway.machines.program import program
 from headway.render import systemd
+from headway.render.units import units
 from headway.spec.words import mount_line_fault
+from ops import steps
 from tests import builders
 from tests.unit.node_agent import check_node, checks, config
 
@@ -71,6 +73,59 @@ def test_a_volume_leaves_once_the_agent_knows() -> None:
     last = [step["op"] for step in stages["node"]]
     assert last[-4:] == ["unmount", "remove", "managed", "daemon_reload"]
     assert last.index("units") < last.index("unmount")
+
+
+def test_a_volume_whose_server_is_away_keeps_no_head_and_no_node_from_working() -> None:
+    cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
+    roles = units(cluster, builders.site(cluster))
+    for role, last in (("head", "controller"), ("node", "node")):
+        wanted = Wanted.make({}, {}, roles[role])
+        stages = by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
+        (mount,) = (step for step in stages["outside"] if step["op"] == "units")
+        assert (mount["names"], mount["may_fail"]) == (["models.mount"], True)
+        order = [stage for stage in stages if stage in ("outside", last)]
+        assert order == (["controller", "outside"] if role == "head" else ["outside", "node"])
+        others = [step for stage, steps in stages.items() for step in steps if stage != "outside"]
+        assert not any(step.get("may_fail") or "models.mount" in step.get("names", ()) for step in others)
+
+
+def test_what_may_fail_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    away = {"op": "run", "argv": ["sh", "-c", "echo no route to host >&2; exit 32"], "may_fail": True}
+    there = {"op": "run", "argv": ["touch", str(tmp_path / "there")]}
+    ask = json.dumps({"do": "apply", "steps": [away, there]})
+    ran = subprocess.run([sys.executable, "-c", program("ops")], input=ask, capture_output=True, text=True, check=True)
+    first, second = (json.loads(line) for line in ran.stdout.splitlines())
+    assert (first["ok"], second["ok"]) == (True, True)
+    assert "no route to host" in first["warning"]
+    assert (tmp_path / "there").exists()
+
+
+def test_taking_a_volume_off_asks_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run(argv: list[str], *_: Any, **__: Any) -> str:
+        ran.append(" ".join(argv))
+        return "/models\n" if "show" in argv else ""
+
+    def waits(name: str) -> Any:
+        real = getattr(os, name)
+
+        def ask(path: Any, *args: Any, **more: Any) -> Any:
+            assert not str(path).startswith("/models"), "whoever asks a dead server waits for it"
+            return real(path, *args, **more)
+
+        return ask
+
+    monkeypatch.setattr(steps, "run", run)
+    monkeypatch.setattr(steps, "_MOUNTS", str(tmp_path / "mounts"), raising=False)
+    for name in ("lstat", "stat", "statvfs"):
+        monkeypatch.setattr(os, name, waits(name))
+    for mounts in ("f:/models /models nfs4 rw 0 0\n", "f:/x /models/x nfs4 rw 0 0\n"):
+        (tmp_path / "mounts").write_text(mounts)
+        steps.op_unmount({"unit": "models.mount"})
+    (unmount,) = (line for line in ran if line.startswith("umount"))
+    assert unmount.endswith(" /models")
+    assert {"--lazy", "--no-canonicalize"} <= set(unmount.split())
 
 
 def seen(tmp_path: Path, mounts: str, mount: Any) -> Any:

@@ -260,7 +260,7 @@ def test_the_agent_reads_what_apply_writes(tmp_path: Path) -> None:
     assert (checks.FOLDER, checks.UNFIT, checks.LOOKED) == ("/run/headway", "unfit", "looked")
     assert (agent.UNFIT, agent.LOOKED) == ("/run/headway/unfit", "/run/headway/looked")
     written = {*json.loads(place.read_text())}
-    of_two_heads = {"others", "first", "state"}
+    of_two_heads = {"others", "first", "first_head", "state"}
     assert written == {field.name for field in fields(config.Config)} - of_two_heads
 
 

@@ -57,6 +57,13 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Pa
     assert not (tmp_path / "conf").is_symlink()
 
 
+def test_a_file_that_can_not_take_its_place_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "munge.key").mkdir()
+    (answer,) = perform(file_step(tmp_path / "munge.key", "secret"))
+    assert not answer["ok"]
+    assert [path.name for path in tmp_path.iterdir()] == ["munge.key"]
+
+
 def test_it_stops_at_the_first_step_that_fails_and_says_which(tmp_path: Path) -> None:
     answers = perform(
         {"op": "run", "argv": ["true"]},

@@ -75,13 +75,14 @@ async def set_up(
     the first head fails, `then`: what is so afterwards."""
     did: list[str] = []
 
-    async def perform(_: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> None:
+    async def perform(_: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> tuple[str, ...]:
         if machine.name == fails:
             raise ops.StepFailed(f"{machine.name}: no answer")
         if at and any(step["op"] == at for step in steps):
             then()
             raise ops.StepFailed(f"{machine.name}: slurmctld does not come up")
         did.extend(f"{machine.name} {' '.join(step['argv']) if step['op'] == 'run' else step['op']}" for step in steps)
+        return ()
 
     async def say(*_: Any, **__: Any) -> None: ...
 

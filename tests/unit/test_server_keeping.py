@@ -287,7 +287,11 @@ async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> Non
     server.work.answers["rotate"] = fails
     client = await server.client()
     asked = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "ssh"})
+    before = server.work.calls.count(("forget", ("lab",)))
     await server.work_off()
+    assert server.work.calls.count(("forget", ("lab",))) > before, (
+        "the head may have the new one: see what is held anew"
+    )
     assert (await server.store.operation(asked.json()["id"])).state == "failed"
     assert [name for name in await server.store.secrets("lab") if name.startswith("rotating/")] == []
 

@@ -8,16 +8,17 @@ is finished by running again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.accounts import desired
 from headway.changes.cluster import Goal, changeset, with_effects
 from headway.changes.machine import machine_changes
-from headway.cluster import ops, own, secrets
+from headway.cluster import keys, ops, own, secrets
 from headway.cluster.env import Env, Say
 from headway.cluster.goal import goal_of, site_of
 from headway.cluster.leave import Beside, Leaving, SteppedAside
@@ -35,6 +36,7 @@ from headway.domain.slots import choose
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.machines.base import Owned, Place
 from headway.render import state
+from headway.render.units import MUNGE_KEY
 from headway.slurm import accounts, control
 
 # Machines made at once: a container start is mostly work of this host's processors.
@@ -81,13 +83,15 @@ async def apply(
     beside: Beside | None = None,
     before: Mapping[str, Before] | None = None,
     *,
+    new: Mapping[str, str] | None = None,
     rests: bool = False,
 ) -> None:
     """Carries out what must change. `deadline`: unix seconds until which jobs on nodes that go may go on; None: no node
     with jobs goes, and those that leave by another's word are let be. `beside`: what goes on while those jobs are waited for.
-    `before`: what is done on the head right before one of its stages. `rests`: the controller was stopped for a restore, so
-    nobody can say what runs where, and no machine is given back. Raises HeadwayError naming every machine that did not get
-    there, and SteppedAside (cluster.leave) where another operation goes before the rest of this one."""
+    `before`: what is done on the head right before one of its stages. `new`: secrets that take others' place; they are kept
+    once every machine that works can take them. `rests`: the controller was stopped for a restore, so nobody can say what
+    runs where, and no machine is given back. Raises HeadwayError naming every machine that did not get there, and SteppedAside
+    (cluster.leave) where another operation goes before the rest of this one."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
     if gaps:
@@ -95,7 +99,10 @@ async def apply(
             "this host is not ready:\n" + "\n".join(f"  {gap.what}" for gap in gaps),
             hint="; ".join(dict.fromkeys(gap.fix for gap in gaps)),
         )
-    have = await secrets.ensure(env.store, cluster, cluster.machine_names)
+    outside = await secrets.given(cluster)
+    have = await secrets.ensure(env.store, cluster, cluster.machine_names, outside)
+    new = {name: value for name, value in {**outside, **(new or {})}.items() if value != have.get(name)}
+    have |= new
     env.connections.use_key(have["bootstrap_key"])
     seen = await own.look(cluster, env)
     if seen:
@@ -111,21 +118,28 @@ async def apply(
     changes = changeset(goal, observed)
     if changes.empty:
         await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
+        await _keep(env, cluster, new)
         await settle(goal, env, say, frozenset(), leaving)
         return
     own.check_state_stays(cluster, changes)
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
-    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, rests, leaving)
+    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, new, rests, leaving)
     if seen:
         site = await run.take(seen)
         run.goal = with_effects(await goal_of(cluster, site, have), observed)
-    if await run.clear():
-        await apply(cluster, env, say, deadline, before=before)  # all facts anew: machines have come and gone meanwhile
+    if await run.clear():  # all facts anew: machines have come and gone meanwhile
+        await apply(cluster, env, say, deadline, before=before, new=new)
         return
+    await run.turn_key()
     await run.execute()
     await say("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)
+
+
+async def _keep(env: Env, cluster: Cluster, new: Mapping[str, str]) -> None:
+    for name, value in new.items():
+        await env.store.set_secret(cluster.name, name, value)
 
 
 @dataclass
@@ -142,6 +156,7 @@ class Run:
     deadline: float | None = None  # see `apply`
     beside: Beside | None = None  # the same
     before: Mapping[str, Before] = field(default_factory=dict)  # the same
+    new: Mapping[str, str] = field(default_factory=dict)  # the same
     rests: bool = False  # the same
     leaving: frozenset[str] = frozenset()  # nodes that another operation has drained, and that are let be
     image: str = ""  # tag that machines are made from; "" = what the cluster keeps to, or the present one
@@ -244,6 +259,33 @@ class Run:
         if self.beside is not None:
             await self.beside.rest()
         return leaving.waited
+
+    async def turn_key(self) -> None:
+        """Of machines that work: see cluster.keys. What then is still to be done for one goes its own way. Raises Refused when
+        one can't take the key and the head still works with the old one."""
+        seen = self.observed.seen
+        names = keys.waiting(self.goal, seen)
+        machines = {name: self.observed.machines[name] for name in names}
+        refused: Mapping[str, HeadwayError] = {}
+        if names:
+            file = self.goal.roles["head"].files[MUNGE_KEY]
+            refused = await keys.lay_beside(self.env, machines, file, secrets.content(self.secrets, file.secret))
+            if refused and self.goal.cluster.head in names and not keys.begun(self.goal, seen):
+                await keys.withdraw(self.env, machines)
+                raise keys.stays(refused)
+        await _keep(self.env, self.goal.cluster, self.new)
+        able = {name: machine for name, machine in machines.items() if name not in refused}
+        failed = await keys.take_up(self.env, able)
+        done = [name for name in able if name not in failed]
+        self.machines.update(able)
+        await asyncio.gather(*(self._look_again(name) for name in done))
+        if done:
+            await self.say("key", f"{len(done)} machines have the new MUNGE key", done=True)
+
+    async def _look_again(self, name: str) -> None:
+        with contextlib.suppress(HeadwayError):  # one that answers no more says so in its own turn
+            found = await self._look(name)
+            self.observed = replace(self.observed, seen={**self.observed.seen, name: found})
 
     def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> Leaving:
         head = None if self.rests else self.observed.machines.get(self.goal.cluster.head)
@@ -355,10 +397,14 @@ class Run:
                     await self._not_half(self.machines[name])
                 if stage == "controller":
                     await self._rest_others()
+                if stage == "outside":  # no node waits for a volume that only the head lacks
+                    self.controller_up.set()
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.say(name, "packages are being installed, from the machine's own sources")
             patience = patience_s(stage, steps)
-            await ops.perform(self.env.connections, self.machines[name], steps, timeout_s=patience)
+            said = await ops.perform(self.env.connections, self.machines[name], steps, timeout_s=patience)
+            for warning in said:
+                await self.say(name, f"without a volume: {warning}", level="warning", done=True)
             if own.loads_rules(steps):
                 await own.still_let_in(self.env, self.machines[name])
         if is_head:

@@ -107,10 +107,11 @@ async def perform(
     *,
     timeout_s: float = 300,
     done: Callable[[Step], Awaitable[None]] | None = None,
-) -> None:
-    """Carries the steps out in order. Raises StepFailed at the first that doesn't work; what came before stays done."""
+) -> tuple[str, ...]:
+    """Carries the steps out in order; what those said that did not work and may fail. Raises StepFailed at the first other that
+    doesn't work; what came before stays done."""
     if not steps:
-        return
+        return ()
     ask = {"do": "apply", "steps": steps}
     ran = await connections.remote(
         machine, ["python3", "-c", _LOADER], timeout_s=timeout_s, input=_stdin(ask), check=False
@@ -126,3 +127,4 @@ async def perform(
         raise StepFailed(
             f"{machine.name}: stopped after {len(answers)} of {len(steps)} steps: {ran.stderr.strip()[-400:]}"
         )
+    return tuple(str(answer["warning"]) for answer in answers if "warning" in answer)

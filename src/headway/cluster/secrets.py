@@ -71,14 +71,15 @@ async def given(cluster: Cluster) -> dict[str, str]:
     return {"munge_key": base64.b64encode(data).decode()}
 
 
-async def ensure(store: Store, cluster: Cluster, machines: tuple[str, ...]) -> dict[str, str]:
-    """Every secret the cluster needs, the missing ones made now. The first writer wins; what comes from elsewhere is as it is
-    there."""
+async def ensure(
+    store: Store, cluster: Cluster, machines: tuple[str, ...], outside: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Every secret the cluster needs, the missing ones made now. The first writer wins. `outside`: what is `given`; where the
+    cluster has another key it has that until its machines have taken this one."""
     have, owner = await store.secrets(cluster.name), cluster.name
-    for name, value in (await given(cluster)).items():
-        if have.get(name) != value:
-            await store.set_secret(owner, name, value)
-            have[name] = value
+    for name, value in (outside or {}).items():
+        if name not in have:
+            have[name] = await store.put_secret(owner, name, value)
     for name, size in FILE_SECRETS.items():
         if name not in have:
             have[name] = await store.put_secret(owner, name, base64.b64encode(random.token_bytes(size)).decode())

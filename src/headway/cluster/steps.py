@@ -15,7 +15,8 @@ from headway.render.checks import candidate_check
 from headway.render.units import RECONFIGURE
 from headway.render.version import version
 
-STAGES = ("software", "base", "database", "accounting", "controller", "node")
+# A head works before volumes of other machines are mounted, a node begins to after that; and both without those that can't be.
+STAGES = ("software", "base", "database", "accounting", "controller", "outside", "node")
 # Of the packages of a machine one owns: what Debian would start by itself, whatever the machine's role.
 DAEMONS = (
     "slurmctld.service", "slurmd.service", "slurmdbd.service", "slurmrestd.service", "mariadb.service", "prometheus.service",
@@ -196,6 +197,7 @@ def _unit_steps(
             "names": [name],
             "action": action,
             "stamps": {name: change.data["loaded"]},
+            **({"may_fail": True} if stage == "outside" else {}),
         }
         if action == "reload" and unit.reload:
             step["argv"] = list(unit.reload)

@@ -17,4 +17,4 @@ class Unit:
     reload_on: tuple[str, ...] = ()
     reload: tuple[str, ...] = ()
     disturbs: Disturbs = Disturbs.NOTHING  # what a restart does
-    stage: str = "base"  # "base" | "database" | "accounting" | "controller" | "node": the order of bring-up
+    stage: str = "base"  # "base" | "database" | "accounting" | "controller" | "outside" | "node": the order of bring-up

@@ -6,16 +6,14 @@ from headway.domain.incident import Incident, IncidentState, Repair
 from headway.domain.machine import MachineState
 from headway.errors import HeadwayError, Unreachable
 from headway.health import gone, ladder
+from headway.health.remount import mounted
 from headway.health.tools import Tools, fault_of
-from headway.render.systemd import volume_units
 from headway.store import StoreAway
 
 AWAY_S = 20.0  # what a requeued job is given to start on the spare, before its old node is repaired
 BOOT_S = 180.0  # from the start of a machine until it has registered
 MAKE_S = 600.0  # the same for one that has to be made
 LOOK_S = 1.0
-MOUNT_S = 7 * 86400.0  # a volume that is away for longer is a person's to see to
-AGAIN_S = 3.0
 _RESET_S = 120.0
 _WORDS = {
     Repair.MOUNT: "its volumes are mounted again as soon as they can be",
@@ -69,7 +67,7 @@ async def carry_out(tools: Tools, incident: Incident) -> str:
     try:
         match ladder.tried(incident)[-1]:
             case Repair.MOUNT:
-                return await _mounted(tools, incident.node)
+                return await mounted(tools, incident.node)
             case Repair.RESET:
                 return await _reset(tools, incident)
             case Repair.REBOOT:
@@ -87,28 +85,6 @@ async def finish(tools: Tools, incident: Incident, fault: str) -> Incident:
         return await tools.go(incident, IncidentState.TESTING, "tests begin", evidence={"tests": True})
     words = f"{ladder.tried(incident)[-1].value} did not help: {fault}"
     return await tools.go(incident, IncidentState.JOBS_MOVED, words)
-
-
-async def _mounted(tools: Tools, node: str) -> str:
-    """Until every volume from elsewhere is there and answers: its server may be away for hours, and no restart brings it."""
-    units = volume_units(tools.cluster)
-    ends = tools.clock() + MOUNT_S
-    asks = [["systemctl", "start", *units]] if units else []
-    asks += [["timeout", "5", "stat", "-f", path] for path in units.values()]
-    while True:
-        fault = ""
-        for argv in asks:
-            try:
-                ran = await tools.env.connections.remote(await tools.machine(node), argv, timeout_s=60, check=False)
-            except HeadwayError as error:
-                fault = fault_of(error)
-                break
-            if ran.code:
-                fault = f"{' '.join(argv[:2])}: {ran.stderr.strip()[-200:]}"
-                break
-        if not fault or tools.clock() >= ends:
-            return fault
-        await tools.sleep(AGAIN_S)
 
 
 async def _reset(tools: Tools, incident: Incident) -> str:

@@ -38,7 +38,7 @@ from headway.health.listen import DEED, Beats, Deed
 from headway.health.move import ENDED_BADLY, move_jobs, once_more
 from headway.health.policy import DAY_S, Verdict, fold, heavier, judge
 from headway.health.silence import ASK_AGAIN_S, LEASE_OVER_S, LOOK_AGAIN_S, QUIET_S, SILENT_S, suspects
-from headway.health.tools import Tools
+from headway.health.tools import MOUNTING, Tools
 from headway.render.scripts import XID_MARK
 
 _QUIET = {
@@ -77,9 +77,11 @@ class Responder:
     absent: frozenset[str] = frozenset()  # slots without a machine; the head remembers them as silent nodes
     beside: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # incident -> its repair or tests
 
+    mounting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTING))
+
     @property
     def tools(self) -> Tools:
-        return Tools(self.cluster, self.env, self.clock, self.sleep)
+        return Tools(self.cluster, self.env, self.clock, self.sleep, self.mounting)
 
     # --- what comes in
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headway.cluster.env import Env
@@ -16,6 +16,9 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Unreachable
 from headway.slurm import control
 from headway.store import StoreAway
+
+# Nodes at once whose volumes are tried: a file server that is away is away for all of them, and others are asked things too.
+MOUNTING = 8
 
 
 def fault_of(error: HeadwayError) -> str:
@@ -32,6 +35,7 @@ class Tools:
     env: Env
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    mounting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTING))
 
     async def machines(self) -> dict[str, Machine]:
         """All that exist, running or not."""

@@ -1,8 +1,9 @@
 """Another key in a key's place while jobs run.
 
-MUNGE and JWT keys are files like others: the new one is kept, and an apply carries it to every machine at once and restarts
-what reads it. munged is restarted everywhere within seconds; slurmd and slurmctld go on, and what they say to each other in
-between is said again. The key that Headway signs in with is let in beside the old one before that goes."""
+MUNGE and JWT keys are files like others: an apply carries the new one to every machine and restarts what reads it. MUNGE's
+lies beside the old one everywhere before it takes its place anywhere (cluster/keys.py); munged is restarted everywhere within
+seconds; slurmd and slurmctld go on, and what they say to each other in between is said again. The key that Headway signs in
+with is let in beside the old one before that goes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import secrets as random
 from collections.abc import Iterable
 
 from headway.cluster import secrets
-from headway.cluster.apply import apply
+from headway.cluster.apply import apply, plan
 from headway.cluster.env import Env, Say
 from headway.cluster.observe import machines_of
 from headway.domain.cluster import Cluster
@@ -26,18 +27,32 @@ READY_S = 30
 
 async def rotate(cluster: Cluster, env: Env, say: Say, what: str, ref: str) -> None:
     """`what`: munge, jwt or ssh. `ref` names this rotation: one that was killed goes on with the same new key, which is the
-    operation's own secret until it is in its place. Raises HeadwayError naming the machines that do not have it yet: an apply
-    brings munge's and jwt's to them; of ssh the old key stays, and the new one is let in nowhere."""
+    operation's own secret until it is in its place. Raises Refused, with nothing changed, where something else waits that a
+    person is asked about, or a machine can't take munge's; HeadwayError naming the machines that do not have it yet: an apply
+    brings munge's and jwt's to them. Of ssh the old key stays, and the new one is let in nowhere."""
     if what == "ssh":
         await _sign_in_key(cluster, env, say, ref)
         return
     name = f"{what}_key"
     fresh = base64.b64encode(random.token_bytes(secrets.FILE_SECRETS[name])).decode()
     fresh = await env.store.put_secret(cluster.name, _new(ref), fresh)
-    await env.store.set_secret(cluster.name, name, fresh)
+    if (await env.store.secrets(cluster.name)).get(name) != fresh:  # else a killed one goes on
+        await _nothing_else_asks(cluster, env)
     await say("key", f"a new {what} key goes to every machine")
-    await apply(cluster, env, say)
+    await apply(cluster, env, say, new={name: fresh})
     await say("key", f"the new {what} key is everywhere", done=True)
+
+
+async def _nothing_else_asks(cluster: Cluster, env: Env) -> None:
+    """An apply would carry that out too. Raises Refused."""
+    asks = (await plan(cluster, env)).asks
+    if asks:
+        first = asks[0]
+        more = f", and {len(asks) - 1} more" if len(asks) > 1 else ""
+        raise Refused(
+            f"other changes to {cluster.name} wait that disturb what runs: {first.where}: {first.kind}, {first.why}{more}",
+            hint="headway plan shows them; headway apply, then ask again",
+        )
 
 
 async def _sign_in_key(cluster: Cluster, env: Env, say: Say, ref: str) -> None:

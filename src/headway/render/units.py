@@ -40,7 +40,8 @@ def units(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd.drop_in("munge.service")))
     head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
     # A node mounts what the head exports: it waits for the controller, which comes up after that.
-    node = tuple(replace(unit, stage="node") for unit in node) if exports.exported(site) else node
+    if exports.exported(site):
+        node = tuple(replace(unit, stage="node") if unit.stage == "base" else unit for unit in node)
     of_node = (*wall, *node, munge, _ssh(inside.SSHD), _slurmd(), _agent("node"))
     second = (*wall, *head, munge, _ssh(), _standby(), _slurmrestd(), _agent("controller"))
     return {
@@ -60,8 +61,18 @@ def units(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
 
 
 def _mounts(cluster: Cluster, site: Site, *, head: bool) -> tuple[Unit, ...]:
+    """Of volumes that another machine has none is waited for before the cluster works: it may be away."""
     names = systemd.names(systemd.mounts(cluster, site, head=head))
-    return tuple(Unit(name, restart_on=(f"{systemd.UNITS}/{name}",), disturbs=Disturbs.JOBS) for name in names)
+    outside = systemd.volume_units(cluster)
+    return tuple(
+        Unit(
+            name,
+            restart_on=(f"{systemd.UNITS}/{name}",),
+            disturbs=Disturbs.JOBS,
+            stage="outside" if name in outside else "base",
+        )
+        for name in names
+    )
 
 
 def _ssh(*more: str) -> Unit:

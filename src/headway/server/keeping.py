@@ -84,8 +84,10 @@ class Keep:
         state, name = self._state, self._operation.cluster
         _, cluster = await state.cluster(name)
         await state.store.save_cluster(name, state="changing")
-        await state.work.rotate(cluster, self._say, self._params["what"], self._params["ref"])
-        await state.forget(name)
+        try:
+            await state.work.rotate(cluster, self._say, self._params["what"], self._params["ref"])
+        finally:
+            await state.forget(name)  # the head may have the new key, whoever else has not
 
     async def _key(self) -> bytes:
         have = await self._state.store.secrets(self._operation.cluster)
