@@ -19,8 +19,9 @@ from headway.paths import node_dir
 @pytest.fixture(autouse=True)
 def _agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(node_dir()))
+    before = set(sys.modules)
     yield
-    for name in [name for name in sys.modules if name == "agent" or name.startswith("agent.")]:
+    for name in [name for name in sys.modules if name.startswith("agent.") and name not in before]:
         del sys.modules[name]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -24,7 +24,7 @@ from headway.cluster.goal import goal_of, site_of
 from headway.cluster.leave import Beside, Leaving, SteppedAside
 from headway.cluster.members import members, still_leaving
 from headway.cluster.observe import look_at, machines_of, observe
-from headway.cluster.ready import hold_spares, mark_slots, return_nodes, serve, wait_for_nodes, wait_for_rest
+from headway.cluster.ready import serve, settle, wait_for_rest
 from headway.cluster.steps import by_stage, kept, patience_s
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
@@ -500,19 +500,3 @@ def _not_there(failures: dict[str, HeadwayError], goal: Goal) -> Refused:
         f"{len(failures)} of {len(goal.machines)} machines did not get there:\n" + "\n".join(lines),
         hint="the others are up; mend what is said above and run apply again",
     )
-
-
-async def settle(goal: Goal, env: Env, say: Say, started: frozenset[str], leaving: Collection[str] = ()) -> None:
-    """After the daemons: slots without a machine out of Slurm's way, nodes registered, those that this run started
-    returned to service, spares held. `leaving`: as in Run."""
-    cluster = goal.cluster
-    head = (await machines_of(env, cluster.name))[cluster.head]
-    began = time.monotonic()
-    await mark_slots(goal, env, head, leaving)
-    if started:
-        await wait_for_nodes(cluster, env, head, started)
-        await return_nodes(cluster, env, head, started)
-    if await hold_spares(cluster, env, head):
-        await say("spares", f"{cluster.spares} held ready", done=True)
-    if started:
-        await say("nodes", "registered with Slurm", done=True, seconds=time.monotonic() - began)

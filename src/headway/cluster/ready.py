@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from headway.changes.cluster import Goal
 from headway.cluster import secrets
-from headway.cluster.env import Env
+from headway.cluster.env import Env, Say
 from headway.cluster.leads import head_now
 from headway.cluster.leave import stays
 from headway.cluster.observe import machines_of
@@ -193,3 +193,19 @@ def _slurm_checks(
         said = f"{compress(held)} stands by" if held else "none stands by: they have taken failed nodes' places"
         lines.append(Check("spares", short <= 0, said))
     return lines
+
+
+async def settle(goal: Goal, env: Env, say: Say, started: frozenset[str], leaving: Collection[str] = ()) -> None:
+    """After the daemons: slots without a machine out of Slurm's way, nodes registered, those that this run started
+    returned to service, spares held. `leaving`: nodes that another operation has drained."""
+    cluster = goal.cluster
+    head = (await machines_of(env, cluster.name))[cluster.head]
+    began = time.monotonic()
+    await mark_slots(goal, env, head, leaving)
+    if started:
+        await wait_for_nodes(cluster, env, head, started)
+        await return_nodes(cluster, env, head, started)
+    if await hold_spares(cluster, env, head):
+        await say("spares", f"{cluster.spares} held ready", done=True)
+    if started:
+        await say("nodes", "registered with Slurm", done=True, seconds=time.monotonic() - began)
