@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headway.health.listen import Turns as Told
 from headway.health.listen import parse
+from headway.render.agent import LOOKED
 from headway.render.scripts import JOB_SHM, scripts
 from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
 from headway.render.version import version
@@ -19,13 +20,14 @@ from tests.unit.node_agent import head as relay
 
 def test_prolog_and_epilog_are_heard_as_they_run(tmp_path: Path) -> None:
     folder = tmp_path / "job-tmp"
+    (tmp_path / "looked").touch()  # the agent has: until then a prolog waits
     heard = turns.Turns(str(folder))
     assert not heard.take(1.0)
     assert heard.beat(1.0) == {}
 
     def run(script: str) -> None:
         text = scripts(version("24.11"))[script].text
-        for path, own in ((JOB_SHM, tmp_path / "shm"), (JOB_TMP, folder)):
+        for path, own in ((JOB_SHM, tmp_path / "shm"), (JOB_TMP, folder), (LOOKED, tmp_path / "looked")):
             text = text.replace(path, str(own))
         text = text.replace("find /tmp", ": find /tmp").replace("/var/lib/headway", str(tmp_path))
         env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "12", "SLURM_JOB_UID": "20000", "SLURM_JOB_EXIT_CODE": "0"}
