@@ -98,7 +98,7 @@ async def _lost(state: AppState, look: Look, cut: list[Segment]) -> list[Cause]:
     faults: dict[str, _Tally] = {}
     for run in blamed:
         gpu_s, cost = _lost_of(run, look, cut)
-        if not cost:
+        if not cost or run.how not in tallies:  # one that came after the sums were made: the next report has it
             continue
         tallies[run.how].gpu_s -= gpu_s
         tallies[run.how].usd -= cost
