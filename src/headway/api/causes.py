@@ -21,6 +21,7 @@ from headway.store.usage import Behind, Only, Span
 BLAME_S = 120.0  # between a run's end and the incident that ended it
 IDLE = "GPUs held that do nothing"
 NOTEBOOKS = "notebooks that idle"
+QUEUE = "idle while jobs waited, at most"  # behind it are the runs that waited
 CHECKPOINTS = "trainings that stand still while they save"
 NAMED = 5  # jobs of a cause
 _DEAREST = 20  # runs among which they are looked for: of one job there may be several
