@@ -190,7 +190,7 @@ class Machines:
                     self.beside[name] = base64.b64decode(step["b64"])
                     self.order.append(f"{name} beside")
                 case "rename", keys.NEXT:
-                    self.key[name] = self.beside.pop(name)
+                    self.key[name] = self.beside.pop(name, self.key[name])
                     self.order.append(f"{name} key")
                     if name == self.killed:
                         raise Killed
@@ -330,6 +330,24 @@ async def test_a_head_that_is_lost_as_it_takes_the_key_says_so_and_no_node_follo
     machines.lost = ""
     _, error = await turned(store, monkeypatch, machines, b"old")
     assert error == "", "the next apply takes it back"
+    assert set(machines.key.values()) == {b"old"}
+
+
+async def test_what_a_stalled_head_hears_late_brings_no_key_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stalls(Machines):
+        late: tuple[Machine, list[dict[str, Any]]] | None = None
+
+        async def perform(self, _: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> None:
+            if self.late is None and any(step["op"] == "rename" for step in steps):
+                self.late = machine, steps
+                raise Unreachable(f"{machine.name}: no end after 60 s")
+            await super().perform(_, machine, steps)
+
+    machines = Stalls(**NODES)
+    _, error = await turned(store, monkeypatch, machines)
+    assert "all keep the old one:\n  lab-head: no end" in error
+    assert machines.late
+    await machines.perform(None, *machines.late)
     assert set(machines.key.values()) == {b"old"}
 
 
