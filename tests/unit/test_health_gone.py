@@ -11,6 +11,7 @@ import pytest
 
 from headway.domain.cluster import Health
 from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.health.prove import return_again
 from tests.builders import machine
 from tests.unit.health_world import LAB, NODE, Ward, signal, ward
 
@@ -204,3 +205,29 @@ async def test_jobs_leave_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await lost(made)
         await made.settle()
         assert made.world.order[-1] == "sleeps"
+
+
+async def test_a_node_that_leaves_is_not_returned_after_its_tests_while_it_is_waited_for(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves"
+        made.world.gpus, made.world.gpus_after_reset = 7, 8
+        await made.responder.take(signal(46), [])
+        number = (await made.newest()).number
+        assert made.world.reason.startswith(f"headway: leaves: headway: incident {number}: ")
+        found = await made.settle()
+        assert (found.state, found.steps[-1].text) == (
+            IncidentState.RETURNED,
+            "tests passed; it stays drained, for it leaves",
+        )
+        assert "resume" not in made.world.order
+        made.world.reason = made.world.reason.removeprefix("headway: leaves: ")  # it stays after all
+        assert await return_again(made.responder.tools, NODE, number)
+        assert made.world.state == "IDLE"
+
+
+async def test_what_somebody_has_said_of_a_node_that_leaves_stays(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves: carol: looks at it"
+        await made.responder.take(signal(79), [])
+        assert (await made.settle()).drained is False
+        assert made.world.reason == "headway: leaves: carol: looks at it"
