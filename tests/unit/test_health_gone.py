@@ -168,6 +168,27 @@ async def test_a_slot_that_the_file_no_longer_has_has_no_incident(tmp_path: Path
         )
 
 
+@pytest.mark.parametrize("state", [IncidentState.SEEN, IncidentState.REPAIRING, IncidentState.TESTING])
+async def test_while_jobs_on_a_node_without_a_slot_are_waited_for_its_incident_goes_on_for_them(
+    tmp_path: Path, state: IncidentState
+) -> None:
+    """The new file is in the row, the old machine is there."""
+    fewer = replace(LAB, groups=(replace(GROUP, slots=("lab-1-1",), most=1, nodes=1, spares=0),))
+    async with ward(tmp_path, fewer) as made:
+        made.world.state, made.world.reason, made.world.jobs = "IDLE+DRAIN", "headway: leaves", {7: "RUNNING"}
+        opened = await made.store.open_incident("lab", NODE, "what", XidClass.DRAIN, made.clock.now, {})
+        evidence = {"tests": True, "try": "reboot"}
+        await made.store.move_incident(opened, state, "begins", drained=True, evidence=evidence)
+        await made.settle()
+        found = await made.newest()
+        jobs_first = IncidentState.JOBS_MOVED if state is IncidentState.SEEN else state
+        assert found.state is jobs_first
+        assert (made.world.jobs[7] == "PENDING") is (state is IncidentState.SEEN)
+        made.world.machine = None
+        await made.responder.go_on()
+        assert (await made.newest()).steps[-1].text == "its slot is no longer part of the cluster file"
+
+
 async def test_where_nothing_is_to_be_done_it_ends_with_its_machine_too(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(ROOMY, health=Health(act=False))) as made:
         await made.responder.take(signal(79), [])
