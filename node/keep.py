@@ -173,7 +173,11 @@ def keep_database(name: str, place: str) -> int:
     """What was there before the first try stays, as a dump: of nothing where there was nothing."""
     if os.path.exists(place):
         return 0
-    tables = subprocess.run(["mariadb", "-N", "-e", f"show tables from {name}"], capture_output=True, check=False)
+    # A question that has an answer where there is no such database: any other failure is the server's, and keeps nothing.
+    asked = f"select table_name from information_schema.tables where table_schema = '{name}'"
+    tables = subprocess.run(["mariadb", "-N", "-e", asked], stdout=subprocess.PIPE, check=False)
+    if tables.returncode:
+        return tables.returncode
     with open(f"{place}.new", "wb") as file:
         os.chmod(f"{place}.new", 0o600)
         if not tables.stdout.strip():

@@ -24,7 +24,7 @@ from .say import say
 READ_S = 5.0
 LOOK_S = 1.0
 FIRST_LOOK_S = 0.1  # until all has been looked at once: jobs wait for that
-FIRST_S = 30.0  # and what has not answered by then keeps nobody waiting
+FIRST_S = 12.0  # and what has not answered by then is judged without it: a prolog waits 20 s (render/scripts.py)
 PROCESSES_S = 15.0
 DISKS_S = 30.0
 TEXT_S = 5.0

@@ -276,3 +276,4 @@ async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
     assert sorted((one.began_in, one.ended_in, one.count, one.began, one.ended) for one in touched) == [
         (-1, 0, 1, -50, 100), (1, 2, 1, 200, 300),
     ]  # fmt: skip
+    assert {type(one.began) for one in touched} == {int}, "reports count on with floats, which decimals don't go with"

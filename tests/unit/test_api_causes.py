@@ -210,6 +210,9 @@ async def test_a_cause_that_nothing_was_lost_to_is_refused(server: Server) -> No
     at(server, H)
     answer = await (await server.client()).get(f"{V1}/usage/runs?cause=XID+79+on+lab-1-1")
     assert (answer.status_code, "nothing was lost to 'XID 79 on lab-1-1'" in answer.text) == (400, True)
+    queue = await (await server.client()).get(f"{V1}/usage/runs", params={"cause": api_causes.QUEUE})
+    waited = await (await server.client()).get(f"{V1}/usage/runs?waited=1")
+    assert (queue.status_code, queue.json()["runs"]) == (200, waited.json()["runs"])
 
 
 def test_of_one_job_many_runs_may_be_the_dearest() -> None:

@@ -18,7 +18,7 @@ from tests.unit.test_keep_backup import kept_state, slurm_state
 MARIADB = """\
 #!/bin/sh
 case "$*" in
-"-N -e show tables"*) cat "$DB" ;;
+"-N -e select table_name"*) [ -z "$AWAY" ] || exit 1; [ ! -e "$DB" ] || cat "$DB" ;;
 "-e drop database"*) rm -f "$DB" ;;
 "-e create database"*) : >"$DB" ;;
 slurm_acct_db) if [ -n "$DIES" ]; then head -n 1 >"$DB"; exit 1; fi; cat >"$DB" ;;
@@ -34,6 +34,7 @@ class Head:
     folder: Path
     died: bool = False
     daemons: str = "inactive"
+    away: bool = False  # MariaDB
 
     def __post_init__(self) -> None:
         (self.folder / "bin").mkdir(parents=True)
@@ -65,7 +66,8 @@ class Head:
     def run(self, *words: object, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         env = {
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
-            "DB": str(self.db), "DIES": "yes" if self.died else "", "DAEMONS": self.daemons,
+            "DB": str(self.db), "DIES": "yes" if self.died else "", "AWAY": "yes" if self.away else "",
+            "DAEMONS": self.daemons,
         }  # fmt: skip
         argv = [sys.executable, "-c", program("keep"), *map(str, words)]
         return subprocess.run(argv, input=data, env=env, capture_output=True, check=False)
@@ -146,3 +148,14 @@ def test_of_half_a_restore_no_backup_is_made(head: Head) -> None:
     assert done.returncode == 1
     assert b"has not ended" in done.stderr
     assert done.stdout == b""
+
+
+def test_a_database_that_does_not_answer_is_not_taken_for_none(head: Head) -> None:
+    head.begin()
+    assert head.take() == 0
+    head.away = True
+    assert head.load() != 0
+    head.away = False
+    assert head.load() == 0
+    assert head.before[1] == "old 1\nold 2\n"
+    assert head.db.read_text() == "new 1\nnew 2\n"

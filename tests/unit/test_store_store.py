@@ -190,6 +190,7 @@ async def test_a_uid_that_somebody_has_already_is_kept_where_nobody_else_has_it_
     more = await store.uids(["fay", "gil"])
     assert len({*shown.values(), *more.values()}) == 8
     assert await store.uids(["hal"], wishes={"hal": 5001}) != {"hal": 5001}
+    assert all(20000 <= uid < 60000 for uid in more.values()), "nobody gets one behind the last that is ours to give"
 
 
 async def test_first_secret_wins_and_outlives_the_cluster(store: Store) -> None:

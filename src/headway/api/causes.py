@@ -21,6 +21,7 @@ from headway.store.usage import Behind, Only, Span
 BLAME_S = 120.0  # between a run's end and the incident that ended it
 IDLE = "GPUs held that do nothing"
 NOTEBOOKS = "notebooks that idle"
+QUEUE = "idle while jobs waited, at most"  # behind it are the runs that waited
 CHECKPOINTS = "trainings that stand still while they save"
 NAMED = 5  # jobs of a cause
 _DEAREST = 20  # runs among which they are looked for: of one job there may be several
@@ -98,7 +99,7 @@ async def _lost(state: AppState, look: Look, cut: list[Segment]) -> list[Cause]:
     faults: dict[str, _Tally] = {}
     for run in blamed:
         gpu_s, cost = _lost_of(run, look, cut)
-        if not cost:
+        if not cost or run.how not in tallies:  # one that came after the sums were made: the next report has it
             continue
         tallies[run.how].gpu_s -= gpu_s
         tallies[run.how].usd -= cost

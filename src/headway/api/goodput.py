@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from headway.api import reckoning
 from headway.api.access import Anyone, State
-from headway.api.causes import took
+from headway.api.causes import QUEUE, took
 from headway.api.reckoning import Look, Sums
 from headway.api.saving import Stalls, failure_hours, stalls
 from headway.api.state import AppState
@@ -93,4 +93,4 @@ async def _queue(state: AppState, look: Look, sums: Sums, whole: Parts) -> list[
     )
     held = sum(sum(one.cents[column] for column in ("productive", "lost", "held_idle")) for one in found.teams)
     waited = Fraction(held, 100) * whole.waiting / whole.held if whole.held else Fraction(idle, 100)
-    return [Cause("queue", "idle while jobs waited, at most", whole.waiting, min(Fraction(idle, 100), waited))]
+    return [Cause("queue", QUEUE, whole.waiting, min(Fraction(idle, 100), waited))]

@@ -102,8 +102,8 @@ def _run_out(run: JobState, state: AppState, cluster: Cluster, others: tuple[Job
 async def _incidents(state: AppState, name: str, job_id: int, every: list[JobState]) -> list[IncidentOut]:
     """Those that moved it, and those of its nodes while it ran there."""
     numbers = set(await state.store.incidents_that_moved(name, job_id))
-    began = min((run.start_time for run in every if run.start_time), default=0)
-    for one in await state.store.incidents(name, since=began, limit=_DEEP):
+    began = min((run.start_time for run in every if run.start_time and run.state not in WAITING), default=0)
+    for one in await state.store.incidents(name, since=began, limit=_DEEP) if began else ():
         at = one.fault_at or one.opened_at
         for run in every:
             end = run.end_time if run.end_time and run.state not in RUNNING else state.clock()

@@ -128,7 +128,7 @@ async def cancel(name: str, job_id: Number, state: State, who: Member, task: Tas
     word, states = meant(state, cluster, found, job_id, task)
     as_operator = await may_touch(state, cluster, who, found, f"cancel job {word}")
     if not (WAITING | RUNNING).intersection(states):
-        raise Conflict(f"job {word} has ended already: {found.state}", hint=f"headway job {name} {word}")
+        raise Conflict(f"job {word} has ended already: {states[0]}", hint=f"headway job {name} {word}")
     await state.work.cancel(cluster, word, who.user, as_operator=as_operator)
     state.live.poke(name, (job_id,))
     await audit(state, who, "cancel", name, job=job_id, of=found.user, **({"task": task} if task else {}))

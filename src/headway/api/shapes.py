@@ -22,7 +22,6 @@ from headway.jobs.course import Course
 from headway.jobs.saying import told
 from headway.jobs.why import Why
 from headway.jobs.words import why
-from headway.spec.load import as_kept
 from headway.store import ClusterRow, Event, Operation, PriceRow
 from headway.wire.base import ErrorOut, FaultOut
 from headway.wire.clusters import (
@@ -48,6 +47,8 @@ _MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") 
 def kept_document(values: Mapping[str, Any]) -> Document:
     """What a row or a backup has of a cluster's file, perhaps from an earlier version."""
     document = Document.model_validate(values)
+    from headway.spec.load import as_kept
+
     return document.model_copy(update={"spec": as_kept(document.spec)})
 
 

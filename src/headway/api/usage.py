@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from headway.api import reckoning
 from headway.api.access import Anyone, Principal, Right, State, sees_usage
-from headway.api.causes import behind
+from headway.api.causes import QUEUE, behind
 from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Refused
@@ -232,12 +232,12 @@ async def runs(
     period, only = stretch(place, start, end), narrowed(place, who, which)
     await fresh(state, place)
     after = int(cursor or 0)
-    first: Order = "lossy" if lossy else "waited" if waited else "latest"
+    first: Order = "lossy" if lossy else "waited" if waited or cause == QUEUE else "latest"
     if job:
         found = [one for one in await state.store.runs_of(name, job) if only.teams is None or one.team in only.teams]
     else:
         span = Span(period.start, period.end, place.now)
-        mine = await behind(state, name, span, only, cause) if cause else None
+        mine = await behind(state, name, span, only, cause) if cause and cause != QUEUE else None
         found = await state.store.runs(name, span, only, first=first, behind=mine, after=after, limit=limit + 1)
     cut = found if job else found[:limit]
     more = str(after + limit) if len(found) > len(cut) else ""

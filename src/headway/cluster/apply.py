@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.accounts import desired
@@ -38,6 +38,7 @@ from headway.machines.base import Owned, Place
 from headway.render import state
 from headway.render.units import MUNGE_KEY
 from headway.slurm import accounts, control
+from headway.store import StoreAway
 
 # Machines made at once: a container start is mostly work of this host's processors.
 MAKE_AT_ONCE = 6
@@ -174,7 +175,7 @@ class Run:
             by_machine.setdefault(change.where, []).append(change)
         self.machines.update(self.observed.machines)
         names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
-        await asyncio.gather(*(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names))
+        await _side_by_side(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
         await self._end_sessions()
@@ -202,7 +203,7 @@ class Run:
                 await own.take(self.env, provider.server_id, seen.machines[name])
                 await self.env.provider.create(await self._request(name))
 
-        await asyncio.gather(*(self._guard(name, one(name)) for name in new))
+        await _side_by_side(self._guard(name, one(name)) for name in new)
         if self.failures:
             raise _not_there(self.failures, self.goal)
         answering = {name: seen.machines[name] for name in seen.surveys}
@@ -214,9 +215,12 @@ class Run:
         return await site_of(cluster, self.env, seen.place(self.place), self.goal.members)
 
     async def _guard(self, name: str, work: Awaitable[None]) -> None:
-        """One machine's failure is kept for the end; only the head's stops the rest."""
+        """One machine's failure is kept for the end; only the head's stops the rest. That the server's own database is away
+        is no machine's."""
         try:
             await work
+        except StoreAway:
+            raise
         except HeadwayError as error:
             self.failures[name] = error
             await self.say(name, error.message, level="error", done=True)
@@ -489,6 +493,17 @@ class Run:
                         hint=f"headway exec {head.cluster} -- journalctl -u slurmdbd",
                     ) from error
             await asyncio.sleep(0.3)
+
+
+async def _side_by_side(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Until all have ended. What one of them raises cuts the others short, and is raised when they have let go of their
+    machines: whoever begins anew is alone with these."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
 
 
 def _not_there(failures: dict[str, HeadwayError], goal: Goal) -> Refused:

@@ -80,8 +80,16 @@ async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: K
 
 
 async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
-    """In a thread, many at a time."""
-    while batch := await asyncio.to_thread(lambda: list(islice(found, _ROWS_AT_ONCE))):
+    """In a thread, many at a time. Raises Refused where the file can't be read: inside of a question to the database an
+    OSError would be taken for the database's."""
+
+    def some() -> list[T]:
+        try:
+            return list(islice(found, _ROWS_AT_ONCE))
+        except OSError as error:
+            raise Refused(f"the backup can't be read: {error.strerror or error}", hint="is its disk there?") from error
+
+    while batch := await asyncio.to_thread(some):
         for row in batch:
             yield row
 

@@ -23,6 +23,7 @@ from headway.server.keeping import Keep
 from headway.server.rolling import Rolling
 from headway.server.waiting import Waiting, replaced
 from headway.store import ClusterRow, Operation, StoreAway
+from headway.store.base import Late
 from headway.store.operations import MAX_ATTEMPTS
 from headway.wire.base import ErrorOut
 from headway.wire.clusters import Document
@@ -33,6 +34,7 @@ AT_ONCE = 8
 KEEPING = ("backup", "restore", "rotate")
 BESIDE = ("backup", "dataset", "roll")  # the cluster is meanwhile and afterwards what it was
 AWAY_S = 2.0  # between looks whether the database is back
+MOST_LATE = 5  # questions that were not answered in time, of one operation: one of them takes too long in itself
 WAS_AWAY = "the server's database was away; going on"
 LAST_ACCOUNTS_S = 20.0
 
@@ -148,14 +150,19 @@ class Reconciler:
 
     async def _patiently(self, operation: Operation) -> tuple[str, ...]:
         """Begun anew where the database was away, as after the server was killed; while it is away for longer than a lease this
-        ends with the lease, and whoever claims the operation next goes on. Returns the operations that go on with it."""
+        ends with the lease, and whoever claims the operation next goes on. One that asks what the database never answers in
+        time fails. Returns the operations that go on with it."""
         said = "the server was started again; going on" if operation.attempts > 1 else ""
+        late = 0
         while True:
             try:
                 if said:
                     await self._say(operation, "server", said, level="warning")
                 return await self._do(operation)
             except StoreAway as error:
+                late += isinstance(error, Late)
+                if late == MOST_LATE:
+                    raise
                 log.warning("the database is away", operation=operation.id, error=error.message)
                 said = WAS_AWAY
                 await asyncio.sleep(AWAY_S)

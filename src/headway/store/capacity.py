@@ -105,7 +105,11 @@ class CapacityStore(UsageStore):
         )
         async with self._read() as db:
             rows: Any = await db.execute(query)
-            return [Touched(number // _PLACES - 1, number % _PLACES - 1, *sums) for number, *sums in rows]
+            # PostgreSQL's sums of numbers are decimals.
+            return [
+                Touched(number // _PLACES - 1, number % _PLACES - 1, *(int(each) for each in sums))
+                for number, *sums in rows
+            ]
 
     async def moments(self, cluster: str, span: Span, marks: range, ends: bool) -> Moments:
         """GPU type and group -> the number of the stretch between two marks (-1: before the first) -> (GPUs, GPUs times moment)

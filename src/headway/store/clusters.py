@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from headway.errors import Refused
 from headway.store import schema as t
 from headway.store.base import Base
 from headway.store.records import ClusterRow
@@ -163,7 +164,7 @@ class ClusterStore(Base):
 
 
 def _new_uids(names: Iterable[str], taken: set[int], wishes: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """In order behind the last one that was given; a wish goes before."""
+    """In order behind the last one that was given, then what is free before it; a wish goes before. Raises Refused."""
     used = set(taken)
     rest = []
     for name in names:
@@ -174,8 +175,10 @@ def _new_uids(names: Iterable[str], taken: set[int], wishes: Mapping[str, int]) 
         used.add(uid)
         yield name, uid
     following = max((uid for uid in taken if FIRST_UID <= uid <= LAST_UID), default=FIRST_UID - 1) + 1
+    free = (uid for uid in (*range(following, LAST_UID + 1), *range(FIRST_UID, following)) if uid not in used)
     for name in rest:
-        while following in used:
-            following += 1
-        used.add(following)
-        yield name, following
+        uid = next(free, None)
+        if uid is None:
+            raise Refused(f"no uid is left for {name}: those from {FIRST_UID} to {LAST_UID} have all been given")
+        used.add(uid)
+        yield name, uid
