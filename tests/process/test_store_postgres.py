@@ -19,7 +19,7 @@ from headway.store import Store, StoreAway, open_store
 from headway.store import engine as opening
 from headway.store.engine import open_engine
 from headway.store.losses import Amount, CutShort, Piece
-from headway.store.usage import Only, Span, Times
+from headway.store.usage import Behind, Only, Span, Times
 from tests import builders
 from tests.postgres import BIN, postgres
 
@@ -272,6 +272,11 @@ async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
         (50, 100, 4),
         (200, 250, 4),
     ]
+    many = tuple((job, t0) for job in range(10, 20_010))
+    [left] = list(await store.runs("ledger", span, Only(), first="lossy", behind=Behind(idle=True, but=many)))
+    assert (left.job, left.start) == (2, t0)
+    told = await store.runs("ledger", span, Only(), first="lossy", behind=Behind(lost=True, runs=(*many, (1, t0 - 50))))
+    assert [(one.job, one.start) for one in told] == [(1, t0 - 50)]
     touched = await store.touched("ledger", ["lab-1-1"], span, marks)
     assert sorted((one.began_in, one.ended_in, one.count, one.began, one.ended) for one in touched) == [
         (-1, 0, 1, -50, 100), (1, 2, 1, 200, 300),

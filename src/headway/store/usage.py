@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,13 +11,14 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     and_,
+    bindparam,
     case,
     func,
     literal,
+    literal_column,
     not_,
     or_,
     select,
-    tuple_,
 )
 
 from headway.domain.ledger import Use
@@ -52,6 +53,7 @@ class Behind:
     but: tuple[tuple[int, int], ...] = ()
 
 
+_A_JOB = 2**32  # more than any unix second
 NONE = "-"  # of a name: what has none, such as runs without GPUs
 
 
@@ -358,7 +360,6 @@ def fits(cluster: str, only: Only) -> ColumnElement[bool]:
 def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
     r, s = t.runs, t.job_saves
     named = ("PREEMPTED", "NODE_FAIL")
-    run = tuple_(r.c.job, r.c.start)
     wasted = (r.c.lost_s if behind.lost else literal(0)) + (r.c.idle_s if behind.idle else literal(0))
     if behind.lost:
         query = query.where(r.c.lost_s > 0)
@@ -371,10 +372,18 @@ def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
     if behind.nodes:
         query = query.where(r.c.nodes == behind.nodes)
     if behind.runs is not None:
-        query = query.where(run.in_(behind.runs))
+        query = query.where(_one_of(behind.runs))
     if behind.but:
-        query = query.where(run.not_in(behind.but))
+        query = query.where(~_one_of(behind.but))
     return query.order_by((r.c.units * wasted).desc(), r.c.start.desc(), r.c.job, r.c.group)
+
+
+def _one_of(runs: Iterable[tuple[int, int]]) -> ColumnElement[bool]:
+    """Whether a run is one of these, by job and start. They may be thousands: as pairs, or as parameters, a database takes
+    only so many, so each is one number, and part of the question."""
+    both = t.runs.c.job * literal_column(str(_A_JOB)) + t.runs.c.start
+    numbers = [job * _A_JOB + start for job, start in runs]
+    return both.in_(bindparam("runs", numbers, type_=BigInteger, unique=True, expanding=True, literal_execute=True))
 
 
 def _rows() -> Select[Any]:
