@@ -28,6 +28,7 @@ from headway.keep.rotate import rotate
 from headway.render.agent import AGENT
 from headway.render.units import MUNGE_KEY
 from headway.store.store import Store, open_store
+from ops.places import STAMPS
 from tests import builders
 
 LAB = builders.cluster(1)
@@ -157,20 +158,31 @@ class Waits:
 
 class Machines:
     """A head and two nodes: key, the one that lies beside, and what each was told, in order. As Connections and in place of
-    cluster.ops. `full`: takes no file; `stuck`: does not restart munged."""
+    cluster.ops. `full`: takes no file; `stuck`: does not restart munged with the new key; `lost`: answers no more once it
+    has it; `unread`: the head's munged has not been restarted since its file changed; `killed`: Headway ends there."""
 
     def __init__(self, **keys: bytes) -> None:
         self.key = {f"lab-{name}": key for name, key in keys.items()}
         self.beside: dict[str, bytes] = {}
+        self.marked: set[str] = set()
         self.order: list[str] = []
-        self.full = self.stuck = ""
+        self.full = self.stuck = self.lost = self.killed = ""
+        self.unread = False
 
     async def perform(self, _: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> None:
         name = machine.name
         for step in steps:
+            if name == self.lost and self.key[name] == b"new":
+                raise Unreachable(f"{name} does not answer")
             match step["op"], step.get("path"):
                 case "file", keys.MARK:
                     assert step["mode"] == 0o644
+                    self.marked.add(name)
+                case "file", path if path == MUNGE_KEY:
+                    assert (step["owner"], step["mode"]) == ("munge", 0o400)
+                    assert name not in self.beside, "what was told before and comes late would bring the new one again"
+                    self.key[name] = base64.b64decode(step["b64"])
+                    self.order.append(f"{name} back")
                 case "file", keys.NEXT:
                     assert (step["owner"], step["mode"]) == ("munge", 0o400)
                     if name == self.full:
@@ -180,23 +192,33 @@ class Machines:
                 case "rename", keys.NEXT:
                     self.key[name] = self.beside.pop(name)
                     self.order.append(f"{name} key")
-                case "remove", path:
-                    assert path in (keys.MARK, keys.NEXT)
+                    if name == self.killed:
+                        raise Killed
+                case "remove", keys.MARK:
+                    self.marked.discard(name)
+                case "remove", keys.STAMP:
+                    self.order.append(f"{name} unknown")
+                case "remove", keys.NEXT:
                     self.beside.pop(name, None)
                 case "units", _:
                     assert (step["names"], step["action"]) == (["munge.service"], "restart")
-                    if name == self.stuck:
-                        raise Unreachable(f"{name} does not answer")
+                    if name == self.stuck and self.key[name] == b"new":
+                        raise ops.StepFailed(f"{name}: munge.service would not start")
                 case _:
                     raise AssertionError(step)
 
     def seen(self, name: str) -> SeenMachine:
         file = SeenFile(sha256(self.key[name]).hexdigest(), 0o400, "munge", "munge", 1.0)
-        return SeenMachine({MUNGE_KEY: file}, {AGENT: SeenUnit(True, True, 2.0, 7, "")})
+        munged = SeenUnit(True, True, 0.5 if self.unread and name == "lab-head" else 2.0, 7, "")
+        return SeenMachine({MUNGE_KEY: file}, {AGENT: SeenUnit(True, True, 2.0, 7, ""), keys.MUNGED: munged})
+
+
+class Killed(BaseException):
+    """The server's process ends."""
 
 
 async def turned(
-    store: Store, monkeypatch: pytest.MonkeyPatch, machines: Machines, new: bytes = b"new"
+    store: Store, monkeypatch: pytest.MonkeyPatch, machines: Machines, new: bytes = b"new", heads: int = 1
 ) -> tuple[Run, str]:
     """One key change of an apply; what it raised."""
     monkeypatch.setattr(ops, "perform", machines.perform)
@@ -205,14 +227,15 @@ async def turned(
     wanted = Wanted.make(
         {MUNGE_KEY: File("", 0o400, "munge", "munge", secret="munge_key")}, secrets.digests({"munge_key": text}), ()
     )
-    cluster = builders.cluster(len(names) - 1)
+    cluster = builders.cluster(len(names) - heads, controllers=heads)
     goal = Goal(cluster, {cluster.role_of(name): wanted for name in names}, desired(cluster))
     there = {name: builders.machine(name) for name in names}
     observed = Observed(there, {name: machines.seen(name) for name in names})
     place: Any = None
+    kept = await store.put_secret("lab", "munge_key", OLD) == text
     run = Run(
         goal, env(Fleet(), store), say, place, {"munge_key": text}, observed, ChangeSet("lab", ()),
-        new={"munge_key": text},
+        new={} if kept else {"munge_key": text},
     )  # fmt: skip
 
     async def look(name: str) -> SeenMachine:
@@ -222,10 +245,12 @@ async def turned(
     try:
         await run.turn_key()
     except Refused as error:
-        return run, str(error)
+        return run, f"{error}\n{error.hint}"
     return run, ""
 
 
+OLD = base64.b64encode(b"old").decode()
+NEW = base64.b64encode(b"new").decode()
 NODES = {"head": b"old", "1-1": b"old", "1-2": b"old"}
 
 
@@ -235,7 +260,9 @@ async def test_a_munge_key_lies_beside_everywhere_before_it_is_taken_up(
     machines = Machines(**NODES)
     run, error = await turned(store, monkeypatch, machines)
     assert error == ""
-    assert [row.split()[1] for row in machines.order] == ["beside"] * 3 + ["key"] * 3
+    assert [row.split()[1] for row in machines.order] == ["beside"] * 3 + ["unknown", "key"] * 3
+    assert machines.order[3:5] == ["lab-head unknown", "lab-head key"], "nodes with another key are heard no more"
+    assert f"{STAMPS}/{keys.MUNGED}" == keys.STAMP
     assert set(machines.key.values()) == {b"new"}
     assert (await store.secrets("lab"))["munge_key"] == base64.b64encode(b"new").decode()
     assert run.observed.seen["lab-1-2"].files[MUNGE_KEY].digest == sha256(b"new").hexdigest()
@@ -272,6 +299,96 @@ async def test_a_machine_that_is_lost_in_between_stops_nobody(store: Store, monk
     _, error = await turned(store, monkeypatch, machines)
     assert error == ""
     assert set(machines.key.values()) == {b"new"}
+
+
+async def test_a_head_that_can_not_work_with_the_new_key_gets_the_old_one_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put_secret("lab", "munge_key", OLD)
+    machines = Machines(**NODES)
+    machines.stuck = "lab-head"
+    _, error = await turned(store, monkeypatch, machines)
+    assert "1 machine can't take the new MUNGE key, so all keep the old one:\n  lab-head: munge.service would" in error
+    assert machines.order[3:] == ["lab-head unknown", "lab-head key", "lab-head unknown", "lab-head back"]
+    assert set(machines.key.values()) == {b"old"}
+    assert (machines.beside, machines.marked) == ({}, set())
+    assert (await store.secrets("lab"))["munge_key"] == OLD
+
+
+async def test_a_head_that_is_lost_as_it_takes_the_key_says_so_and_no_node_follows(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put_secret("lab", "munge_key", OLD)
+    machines = Machines(**NODES)
+    machines.lost = "lab-head"
+    _, error = await turned(store, monkeypatch, machines)
+    assert "lab-head may have the new one" in error
+    assert machines.key == {"lab-head": b"new", "lab-1-1": b"old", "lab-1-2": b"old"}
+    assert machines.beside == {}
+    assert machines.marked == {"lab-head", "lab-1-1", "lab-1-2"}, "its nodes keep their leases meanwhile"
+    assert (await store.secrets("lab"))["munge_key"] == OLD
+    machines.lost = ""
+    _, error = await turned(store, monkeypatch, machines, b"old")
+    assert error == "", "the next apply takes it back"
+    assert set(machines.key.values()) == {b"old"}
+
+
+async def test_two_heads_take_the_key_or_neither(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.put_secret("lab", "munge_key", OLD)
+    machines = Machines(**{"head": b"old", "head2": b"old", "1-1": b"old", "1-2": b"old"})
+    machines.stuck = "lab-head2"
+    _, error = await turned(store, monkeypatch, machines, heads=2)
+    assert "so all keep the old one:\n  lab-head2: " in error
+    assert set(machines.key.values()) == {b"old"}
+    await store.set_secret("lab", "munge_key", NEW)
+    machines.key["lab-head"] = b"new"
+    _, error = await turned(store, monkeypatch, machines, heads=2)
+    assert error == "", "the cluster has that key already: the others follow the head"
+    assert machines.key["lab-1-1"] == b"new"
+
+
+async def test_a_head_that_can_not_take_the_key_the_cluster_has_already_stops_its_nodes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put_secret("lab", "munge_key", NEW)
+    machines = Machines(**{**NODES, "1-2": b"new"})
+    machines.full = "lab-head"
+    _, error = await turned(store, monkeypatch, machines)
+    assert "lab-head: " in error
+    assert "so no node does" in error
+    assert machines.key == {"lab-head": b"old", "lab-1-1": b"old", "lab-1-2": b"new"}
+    assert machines.beside == {}
+
+
+async def test_a_key_change_killed_as_the_head_takes_it_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.put_secret("lab", "munge_key", OLD)
+    machines = Machines(**NODES)
+    machines.killed = "lab-head"
+    with pytest.raises(Killed):
+        await turned(store, monkeypatch, machines)
+    assert (await store.secrets("lab"))["munge_key"] == OLD, "a machine that comes up now is heard"
+    assert {machines.key[name] for name in ("lab-1-1", "lab-1-2")} == {b"old"}
+    machines.killed, machines.unread, machines.stuck = "", True, "lab-head"
+    _, error = await turned(store, monkeypatch, machines)
+    assert "all keep the old one" in error, "its munged had not read the new file yet, and then does not take it"
+    assert set(machines.key.values()) == {b"old"}
+    machines.key["lab-head"], machines.stuck, machines.full = b"new", "", "lab-1-1"
+    _, error = await turned(store, monkeypatch, machines)
+    assert error == "", "the head has it: no way back"
+    assert machines.key == {"lab-head": b"new", "lab-1-1": b"old", "lab-1-2": b"new"}
+    assert (await store.secrets("lab"))["munge_key"] == NEW
+
+
+async def test_a_key_change_killed_as_nodes_take_it_is_the_clusters_key(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put_secret("lab", "munge_key", OLD)
+    machines = Machines(**NODES)
+    machines.killed = "lab-1-1"
+    with pytest.raises(Killed):
+        await turned(store, monkeypatch, machines)
+    assert (await store.secrets("lab"))["munge_key"] == NEW
+    assert machines.key["lab-head"] == b"new"
 
 
 async def test_machines_that_have_the_key_are_not_asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

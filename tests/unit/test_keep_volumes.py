@@ -16,7 +16,7 @@ import pytest
 from headway.changes.machine import Wanted, machine_changes
 from headway.cluster.steps import by_stage
 from headway.domain.change import Disturbs
-from headway.domain.cluster import Storage, Volume
+from headway.domain.cluster import OwnSite, Storage, Volume
 from headway.domain.observed import NOT_SEEN
 from headway.domain.unit import Unit
 from headway.machines.program import program
@@ -27,6 +27,7 @@ from ops import steps
 from tests import builders
 from tests.unit.node_agent import check_node, checks, config
 
+MODELS_2 = Volume("models2", "/models2", "nfs4", "filer:/scratch/models")
 MODELS = Volume("models", "/models", "nfs4", "filer:/export/models", ("rw", "hard"))
 
 
@@ -87,6 +88,30 @@ def test_a_volume_whose_server_is_away_keeps_no_head_and_no_node_from_working() 
         assert order == (["controller", "outside"] if role == "head" else ["outside", "node"])
         others = [step for stage, steps in stages.items() for step in steps if stage != "outside"]
         assert not any(step.get("may_fail") or "models.mount" in step.get("names", ()) for step in others)
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        Volume("models", "/models", "none", "/scratch/models", ("bind",)),
+        Volume("models", "/scratch/models", "nfs4", "filer:/export/models"),
+    ],
+)
+def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> None:
+    cluster = replace(builders.cluster(2, provider="ssh"), storage=Storage(volumes=(MODELS_2, volume)))
+    site = replace(builders.site(cluster), own=OwnSite(nfs=("/scratch",)))
+    unit = f"{systemd.escape(volume.path)}.mount"
+    wanted = Wanted.make({}, {}, units(cluster, site)["node"])
+    stages = by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
+    assert [step["names"] for step in stages["outside"]] == [["models2.mount"]]
+    mounts = [step for step in stages["node"] if any(name.endswith(".mount") for name in step.get("names", ()))]
+    assert [step["names"][-1] for step in mounts] == ["scratch.mount", unit]
+    assert [step.get("may_fail", False) for step in mounts] == [False, True]
+    assert mounts[1]["names"] == [unit], "nothing else may fail with it"
+
+    local = replace(site, own=OwnSite())
+    (one,) = (one for one in units(cluster, local)["node"] if one.name == unit)
+    assert one.stage == "outside", "every machine has /scratch already"
 
 
 def test_what_may_fail_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:

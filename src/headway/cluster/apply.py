@@ -266,25 +266,29 @@ class Run:
 
     async def turn_key(self) -> None:
         """Of machines that work: see cluster.keys. What then is still to be done for one goes its own way. Raises Refused when
-        one can't take the key and the head still works with the old one."""
-        seen = self.observed.seen
+        one can't take the key and the head still works with the old one, or when the head itself can't."""
+        env, cluster, seen = self.env, self.goal.cluster, self.observed.seen
         names = keys.waiting(self.goal, seen)
         machines = {name: self.observed.machines[name] for name in names}
-        refused: Mapping[str, HeadwayError] = {}
+        failed: dict[str, HeadwayError] = {}
         if names:
             file = self.goal.roles["head"].files[MUNGE_KEY]
-            refused = await keys.lay_beside(self.env, machines, file, secrets.content(self.secrets, file.secret))
-            if refused and self.goal.cluster.head in names and not keys.begun(self.goal, seen):
-                await keys.withdraw(self.env, machines)
-                raise keys.stays(refused)
-        await _keep(self.env, self.goal.cluster, self.new)
-        able = {name: machine for name, machine in machines.items() if name not in refused}
-        failed = await keys.take_up(self.env, able)
-        done = [name for name in able if name not in failed]
-        self.machines.update(able)
+            failed = await keys.lay_beside(env, machines, file, secrets.content(self.secrets, file.secret))
+            if failed and cluster.head in names and not keys.begun(self.goal, seen):
+                await keys.withdraw(env, machines)
+                raise keys.stays(failed)
+            kept = await env.store.secrets(cluster.name)
+            old = secrets.content(kept, file.secret) if file.secret in self.new else None
+            failed |= await keys.heads_first(env, self.goal, self.observed, failed, old)
+        await _keep(env, cluster, self.new)
+        nodes = {name: machine for name, machine in machines.items() if name not in (*failed, *cluster.heads)}
+        failed |= await keys.take_up(env, nodes)
+        done = [name for name in names if name not in failed]
+        self.machines.update(machines)
         await asyncio.gather(*(self._look_again(name) for name in done))
         if done:
-            await self.say("key", f"{len(done)} machines have the new MUNGE key", done=True)
+            count = f"{len(done)} machine{'s have' if len(done) != 1 else ' has'}"
+            await self.say("key", f"{count} the new MUNGE key", done=True)
 
     async def _look_again(self, name: str) -> None:
         with contextlib.suppress(HeadwayError):  # one that answers no more says so in its own turn

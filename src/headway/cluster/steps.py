@@ -197,7 +197,7 @@ def _unit_steps(
             "names": [name],
             "action": action,
             "stamps": {name: change.data["loaded"]},
-            **({"may_fail": True} if stage == "outside" else {}),
+            **({"may_fail": True} if unit.may_fail else {}),
         }
         if action == "reload" and unit.reload:
             step["argv"] = list(unit.reload)
@@ -231,7 +231,8 @@ def _unit_steps(
 
 def _joins(last: Step, step: Step) -> bool:
     """Whether one systemctl call can do both: systemd starts units side by side."""
-    return last["op"] == "units" and last["action"] == step["action"] and "argv" not in last and "argv" not in step
+    alike = all(last.get(word) == step.get(word) for word in ("op", "action", "may_fail"))
+    return alike and "argv" not in last and "argv" not in step
 
 
 def _after(name: str) -> list[Step]:

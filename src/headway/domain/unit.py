@@ -18,3 +18,4 @@ class Unit:
     reload: tuple[str, ...] = ()
     disturbs: Disturbs = Disturbs.NOTHING  # what a restart does
     stage: str = "base"  # "base" | "database" | "accounting" | "controller" | "outside" | "node": the order of bring-up
+    may_fail: bool = False  # a start that does not work is told, and the machine works without it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.domain.change import Disturbs
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster, Site, Volume
 from headway.domain.unit import Unit
 from headway.render import (
     agent,
@@ -61,18 +61,30 @@ def units(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
 
 
 def _mounts(cluster: Cluster, site: Site, *, head: bool) -> tuple[Unit, ...]:
-    """Of volumes that another machine has none is waited for before the cluster works: it may be away."""
+    """Of volumes that another machine has none is waited for before the cluster works: it may be away. They come last: one may
+    be bound from any other mount, and of those that the head exports a node has none before `units` lets it."""
     names = systemd.names(systemd.mounts(cluster, site, head=head))
-    outside = systemd.volume_units(cluster)
-    return tuple(
-        Unit(
-            name,
-            restart_on=(f"{systemd.UNITS}/{name}",),
-            disturbs=Disturbs.JOBS,
-            stage="outside" if name in outside else "base",
+    volumes = {f"{systemd.escape(volume.path)}.mount": volume for volume in cluster.storage.volumes}
+    own = tuple(_mount(name) for name in names if name not in volumes)
+    return own + tuple(
+        replace(
+            _mount(name),
+            stage="base" if not head and _on_export(volumes[name], site) else "outside",
+            may_fail=True,
         )
         for name in names
+        if name in volumes
     )
+
+
+def _mount(name: str) -> Unit:
+    return Unit(name, restart_on=(f"{systemd.UNITS}/{name}",), disturbs=Disturbs.JOBS)
+
+
+def _on_export(volume: Volume, site: Site) -> bool:
+    """Whether it is bound from, or mounted in, a folder that the head exports."""
+    places = (f"{volume.source}/", f"{volume.path}/")
+    return any(place.startswith(f"{folder}/") for place in places for folder in exports.exported(site))
 
 
 def _ssh(*more: str) -> Unit:
