@@ -147,6 +147,7 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/budgets": Row(ALL),
     "GET api/clusters/{name}/goodput": Row(ALL),
     "GET api/clusters/{name}/goodput/checkpoints": Row(ALL),
+    "GET api/clusters/{name}/goodput/jobs/{job_id}": Row(ALL),
     "GET api/clusters/{name}/energy": Row(ALL),
     "GET api/clusters/{name}/capacity": Row(ALL),
     "POST api/clusters/{name}/estimate": Row(WORK, body={"submit": {"script": "#!/bin/sh\n"}}),

@@ -74,6 +74,10 @@ async def test_power_and_idleness_are_measured_once(server: Server, said: Accoun
     assert told["total"]["estimated_kwh"] == pytest.approx((20 * 8 * 700 + 1220 * 64 * 5) / 3.6e6 * 1.3, rel=1e-2)
     good = await got(ann, "goodput?period=2026-10")
     assert good["total"]["idle_gpu_hours"] == pytest.approx(8 * 540 / 3600, rel=1e-3)
+    mine = await got(ann, "goodput/jobs/7")
+    assert (mine["job"], mine["runs"]) == (7, 1)
+    assert {**mine["total"], "team": ""} == good["total"]
+    assert (await ann.get(f"{V1}/goodput/jobs/8")).status_code == 404
     assert [one["kind"] for one in good["causes"]] == ["idle"]
 
 

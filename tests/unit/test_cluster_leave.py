@@ -16,6 +16,7 @@ from headway.cluster.apply import Run
 from headway.cluster.env import Env
 from headway.cluster.leave import Leaving, SteppedAside
 from headway.domain.change import Change, ChangeSet, Disturbs
+from headway.domain.hostlist import expand
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed
 from headway.errors import CommandFailed, Refused
@@ -48,12 +49,22 @@ class World:
             out = f"JobId={argv[-1]} JobState=RUNNING\n"
         elif "write" not in argv and argv[0] != "sacct":
             self.did.append(words)
+            self.hear(argv)
         if argv[:2] == ["scontrol", "requeue"] and self.silent:
             self.silent -= 1
             raise CommandFailed(argv, 1, "Socket timed out on send/recv operation")
         if argv[:2] == ["scontrol", "requeue"]:
             self.end(int(argv[2]))
         return Ran(tuple(argv), 0, out, "", 0.0)
+
+    def hear(self, argv: Sequence[str]) -> None:
+        """Of an update, what the controller says of the nodes from then on."""
+        given = dict(word.split("=", 1) for word in argv if "=" in word)
+        for name in expand(given.get("NodeName", "")):
+            if given["State"] in ("DRAIN", "DOWN"):
+                self.reasons[name] = given["Reason"]
+            else:
+                self.reasons.pop(name, None)
 
     def end(self, job: int) -> None:
         if job not in self.stubborn:
@@ -116,9 +127,50 @@ async def test_what_somebody_said_of_a_node_stands_again_when_it_stays() -> None
         "scontrol update NodeName=lab-1-3 State=RESUME",
     ]
     world.did.clear()
+    world.reasons["lab-1-2"] = "headway: leaves: ann: a bad fan"
     with pytest.raises(Refused):  # the next one finds its own word there
         await leaving.leave(["lab-1-2"])
     assert world.did[0] == "scontrol update NodeName=lab-1-2 State=DRAIN Reason=ann: a bad fan"
+
+
+async def test_a_node_that_somebody_returns_meanwhile_is_drained_again_and_its_new_job_has_the_same_time() -> None:
+    world = World(lab_1_2=(7,))
+    leaving = world.leaving(deadline=world.now + 600)
+    did: list[str] = []
+
+    async def sleep(seconds: float) -> None:
+        world.now += seconds
+        if world.now == 1010:
+            world.jobs["lab-1-2"] = {8}  # the first has ended, another one has started
+            del world.reasons["lab-1-2"]
+        if world.now == 1020:
+            did.extend(world.did)
+            world.reasons["lab-1-2"] = "headway: incident 5: a GPU is gone"
+        if world.now == 1030:
+            world.end(8)
+
+    leaving.sleep = sleep
+    await leaving.leave(["lab-1-2"])
+    drains = "scontrol update NodeName=lab-1-2 State=DRAIN Reason=headway: leaves"
+    assert did == [drains, drains]
+    assert world.did[2] == f"{drains}: headway: incident 5: a GPU is gone"
+    assert world.did[3] == "delete lab-1-2"
+    assert world.now >= 1030
+
+
+async def test_no_machine_goes_with_a_job_that_started_while_others_were_sent_away() -> None:
+    world = World(lab_1_2=(7,))
+    came = False
+
+    def end(job: int) -> None:
+        nonlocal came
+        world.jobs["lab-1-2"] = world.jobs["lab-1-2"] - {job} | (set() if came else {8})
+        came = True
+
+    world.end = end  # type: ignore[method-assign]
+    await world.leaving(deadline=world.now).leave(["lab-1-2"])
+    order = [words for words in world.did if words.startswith(("scontrol requeue", "delete"))]
+    assert order == ["scontrol requeue 7", "scontrol requeue 8", "delete lab-1-2"]
 
 
 async def test_a_job_that_ends_before_the_deadline_is_let_be() -> None:

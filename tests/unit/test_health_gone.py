@@ -11,6 +11,7 @@ import pytest
 
 from headway.domain.cluster import Health
 from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.health.prove import return_again
 from tests.builders import machine
 from tests.unit.health_world import LAB, NODE, Ward, signal, ward
 
@@ -167,6 +168,27 @@ async def test_a_slot_that_the_file_no_longer_has_has_no_incident(tmp_path: Path
         )
 
 
+@pytest.mark.parametrize("state", [IncidentState.SEEN, IncidentState.REPAIRING, IncidentState.TESTING])
+async def test_while_jobs_on_a_node_without_a_slot_are_waited_for_its_incident_goes_on_for_them(
+    tmp_path: Path, state: IncidentState
+) -> None:
+    """The new file is in the row, the old machine is there."""
+    fewer = replace(LAB, groups=(replace(GROUP, slots=("lab-1-1",), most=1, nodes=1, spares=0),))
+    async with ward(tmp_path, fewer) as made:
+        made.world.state, made.world.reason, made.world.jobs = "IDLE+DRAIN", "headway: leaves", {7: "RUNNING"}
+        opened = await made.store.open_incident("lab", NODE, "what", XidClass.DRAIN, made.clock.now, {})
+        evidence = {"tests": True, "try": "reboot"}
+        await made.store.move_incident(opened, state, "begins", drained=True, evidence=evidence)
+        await made.settle()
+        found = await made.newest()
+        jobs_first = IncidentState.JOBS_MOVED if state is IncidentState.SEEN else state
+        assert found.state is jobs_first
+        assert (made.world.jobs[7] == "PENDING") is (state is IncidentState.SEEN)
+        made.world.machine = None
+        await made.responder.go_on()
+        assert (await made.newest()).steps[-1].text == "its slot is no longer part of the cluster file"
+
+
 async def test_where_nothing_is_to_be_done_it_ends_with_its_machine_too(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(ROOMY, health=Health(act=False))) as made:
         await made.responder.take(signal(79), [])
@@ -204,3 +226,29 @@ async def test_jobs_leave_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await lost(made)
         await made.settle()
         assert made.world.order[-1] == "sleeps"
+
+
+async def test_a_node_that_leaves_is_not_returned_after_its_tests_while_it_is_waited_for(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves"
+        made.world.gpus, made.world.gpus_after_reset = 7, 8
+        await made.responder.take(signal(46), [])
+        number = (await made.newest()).number
+        assert made.world.reason.startswith(f"headway: leaves: headway: incident {number}: ")
+        found = await made.settle()
+        assert (found.state, found.steps[-1].text) == (
+            IncidentState.RETURNED,
+            "tests passed; it stays drained, for it leaves",
+        )
+        assert "resume" not in made.world.order
+        made.world.reason = made.world.reason.removeprefix("headway: leaves: ")  # it stays after all
+        assert await return_again(made.responder.tools, NODE, number)
+        assert made.world.state == "IDLE"
+
+
+async def test_what_somebody_has_said_of_a_node_that_leaves_stays(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves: carol: looks at it"
+        await made.responder.take(signal(79), [])
+        assert (await made.settle()).drained is False
+        assert made.world.reason == "headway: leaves: carol: looks at it"

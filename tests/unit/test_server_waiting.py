@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.store import Operation
+from headway.domain.change import Disturbs
+from headway.errors import Refused
+from headway.store import Operation, StoreAway
 from tests import builders
 from tests.unit import server_fakes
-from tests.unit.server_fakes import Server
+from tests.unit.server_fakes import Server, changes
 
 AT = "/api/v1/clusters/lab"
 
@@ -35,7 +38,7 @@ async def later(server: Server) -> list[Operation]:
     return list(reversed(await server.store.operations("lab")))[1:]
 
 
-def waits_once(server: Server, asked: Any) -> list[tuple[str, bool]]:
+def waits_once(server: Server, asked: Any, nodes: Collection[str] = ("lab-1-4",)) -> list[tuple[str, bool]]:
     """The first apply from now on waits for jobs while `asked` is asked of the cluster; (state, whether it goes aside)."""
     seen: list[tuple[str, bool]] = []
 
@@ -45,7 +48,7 @@ def waits_once(server: Server, asked: Any) -> list[tuple[str, bool]]:
         waiting = server.work.waiting
         await waiting.begin()
         await asked()
-        seen.append((await state_of(server), await waiting.others()))
+        seen.append((await state_of(server), await waiting.others(nodes)))
         await waiting.end()
         assert await state_of(server) == "changing"
         return seen[0][1]
@@ -97,7 +100,7 @@ async def test_the_number_of_before_takes_it_back(server: Server) -> None:
 
 
 @pytest.mark.parametrize("kind", ["down", "apply"])
-async def test_nothing_goes_on_where_another_takes_its_place(server: Server, kind: str) -> None:
+async def test_nothing_is_done_twice_where_another_takes_its_place(server: Server, kind: str) -> None:
     server.work.answers["down"] = ()
     client = await server.client()
 
@@ -111,7 +114,79 @@ async def test_nothing_goes_on_where_another_takes_its_place(server: Server, kin
     await client.post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
     await server.work_off()
     assert seen == [("ready", True)]
-    assert len(await later(server)) == 2
+    first, taking, again = await later(server)
+    assert (taking.state, again.state, first.kept) == ("done", "done", (again.id,))
+    assert len(server.work.named("apply")) == (2 if kind == "down" else 3), "nothing is left for it to do"
+    if kind == "down":
+        assert await server.store.cluster("lab") is None
+
+
+@pytest.mark.parametrize("kind", ["down", "scale"])
+async def test_it_goes_on_where_the_one_that_takes_its_place_fails(server: Server, kind: str) -> None:
+    server.work.answers["down"] = Refused("the provider is away")
+    client, clock = await server.client(), server.state.clock
+
+    async def other() -> None:
+        server.work.answers["plan"] = changes(Disturbs.JOBS)  # nobody has agreed to that
+        if kind == "down":
+            await client.post(f"{AT}/down", json={"delete_data": False})
+        else:
+            await client.post(f"{AT}/scale", json={"groups": {"": 3}, "deadline_s": 60})
+
+    waits_once(server, other)
+    await client.post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
+    await server.work_off()
+    _, failed, again = await later(server)
+    assert (failed.state, again.state) == ("failed", "done")
+    assert server.work.deadline == clock() + 3600
+    assert server.work.named("apply")[-1][0].groups[0].nodes == 2
+
+
+@pytest.mark.parametrize(("asks", "aside"), [({"b": 1}, False), ({"a": 1, "b": 1}, True), ("apply", False)])
+async def test_a_deadline_that_is_for_other_groups_does_not_end_these_jobs(
+    server: Server, asks: dict[str, int] | str, aside: bool
+) -> None:
+    lab = builders.cluster(4, 0)
+    a, b = (replace(lab.groups[0], name=n, slots=lab.groups[0].slots[i : i + 2]) for n, i in (("a", 0), ("b", 2)))
+    server.work.whole["lab"] = replace(lab, groups=(a, b))
+
+    async def other() -> None:
+        row = await server.store.cluster("lab")
+        assert row is not None
+        kind, scale = ("apply", {}) if asks == "apply" else ("scale", {"scale": asks})
+        params = {"deadline_s": 60, **scale}
+        await server.store.enqueue_operation("lab", kind, "ann", document=row.document, params=params)
+
+    seen = waits_once(server, other, ["lab-1-1"])
+    params: dict[str, Any] = {"scale": {}, "deadline_s": 3600}
+    await server.store.enqueue_operation("lab", "scale", "ann", params=params)
+    await server.work_off()
+    assert seen == [("ready", aside)]
+
+
+async def test_a_server_whose_database_was_away_does_not_ask_again_about_what_it_has_begun(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.server.reconcile.AWAY_S", 0.0)
+    server.work.answers["plan"] = changes()
+    tries = 0
+
+    async def apply(*_: Any) -> bool:
+        nonlocal tries
+        tries += 1
+        server.work.answers["plan"] = changes(Disturbs.JOBS)  # with half of it done
+        if tries == 1:
+            raise StoreAway("away")
+        return False
+
+    server.work.answers["apply"] = apply
+    row = await server.store.cluster("lab")
+    assert row is not None
+    params: dict[str, Any] = {"look_again": True, "scale": {}}
+    await server.store.enqueue_operation("lab", "scale", "ann", document=row.document, params=params)
+    await server.work_off()
+    (done,) = await later(server)
+    assert (done.state, tries) == ("done", 2)
 
 
 async def test_it_does_not_step_aside_for_a_roll_which_steps_aside_for_it(server: Server) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 from fractions import Fraction
 
 from fastapi import APIRouter
 
 from headway.api import reckoning
-from headway.api.access import Anyone, State
+from headway.api.access import Anyone, Number, State
 from headway.api.causes import QUEUE, took
-from headway.api.reckoning import Look, Sums
+from headway.api.reckoning import Look, Sums, place_of
 from headway.api.saving import Stalls, failure_hours, stalls
 from headway.api.state import AppState
-from headway.api.usage import MonthText, hours_of, looked
+from headway.api.usage import MonthText, fresh, hours_of, looked, teams_seen
+from headway.errors import NotFound
 from headway.ledger import goodput as good
 from headway.ledger.goodput import Cause, Parts
 from headway.ledger.money import cents, usd
-from headway.store.usage import Only, Times
-from headway.wire.ledger import CauseOut, GoodputOut, PartsOut
+from headway.store.usage import Only, RunRow, Times
+from headway.wire.ledger import CauseOut, GoodputOut, JobGoodputOut, PartsOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
@@ -27,6 +29,37 @@ router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 async def goodput(name: str, state: State, who: Anyone, period: MonthText = "") -> GoodputOut:
     """How much of what was held trained, what took the rest, dearest first."""
     return await goodput_of(state, await looked(state, name, who, period))
+
+
+@router.get("/goodput/jobs/{job_id}")
+async def goodput_of_job(name: str, job_id: Number, state: State, who: Anyone) -> JobGoodputOut:
+    """The same of one job, over all its runs: what trained, was lost, did nothing and waited. Raises NotFound."""
+    place = await place_of(state, name)
+    seen = teams_seen(place, who)
+    await fresh(state, place)
+    runs = [one for one in await state.store.runs_of(name, job_id) if seen is None or one.team in seen]
+    if not runs:
+        raise NotFound(f"the ledger of {name} has no run of job {job_id}", hint=f"headway usage {name} --runs")
+    parts = [_parts_of(one, place.now) for one in runs]
+    whole = Parts(*(sum(getattr(one, field.name) for one in parts) for field in fields(Parts)))
+    return JobGoodputOut(
+        cluster=place.name,
+        job=job_id,
+        user=runs[-1].user,
+        runs=len({one.start for one in runs}),
+        as_of=place.now,
+        simulated=place.cluster.simulated_gpus if place.cluster else False,
+        total=_parts_out(runs[-1].team, whole),
+    )
+
+
+def _parts_of(run: RunRow, now: int) -> Parts:
+    """As the sums over a period count it (store.usage)."""
+    during = max(0, (run.end or now) - run.start)
+    lost = min(run.lost_s, during)
+    idle = min(run.idle_s, during - lost)
+    times = (during - lost - idle, lost, idle, max(0, run.start - run.eligible))
+    return Parts(*(seconds * run.gpus for seconds in times))
 
 
 async def goodput_of(state: AppState, look: Look) -> GoodputOut:

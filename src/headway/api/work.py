@@ -3,7 +3,7 @@ expect."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -62,8 +62,8 @@ class Waiting(Protocol):
         """It goes on."""
         ...
 
-    async def others(self) -> bool:
-        """Whether another operation is to go first."""
+    async def others(self, nodes: Collection[str]) -> bool:
+        """Whether another operation is to go first. `nodes`: those whose jobs are waited for."""
         ...
 
 

@@ -13,10 +13,10 @@ from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from headway.sdk.costs import Only
-    from headway.wire.ledger import BudgetOut, EstimateOut, NodeStatesOut, UsageRow
+    from headway.wire.ledger import BudgetOut, EstimateOut, NodeStatesOut, PartsOut, UsageRow
 
 
 class Sheet(StrEnum):
@@ -199,23 +199,25 @@ def chargeback(cluster: ClusterName = "", period: Month = "", output: SheetOutpu
         session.note(f"{found.period} is open: these figures still move")
 
 
-def goodput(cluster: ClusterName = "", period: Month = "", output: Output = Format.table) -> None:
-    """How much of the GPU time that jobs held trained something, and what took the rest."""
+def goodput(
+    cluster: ClusterName = "",
+    period: Month = "",
+    job: Annotated[int, typer.Option("--job", help="Of one job instead, over all its runs.")] = 0,
+    output: Output = Format.table,
+) -> None:
+    """How much of the GPU time that jobs held trained something, and what took the rest.
+
+    headway goodput --job 104"""
     api = session.connect()
+    if job:
+        told = api.goodput_of_job(session.pick(api, cluster), job)
+        if not _printed(told, output):
+            _parts("JOB", {f"{job} ({told.user}), {told.runs} run{'s' * (told.runs != 1)}": told.total})
+        return
     found = api.goodput(session.pick(api, cluster), period)
     if _printed(found, output):
         return
-    columns = [show.Column("TEAM", shrink=True), *(
-        show.Column(word, right=True) for word in ("PRODUCTIVE", "LOST", "IDLE", "WAITED", "GOODPUT", "ETTR")
-    )]  # fmt: skip
-    rows: list[list[show.Cell]] = [
-        [
-            one.team or "all", f"{one.productive_gpu_hours:,.2f}", f"{one.lost_gpu_hours:,.2f}", f"{one.idle_gpu_hours:,.2f}",
-            f"{one.waited_gpu_hours:,.2f}", _share(one.goodput), _share(one.ettr),
-        ]
-        for one in (*found.teams, found.total)
-    ]  # fmt: skip
-    _table(columns, rows)
+    _parts("TEAM", {one.team or "all": one for one in (*found.teams, found.total)})
     if found.causes:
         session.say()
     columns = [show.Column("USD", right=True), show.Column("GPU-HOURS", right=True), show.Column("WHAT", shrink=True, least=24),
@@ -235,6 +237,20 @@ def goodput(cluster: ClusterName = "", period: Month = "", output: Output = Form
         [str(one.job), f"{one.write_s:.1f} s", show.duration(one.now_s), show.duration(one.best_s), _usd(one.saves_usd)]
         for one in better
     ]
+    _table(columns, rows)
+
+
+def _parts(what: str, of: Mapping[str, PartsOut]) -> None:
+    """GPU-hours."""
+    words = ("PRODUCTIVE", "LOST", "IDLE", "WAITED", "GOODPUT", "ETTR")
+    columns = [show.Column(what, shrink=True), *(show.Column(word, right=True) for word in words)]
+    rows: list[list[show.Cell]] = [
+        [
+            name, f"{one.productive_gpu_hours:,.2f}", f"{one.lost_gpu_hours:,.2f}", f"{one.idle_gpu_hours:,.2f}",
+            f"{one.waited_gpu_hours:,.2f}", _share(one.goodput), _share(one.ettr),
+        ]
+        for name, one in of.items()
+    ]  # fmt: skip
     _table(columns, rows)
 
 

@@ -84,12 +84,11 @@ class Leaving:
             await self._give_back(names)
             return
         self.away = SendAway(self.cluster, self.env, self.say, head, "its node leaves", self.clock, self.sleep)
-        states = await control.node_reasons(self.env.connections, head)
-        known = [name for name in names if name in states]
-        await self._drain(head, {name: states[name] for name in known})
+        known: tuple[str, ...] = ()  # to Slurm
         ends = self.clock() + LATE_JOB_S if self.deadline is None else self.deadline
         said: dict[str, tuple[int, ...]] = {}
         while left := [name for name in names if name not in self.gone]:
+            known = await self._drain(head, left)
             busy = await control.busy_nodes(self.env.connections, head)
             await self._give_back([name for name in left if name not in busy], known)
             jobs = {name: busy[name] for name in left if name in busy}
@@ -99,7 +98,7 @@ class Leaving:
             if jobs and self.clock() >= ends:
                 if self.deadline is None:
                     await self._stay(head, jobs)
-                await self._send_away(jobs)
+                await self._send_away(head, jobs)
             elif jobs and self.deadline is not None:
                 await self.away.warn(jobs, ends)
             if jobs and self.beside is not None and self.deadline is not None:
@@ -110,15 +109,20 @@ class Leaving:
             if jobs:
                 await self.sleep(LOOK_S)
 
-    async def _drain(self, head: Machine, states: Mapping[str, tuple[str, str]]) -> None:
-        """What somebody else has said of a node stands behind our reason: it may stay after all."""
+    async def _drain(self, head: Machine, names: Sequence[str]) -> tuple[str, ...]:
+        """At each look, for a wait may be days: a person may have returned a node meanwhile. What somebody else has said of it
+        stands behind our reason: it may stay after all. Returns those that Slurm knows."""
         run, serving = self.env.connections, list[str]()
-        for name, (word, reason) in states.items():
-            if control.serves(word) or reason in ("", "none", NO_MACHINE, LEAVES):
+        states = await control.node_reasons(run, head)
+        known = tuple(name for name in names if name in states)
+        for name in known:
+            word, reason = states[name]
+            if control.serves(word) or reason in ("", "none", NO_MACHINE):
                 serving.append(name)
             elif not reason.startswith(LEAVES):
                 await control.node_drain(run, head, name, f"{LEAVES}: {reason}")
         await control.nodes_drain(run, head, serving, LEAVES)
+        return known
 
     def _nobody_knows(self, names: Sequence[str]) -> None:
         """Jobs outlive the controller: without it nobody can say that a machine which runs is idle."""
@@ -146,12 +150,14 @@ class Leaving:
             hint="say how long jobs may go on before they are requeued: --deadline 10:00",
         )
 
-    async def _send_away(self, jobs: Mapping[str, tuple[int, ...]]) -> None:
-        """The deadline is over."""
+    async def _send_away(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
+        """The deadline is over. A node on which another job has started meanwhile stays for the next look."""
         assert self.away is not None
         left = await self.away.now(jobs)
-        rid = [name for name in jobs if name not in left]
-        await self._give_back(rid, rid)
+        known = await self._drain(head, list(jobs))
+        busy = await control.busy_nodes(self.env.connections, head)
+        rid = [name for name in jobs if name not in left and set(busy.get(name, ())) <= set(jobs[name])]
+        await self._give_back(rid, known)
 
     async def _give_back(self, names: Sequence[str], known: Sequence[str] = ()) -> None:
         """Nothing runs there: the machine goes, then Slurm hears that there is none."""

@@ -66,9 +66,9 @@ async def _moved(
 ) -> Incident | None:
     """The incident after a step; None where nothing is to be said."""
     group = tools.cluster.group_of.get(incident.node)
-    if group is None:
-        return await _over(tools, incident, NO_SLOT)
     machine = machines.get(incident.node)
+    if group is None:  # jobs may be waited for before the machine goes
+        return await _over(tools, incident, NO_SLOT) if machine is None else None
     if machine is not None:
         return await _comes(tools, incident, machine)
     if not missed(group, machines, going):

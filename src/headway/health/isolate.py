@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway.domain.incident import DRAINS, INCIDENT_REASON, Incident, IncidentState, Repair
 from headway.domain.machine import MachineState
+from headway.domain.slots import LEAVES, out_before
 from headway.health.move import ENDED_BADLY, died, hold, numbers, requeue, victims
 from headway.health.prove import own
 from headway.health.tools import Tools
@@ -36,10 +37,10 @@ async def _only_its_jobs(tools: Tools, incident: Incident) -> Incident:
 
 async def _drain(tools: Tools, incident: Incident) -> Incident:
     states, reason = await tools.node_now(incident.node)
-    if states & OUT and not own(reason):
+    if states & OUT and not _ours(reason):
         words = f"was drained already ({reason}): that drain stays as it is"
         return await tools.go(incident, IncidentState.DRAINING, words, drained=False)
-    await control.node_drain(tools.env.connections, await tools.head(), incident.node, reason_of(incident))
+    await control.node_drain(tools.env.connections, await tools.head(), incident.node, reason_of(incident, reason))
     words = f"drained: incident {incident.number}"
     return await tools.go(incident, IncidentState.DRAINING, words, drained=True)
 
@@ -92,12 +93,20 @@ async def _down(tools: Tools, incident: Incident) -> Incident:
     """Slurm requeues the jobs of a node that is down, and starts them elsewhere."""
     node, head, run = incident.node, await tools.head(), tools.env.connections
     states, reason = await tools.node_now(node)
-    mine = not states & OUT or own(reason)
+    mine = not states & OUT or _ours(reason)
     if mine or "DOWN" not in states:
-        await control.node_down(run, head, node, reason_of(incident) if mine else reason)
+        await control.node_down(run, head, node, reason_of(incident, reason) if mine else reason)
     words = "down; its jobs are requeued" if mine else f"down; it was out of service already ({reason}), which stays"
     return await tools.go(incident, IncidentState.DRAINING, words, drained=mine)
 
 
-def reason_of(incident: Incident) -> str:
-    return f"{INCIDENT_REASON}{incident.number}: {incident.what}"
+def _ours(reason: str) -> bool:
+    """Whether nobody else has taken the node out, also before it was to leave."""
+    before = out_before(reason) if reason.startswith(LEAVES) else reason
+    return own(before) or (before == "" and reason != "")
+
+
+def reason_of(incident: Incident, before: str) -> str:
+    """`before`: Slurm's reason until now. That a node leaves stands before what is wrong with it: its machine goes either way."""
+    reason = f"{INCIDENT_REASON}{incident.number}: {incident.what}"
+    return f"{LEAVES}: {reason}" if before.startswith(LEAVES) else reason

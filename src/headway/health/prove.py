@@ -10,6 +10,7 @@ from typing import Any
 
 from headway.domain.incident import INCIDENT_REASON, OWN_REASON, Incident, IncidentState, XidClass
 from headway.domain.machine import Machine, MachineState
+from headway.domain.slots import LEAVES
 from headway.errors import HeadwayError, NotFound
 from headway.health import lemons
 from headway.health.decide import SLURM_DRAINS, SLURM_REASONS
@@ -144,14 +145,16 @@ def needs_hard_tests(incident: Incident) -> bool:
 
 
 async def give_back(tools: Tools, incident: Incident, report: Report, state: IncidentState, actor: str) -> Incident:
-    """Ends the incident, and the node's drain where it is Headway's. Nothing else returns a node of an incident to
-    service. ValueError for a report that does not say so."""
+    """Ends the incident, and the node's drain where it is Headway's and the node does not leave. Nothing else returns a node
+    of an incident to service. ValueError for a report that does not say so."""
     if report.fault or report.node != incident.node:
         raise ValueError(f"incident {incident.number}: {report.fault or f'tests of {report.node}'}")
     words = "tests passed; its drain is somebody else's and stays"
     if incident.drained:
         _, reason = await tools.node_now(incident.node)
-        if own(reason):
+        if reason.startswith(LEAVES):  # should it stay after all, it is returned then (`return_again`)
+            words = "tests passed; it stays drained, for it leaves"
+        elif own(reason):
             spare_work = tools.cluster.health.lemon_spare_work and incident.node in await lemons.hold(tools)
             await control.node_resume(tools.env.connections, await tools.head(), incident.node)
             words = "tests passed; back in service"

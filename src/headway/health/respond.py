@@ -53,6 +53,8 @@ Step = Callable[[Tools, Incident], Awaitable[Incident]]
 _STEPS: Mapping[IncidentState, Step] = MappingProxyType(
     {IncidentState.SEEN: isolate, IncidentState.DRAINING: move_jobs, IncidentState.JOBS_MOVED: repair.begin}
 )
+# What is done for jobs on a node whose slot the file no longer has; its machine is not repaired or tested before it goes.
+_OF_ANY_NODE = frozenset({IncidentState.SEEN, IncidentState.DRAINING})
 _RECLAIM: Mapping[IncidentState, Step] = MappingProxyType(
     {
         IncidentState.SEEN: isolate,
@@ -302,6 +304,8 @@ class Responder:
         steps = _RECLAIM if incident.action is XidClass.RECLAIM else _STEPS
         while True:
             before = incident.state
+            if incident.node not in self.cluster.group_of and before not in _OF_ANY_NODE:
+                return [(incident.node, step.text) for step in incident.steps[seen:]]
             if before in steps:
                 incident = await steps[before](self.tools, incident)
             elif before in {IncidentState.REPAIRING, IncidentState.TESTING}:

@@ -74,6 +74,7 @@ class AsyncClient:
     close_invoice = _threaded(Client.close_invoice)
     chargeback = _threaded(Client.chargeback)
     goodput = _threaded(Client.goodput)
+    goodput_of_job = _threaded(Client.goodput_of_job)
     budgets = _threaded(Client.budgets)
     energy = _threaded(Client.energy)
     capacity = _threaded(Client.capacity)

@@ -17,6 +17,7 @@ from headway.wire.ledger import (
     EstimateOut,
     GoodputOut,
     InvoiceOut,
+    JobGoodputOut,
     NodeStatesOut,
     RunsOut,
     UsageOut,
@@ -100,6 +101,9 @@ class Costs(Http):
 
     def goodput(self, cluster: str, period: str = "") -> GoodputOut:
         return self._get(_path(cluster, "goodput", period=period), GoodputOut)
+
+    def goodput_of_job(self, cluster: str, job: int) -> JobGoodputOut:
+        return self._get(_path(cluster, f"goodput/jobs/{int(job)}"), JobGoodputOut)
 
     def budgets(self, cluster: str) -> list[BudgetOut]:
         return self._list(_path(cluster, "budgets"), BudgetOut)

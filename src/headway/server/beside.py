@@ -4,7 +4,7 @@ on by the cluster's watch."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headway.api.work import Waiting
@@ -24,17 +24,19 @@ class Beside:
     say: Say
     waiting: Waiting | None = None
     waker: Waker | None = None
+    nodes: frozenset[str] = field(default_factory=frozenset)  # those whose jobs were waited for at the last look
 
     async def look(self, names: Collection[str]) -> None:
         from headway.health.wake import Waker
 
+        self.nodes = frozenset(names)
         if self.waiting is not None:
             await self.waiting.begin()
         if self.held.cluster is None:
             return
         if self.waker is None:
             self.waker = Waker(self.held.cluster, self.held.env)
-        self.waker.barred = frozenset(names)
+        self.waker.barred = self.nodes
         try:
             said = await self.waker.step()
         except HeadwayError as error:
@@ -43,7 +45,7 @@ class Beside:
             await self.say(where, text)
 
     async def others_wait(self) -> bool:
-        return self.waiting is not None and await self.waiting.others()
+        return self.waiting is not None and await self.waiting.others(self.nodes)
 
     async def rest(self) -> None:
         if self.waiting is not None:

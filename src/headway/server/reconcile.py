@@ -21,7 +21,7 @@ from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.server.datasets import Datasets
 from headway.server.keeping import Keep
 from headway.server.rolling import Rolling
-from headway.server.waiting import Waiting
+from headway.server.waiting import Waiting, replaced
 from headway.store import ClusterRow, Operation, StoreAway
 from headway.store.base import Late
 from headway.store.operations import MAX_ATTEMPTS
@@ -49,6 +49,9 @@ class Reconciler:
         self._owner = owner
         self._lease_s = lease_s
         self._tasks: set[asyncio.Task[None]] = set()
+        self._looked: set[str] = (
+            set()
+        )  # operations whose plan was looked at again: begun anew, they would meet their own work
 
     async def run(self) -> None:
         """Until cancelled. What is then under way is cancelled too, and its leases are free for the next server."""
@@ -137,6 +140,7 @@ class Reconciler:
                 log.error("bug", operation=operation.id, exc_info=failure)
             error = error_out(failure)
         await self._end(operation, error, kept)
+        self._looked.discard(operation.id)
         seconds = round(time.monotonic() - began, 2)
         log.info(
             "operation ends", operation=operation.id, seconds=seconds, failed=error is not None,
@@ -203,15 +207,19 @@ class Reconciler:
     async def _apply(self, operation: Operation) -> tuple[str, ...]:
         """The operation that goes on with it, where it stepped aside for another."""
         state, name = self._state, operation.cluster
+        if await replaced(state, operation):
+            await self._say(operation, operation.kind, "nothing is left to do: another took its place", done=True)
+            return ()
         row = await state.store.cluster(name)
         document = self._document(operation, row)
         cluster = (await state.resolve(document)).cluster
-        if operation.params.get("look_again") and operation.attempts == 1:
+        if operation.params.get("look_again") and operation.attempts == 1 and operation.id not in self._looked:
             changes = await state.work.plan(cluster)
             if changes.asks:
                 raise NeedsConfirmation(
                     f"since the apply before it, it would disturb what runs on {name}", hint="headway plan, then apply"
                 )
+            self._looked.add(operation.id)
         # Machines for jobs may have come since it was asked for.
         if over := await over_limit(state, await state.resolved(row) if row else None, cluster):
             raise over
@@ -226,7 +234,7 @@ class Reconciler:
         await state.store.note_prices([*prices_of(cluster, state.clock()), *gone])
         state.live.touch(name)
         deadline, say = self._deadline(operation), partial(self._say, operation)
-        waiting = Waiting(state, operation, say, deadline)
+        waiting = Waiting(state, operation, cluster, say, deadline)
         aside = await state.work.apply(cluster, say, deadline, waiting)
         return await waiting.go_on_later() if aside else ()
 

@@ -3,22 +3,26 @@ acting on faults; and what is asked of it meanwhile goes first."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from headway.api.planning import queued
 from headway.api.state import AppState
+from headway.domain.cluster import Cluster
 from headway.store import Operation
 
 
 class Waiting:
     """headway.api.work.Waiting of one apply or scale. `say`: as cluster.env.Say; `until`: as the apply's deadline."""
 
-    def __init__(self, state: AppState, operation: Operation, say: Any, until: float | None) -> None:
+    def __init__(self, state: AppState, operation: Operation, cluster: Cluster, say: Any, until: float | None) -> None:
         self._state = state
         self._operation = operation
+        self._cluster = cluster
         self._say = say
         self._until = until
         self._waits = False
+        self._waited_for: frozenset[str] = frozenset()  # groups
 
     async def begin(self) -> None:
         if not self._waits:
@@ -30,28 +34,39 @@ class Waiting:
             self._waits = False
             await self._turn("changing")
 
-    async def others(self) -> bool:
-        """A roll steps aside for this one itself, and what goes on after another has waited its turn."""
-        return any(one.kind != "roll" and "until" not in one.params for one in await self._queued())
+    async def others(self, nodes: Collection[str]) -> bool:
+        """A roll steps aside for this one itself, and what goes on after another has waited its turn. One with a deadline of its
+        own would end jobs here by that: it waits its turn, unless it is for all groups whose jobs are waited for."""
+        groups = self._cluster.group_of
+        self._waited_for = frozenset(groups[name].name for name in nodes if name in groups)
+        others = [one for one in await self._queued() if one.kind != "roll" and "until" not in one.params]
+        if any(one.kind == "down" for one in others):
+            return True
+        return bool(others) and all(self._replaces(one) or not _has_deadline(one) for one in others)
 
     async def go_on_later(self) -> tuple[str, ...]:
-        """The operation that goes on with it: the file as it is by then, so whoever comes first may have taken it back. () where
-        that one says itself for how long jobs may go on, or takes the cluster down."""
+        """The operation that goes on with it: the file as it is by then, so whoever comes first may have taken it back. Nothing
+        is left for it to do where one of those that take its place was carried out (`replaced`)."""
         mine = self._operation
-        others = await self._queued()
-        if any(one.kind == "down" or one.params.get("deadline_s") is not None for one in others):
-            await self._say(mine.kind, "what is asked now takes its place", level="warning", done=True)
-            return ()
-        await self._say(
-            mine.kind, "another operation goes first; nodes that leave stay drained", level="warning", done=True
-        )
+        instead = [one.id for one in await self._queued() if self._replaces(one)]
+        words = "what is asked now takes its place" if instead else "another operation goes first"
+        await self._say(mine.kind, f"{words}; nodes that leave stay drained", level="warning", done=True)
         row = await self._state.store.cluster(mine.cluster)
-        params = {"confirmed": True, "look_again": False, "scale": {}, "until": self._until}
+        params = {"confirmed": True, "look_again": False, "scale": {}, "until": self._until, "instead": instead}
         following = await self._state.store.enqueue_operation(
             mine.cluster, "scale", mine.person, document=row.document if row else mine.document, params=params
         )
         queued(self._state, following)
         return (following.id,)
+
+    def _replaces(self, other: Operation) -> bool:
+        """Whether it takes the cluster down, or says itself for how long all these jobs may go on. Of an apply that is known
+        where there is one group only."""
+        if other.kind == "down":
+            return True
+        names = [group.name for group in self._cluster.groups]
+        meant = other.params.get("scale", names if len(names) == 1 else ())
+        return _has_deadline(other) and self._waited_for <= set(meant)
 
     async def _turn(self, word: str) -> None:
         await self._state.store.save_cluster(self._operation.cluster, state=word)
@@ -59,3 +74,13 @@ class Waiting:
 
     async def _queued(self) -> list[Operation]:
         return [one for one in await self._state.store.operations(self._operation.cluster) if one.state == "queued"]
+
+
+async def replaced(state: AppState, operation: Operation) -> bool:
+    """Whether another has taken the place of one that goes on, and was carried out."""
+    others = [await state.store.operation(one) for one in operation.params.get("instead", ())]
+    return any(other.state == "done" for other in others)
+
+
+def _has_deadline(operation: Operation) -> bool:
+    return operation.params.get("deadline_s") is not None

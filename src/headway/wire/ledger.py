@@ -223,6 +223,18 @@ class GoodputOut(Wire):
     checkpoints: list[AdviceOut] = []
 
 
+class JobGoodputOut(Wire):
+    """Of one job over all its `runs`, up to `as_of`."""
+
+    cluster: str
+    job: int
+    user: str
+    runs: int
+    as_of: int
+    simulated: bool = False
+    total: PartsOut
+
+
 class BudgetOut(Wire):
     """`unit`: usd | gpu_hours; `level`: ok | warn | over. `held_back`: none of the team's jobs starts until the period ends."""
 
