@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.accounts import desired
@@ -20,6 +20,7 @@ from headway.changes.cluster import Goal, changeset, with_effects
 from headway.changes.machine import machine_changes
 from headway.cluster import keys, ops, own, secrets
 from headway.cluster.env import Env, Say
+from headway.cluster.fleet import not_there, side_by_side
 from headway.cluster.goal import goal_of, site_of
 from headway.cluster.leave import Beside, Leaving, SteppedAside
 from headway.cluster.members import members, still_leaving
@@ -175,7 +176,7 @@ class Run:
             by_machine.setdefault(change.where, []).append(change)
         self.machines.update(self.observed.machines)
         names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
-        await _side_by_side(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
+        await side_by_side(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
         await self._end_sessions()
@@ -183,7 +184,7 @@ class Run:
         started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
         await settle(self.goal, self.env, self.say, started - set(self.failures), self.leaving)
         if self.failures:
-            raise _not_there(self.failures, self.goal)
+            raise not_there(self.failures, self.goal)
 
     async def take(self, seen: own.Look) -> Site:
         """Machines one owns: the new ones get the mark and their host keys are pinned, all of them before any is set up, for
@@ -203,9 +204,9 @@ class Run:
                 await own.take(self.env, provider.server_id, seen.machines[name])
                 await self.env.provider.create(await self._request(name))
 
-        await _side_by_side(self._guard(name, one(name)) for name in new)
+        await side_by_side(self._guard(name, one(name)) for name in new)
         if self.failures:
-            raise _not_there(self.failures, self.goal)
+            raise not_there(self.failures, self.goal)
         answering = {name: seen.machines[name] for name in seen.surveys}
         if new:
             await own.same_folders(self.env, cluster, seen.judgement.nfs, answering)
@@ -497,25 +498,3 @@ class Run:
                         hint=f"headway exec {head.cluster} -- journalctl -u slurmdbd",
                     ) from error
             await asyncio.sleep(0.3)
-
-
-async def _side_by_side(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Until all have ended. What one of them raises cuts the others short, and is raised when they have let go of their
-    machines: whoever begins anew is alone with these."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for work in works:
-                group.create_task(work)
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-
-
-def _not_there(failures: dict[str, HeadwayError], goal: Goal) -> Refused:
-    lines = []
-    for name, error in sorted(failures.items()):
-        lines.append(f"  {error.message if name in error.message else f'{name}: {error.message}'}")
-        lines += [f"    {error.hint}"] if error.hint else []
-    return Refused(
-        f"{len(failures)} of {len(goal.machines)} machines did not get there:\n" + "\n".join(lines),
-        hint="the others are up; mend what is said above and run apply again",
-    )
