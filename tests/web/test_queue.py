@@ -145,7 +145,7 @@ def test_what_can_be_done_with_a_job(demo: Site, page: Page, complaints: list[st
     page.locator("#ask-cancel").get_by_role("button", name="Cancel").click()
     expect(page.locator("#toasts")).to_contain_text("Job 104 is cancelled")
     assert [args[1:] for args in demo.work.named("cancel")] == [("104", "alice", False)]
-    assert [args[1:3] for args in demo.work.named("control")] == [(104, "requeue")]
+    assert [args[1:3] for args in demo.work.named("control")] == [("104", "requeue")]
     page.goto(f"{demo.url}/clusters/demo/jobs/105")
     page.get_by_role("button", name="Hold").click()
     expect(page.locator("#toasts")).to_contain_text("Job 105 is held")
