@@ -79,7 +79,7 @@ def test_a_pipeline_follows_its_needs_and_goes_on_from_a_failed_step(lab: Lab, t
     report = again["steps"][2]["job_id"]
     assert lab.wait_job(report) == "COMPLETED"
     assert "prepared" in lab.cli("logs", "lab", str(report)).out
-    assert lab.client.pipeline("lab", made["id"]).state == "done"
+    lab.wait(lambda: lab.client.pipeline("lab", made["id"]).state == "done", "the pipeline to be done")
     lab.wait(lambda: lab.state_of(jobs["report"]) == "CANCELLED", "the first report to be cancelled")
 
 
