@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import socket
 import struct
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.paths import node_dir
-
 FIRST = "10.0.0.1"
-
-
-@pytest.fixture(autouse=True)
-def _agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.syspath_prepend(str(node_dir()))
-    before = set(sys.modules)
-    yield
-    for name in [name for name in sys.modules if name.startswith("agent.") and name not in before]:
-        del sys.modules[name]
 
 
 class World:

@@ -5,24 +5,12 @@ from __future__ import annotations
 import json
 import os
 import struct
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from headway.paths import node_dir
-
-
-@pytest.fixture(autouse=True)
-def _agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.syspath_prepend(str(node_dir()))
-    before = set(sys.modules)
-    yield
-    for name in [name for name in sys.modules if name.startswith("agent.") and name not in before]:
-        del sys.modules[name]
 
 
 class Jobs:
