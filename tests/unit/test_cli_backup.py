@@ -62,6 +62,15 @@ def test_backups_are_listed_and_one_is_read(cli: Cli, phrase: str) -> None:
     assert cli("backups", "--in", "/backup").out == "no backup in /backup\n"
 
 
+def test_without_a_folder_those_of_the_clusters_are_looked_into(cli: Cli, phrase: str) -> None:
+    cli.api.on("backups", [KEPT]).on("verify_backup", KEPT.model_copy(update={"records": 12}))
+    assert "yes, 12 records" in cli("backups", "--verify", Path(FILE).name).out
+    assert cli.api.named("backups") == [(("",), {})]
+    assert cli.api.named("verify_backup") == [((FILE, phrase), {})]
+    cli.api.on("backups", [])
+    assert cli("backups").out == "no backup in the folders that clusters name\n"
+
+
 def test_a_restore_over_a_cluster_asks(cli: Cli, phrase: str) -> None:
     done = operation("done", kind="restore")
     cli.api.on("clusters", [cluster()]).on("restore", done).on("events", []).on("operation", done)

@@ -192,6 +192,22 @@ async def test_backups_lie_nowhere_of_the_hosts_own(server: Server, place: str) 
     assert answer.status_code in (400, 403)
 
 
+async def test_backups_are_looked_for_where_clusters_have_them_written(
+    server: Server, tmp_path: Path, parts: dict[str, bytes]
+) -> None:
+    client = await server.client()
+    answer = await client.get("/api/v1/backups")
+    assert (answer.status_code, answer.json()["hint"]) == (400, "name one: --in DIR")
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    kept = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
+    row = await server.state.row("lab")
+    for folder, there in ((tmp_path, [str(kept)]), (tmp_path / "not-yet", [])):
+        spec = {**row.document["spec"], "backup": {"to": str(folder)}}
+        await server.store.save_cluster("lab", {**row.document, "spec": spec})
+        answer = await client.get("/api/v1/backups")
+        assert [one["path"] for one in answer.json()] == there
+
+
 async def test_a_restore_brings_records_and_then_the_machines(
     server: Server, tmp_path: Path, parts: dict[str, bytes]
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from headway.domain.cluster import Alerts, Budget, Cluster, Costs, GpuHourCap, Host, JumpHost, Slot, Switch
 from headway.errors import Fault, InvalidSpec
 from headway.spec.catalogue import load_catalogue
-from headway.spec.load import as_kept, check, parse_yaml, resolve
+from headway.spec.load import check, parse_yaml, resolve
 from headway.spec.schema import schema
 from headway.spec.start import starting_file
 
@@ -155,17 +155,6 @@ def test_an_nfs_server_may_have_an_ipv6_address() -> None:
         f"{SMALL}storage: {{volumes: [{{name: box, path: /box, mount: 'nfs4 [fd00::1]:/x rw,hard'}}]}}"
     ).storage.volumes
     assert (volume.type, volume.source, volume.options) == ("nfs4", "[fd00::1]:/x", ("rw", "hard"))
-
-
-def test_what_an_earlier_version_passed_over_keeps_no_cluster_from_being_read() -> None:
-    volumes = "{volumes: [{name: box, path: /box, mount: nfs4 filer:/x hard,ro}], home: }"
-    kept = as_kept(parse_yaml(f"{SMALL}frobnicate:\nstorage: {volumes}\nusers: {{ann: }}"))
-    assert kept == {
-        **SMALLEST,
-        "storage": {"volumes": [{"name": "box", "path": "/box", "mount": "nfs4 filer:/x hard"}], "home": None},
-        "users": {"ann": None},
-    }
-    assert resolve(kept, CATALOGUE, owner="ann").storage.volumes[0].options == ("hard",)
 
 
 def test_infinite_differs_from_not_said_only_in_the_file() -> None:

@@ -71,13 +71,24 @@ async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> Operat
 
 
 @router.get("/backups")
-async def backups(state: State, _: Admin, page: Page, folder: str = Query(max_length=1000)) -> list[BackupOut]:
-    """Backups in a folder of the server's machine, the latest first, as they say themselves."""
+async def backups(state: State, _: Admin, page: Page, folder: str = Query("", max_length=1000)) -> list[BackupOut]:
+    """Backups in a folder of the server's machine, the latest first, as they say themselves. Without a folder: in those that
+    clusters' files have them written to."""
     from headway.keep import archive
 
-    found = await asyncio.to_thread(archive.found, allowed(state, folder))
-    rows = [_out(path, header, size) for path, header, size in found]
+    folders = [folder] if folder else await _scheduled(state)
+    found = [await asyncio.to_thread(archive.found, allowed(state, one), missing_ok=not folder) for one in folders]
+    rows = [_out(path, header, size) for part in found for path, header, size in part]
     return page.cut(rows, lambda one: (one.at, one.path), newest=True)
+
+
+async def _scheduled(state: AppState) -> list[str]:
+    """Raises Refused where no file asks for backups."""
+    files = [row.document.get("spec", {}).get("backup") or {} for row in await state.store.clusters()]
+    found = sorted({str(one["to"]) for one in files if one.get("to")})
+    if not found:
+        raise Refused("no cluster's file asks for backups, so there is no folder to look in", hint="name one: --in DIR")
+    return found
 
 
 @router.post("/backups/verify")

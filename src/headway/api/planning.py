@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.api.access import Principal, Right
 from headway.api.places import place_faults
-from headway.api.shapes import changeset_out, kept_document, operation_news, summary_of
+from headway.api.shapes import changeset_out, operation_news, summary_of
 from headway.api.spending import FIELD, over_limit
 from headway.api.state import AppState, PlanKept, fingerprint
 from headway.api.work import Resolved
@@ -103,7 +103,7 @@ async def scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Ope
 async def _scaled(state: AppState, name: str, ask: ScaleIn) -> tuple[dict[str, int], Document]:
     row, cluster = await state.cluster(name)
     targets = targets_of(cluster, ask.groups)
-    document = scaled_document(kept_document(row.document), targets)
+    document = scaled_document(Document.model_validate(row.document), targets)
     return targets, document.model_copy(update={"owner": ""})  # who it belongs to stays
 
 

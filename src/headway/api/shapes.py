@@ -44,14 +44,6 @@ HIDDEN = "hidden"
 _MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") :]  # as JobState has them
 
 
-def kept_document(values: Mapping[str, Any]) -> Document:
-    """What a row or a backup has of a cluster's file, perhaps from an earlier version."""
-    document = Document.model_validate(values)
-    from headway.spec.load import as_kept
-
-    return document.model_copy(update={"spec": as_kept(document.spec)})
-
-
 def summary_of(cluster: Cluster) -> dict[str, Any]:
     """What lists show of a cluster, kept in its row."""
     return {

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 from headway.api.handover import Notebooks
 from headway.api.live import Live, Snapshot, topic
-from headway.api.shapes import kept_document
 from headway.api.tries import Tries
 from headway.api.work import Resolved, Work
 from headway.domain.accounts import Share
@@ -145,7 +144,7 @@ class AppState:
         key = fingerprint({"document": row.document, "datasets": names})
         known = self._resolved.get(row.name)
         if known is None or known[0] != key:
-            found = await self.resolve(kept_document(row.document))
+            found = await self.resolve(Document.model_validate(row.document))
             known = self._resolved[row.name] = (key, found.cluster)
         return known[1]
 

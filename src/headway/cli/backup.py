@@ -50,7 +50,12 @@ def backup(
 
 
 def backups(
-    folder: Annotated[Path, typer.Option("--in", metavar="DIR", help="Folder on the server's machine.")] = Path(),
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--in", metavar="DIR", help="Folder on the server's machine; those of clusters' files unless said."
+        ),
+    ] = None,
     verify: Annotated[
         str,
         typer.Option("--verify", metavar="FILE", help="Read all of this one (or `all`) and say whether it is whole."),
@@ -60,20 +65,20 @@ def backups(
 ) -> None:
     """List backups, the latest first; --verify reads one, byte by byte.
 
-    headway backups --in /backup"""
+    headway backups
+    headway backups --in /backup --verify all"""
     api = session.connect()
-    place = _absolute(folder)
-    found = api.backups(place)
+    found = api.backups(_absolute(folder) if folder else "")
     if verify:
-        path = _absolute(folder / verify)
-        paths = [one.path for one in found] if verify == "all" else [path]
+        named = [one.path for one in found if verify in ("all", one.path, Path(one.path).name)]
+        paths = named or ([] if verify == "all" else [_absolute((folder or Path()) / verify)])
         phrase = passphrase(key_file) if paths else ""
         found = [api.verify_backup(one, phrase) for one in paths]
     if output is Format.json:
         session.print_json(found)
         return
     if not found:
-        session.say(f"no backup in {place}")
+        session.say(f"no backup in {_absolute(folder) if folder else 'the folders that clusters name'}")
         return
     columns = [
         show.Column("CLUSTER"), show.Column("MADE"), show.Column("SIZE", right=True), show.Column("SLURM", drop=2),

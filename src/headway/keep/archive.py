@@ -298,9 +298,11 @@ def opens(path: Path, key: bytes) -> Header:
         return reader.header
 
 
-def found(folder: Path) -> list[tuple[Path, Header, int]]:
+def found(folder: Path, *, missing_ok: bool = False) -> list[tuple[Path, Header, int]]:
     """(file, header, bytes) of each backup in a folder, the latest first; what is none is passed over. Refused when there is
     no such folder."""
+    if missing_ok and not folder.exists():
+        return []
     try:
         files = [path for path in folder.iterdir() if path.name.endswith(SUFFIX) and not path.name.startswith(".")]
     except OSError as error:

@@ -119,8 +119,8 @@ class Client(Costs, Work):
         """Queues a backup into a folder of the server's machine; its operation's `kept` names the file."""
         return self._post(f"/clusters/{part(cluster)}/backup", OperationOut, BackupIn(to=to, passphrase=passphrase))
 
-    def backups(self, folder: str) -> list[BackupOut]:
-        """In a folder of the server's machine, the latest first."""
+    def backups(self, folder: str = "") -> list[BackupOut]:
+        """In a folder of the server's machine, the latest first; "": in those that clusters' files name."""
         return self._list("/backups", BackupOut, params={"folder": folder})
 
     def verify_backup(self, path: str, passphrase: str) -> BackupOut:

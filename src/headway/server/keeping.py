@@ -13,13 +13,14 @@ import structlog
 
 from headway.api.keeping import queue_backup
 from headway.api.places import allowed, place_faults
-from headway.api.shapes import kept_document, summary_of
+from headway.api.shapes import summary_of
 from headway.api.state import AppState
 from headway.domain.cluster import BackupRule
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.store import ClusterRow, Operation
 from headway.web.html import day
 from headway.web.words import duration
+from headway.wire.clusters import Document
 
 LOOK_S = 20.0
 AGAIN_S = 600.0  # after one that failed
@@ -63,7 +64,7 @@ class Keep:
         await self._say("proof", "is being read")
         kept = await asyncio.to_thread(keep.read, path, key)
         await keep.check(name, state.store, kept)
-        document = kept_document(kept.about["document"])
+        document = Document.model_validate(kept.about["document"])
         resolved = await state.resolve(document)
         faults = await place_faults(state, resolved)
         if faults:

@@ -13,7 +13,7 @@ from headway.api.collect import read_accounting
 from headway.api.errors import error_out, first_line
 from headway.api.live import OPERATIONS, operation_topic
 from headway.api.planning import scaled_document
-from headway.api.shapes import kept_document, operation_news, prices_of, released, summary_of
+from headway.api.shapes import operation_news, prices_of, released, summary_of
 from headway.api.spending import over_limit
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
@@ -258,7 +258,7 @@ class Reconciler:
             return Document.model_validate(operation.document)
         if row is None:
             raise Refused(f"{operation.cluster} is down", hint="headway apply brings it back")
-        return scaled_document(kept_document(row.document), operation.params["scale"])
+        return scaled_document(Document.model_validate(row.document), operation.params["scale"])
 
     async def _down(self, operation: Operation) -> tuple[str, ...]:
         state, name = self._state, operation.cluster

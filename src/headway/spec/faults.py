@@ -191,17 +191,6 @@ def fields_at(model: type[BaseModel], loc: Loc) -> list[str]:
     return list(bare.model_fields) if isinstance(bare, type) and issubclass(bare, BaseModel) else []
 
 
-def known(value: Any, annotation: Any) -> Any:
-    """A copy of the value without empty fields that its model does not have."""
-    bare = _bare(annotation)
-    if isinstance(value, list):
-        return [known(item, _step(bare, 0)) for item in value]
-    if not isinstance(value, dict):
-        return value
-    closed = bare.model_fields if isinstance(bare, type) and issubclass(bare, BaseModel) else value
-    return {key: known(item, _step(bare, key)) for key, item in value.items() if item is not None or key in closed}
-
-
 def _step(annotation: Any, part: str | int) -> Any:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         field = annotation.model_fields.get(str(part))

@@ -9,13 +9,13 @@ from pydantic import ValidationError
 
 from headway.domain.cluster import Cluster, Plan
 from headway.errors import Fault, InvalidSpec
-from headway.spec.faults import Loc, drop, known, path_text, pydantic_faults, text_faults, tidy
+from headway.spec.faults import Loc, drop, path_text, pydantic_faults, text_faults, tidy
 from headway.spec.model import ClusterFile
 from headway.spec.resolved import build
 from headway.spec.rules import Draft, check_all
 from headway.spec.yamltext import parse_yaml
 
-__all__ = ["as_kept", "check", "parse_yaml", "resolve"]
+__all__ = ["check", "parse_yaml", "resolve"]
 
 _FIELDS = {name: number for number, name in enumerate(ClusterFile.model_fields)}
 _STAND_INS: dict[str, Any] = {"name": "x"}  # so that the other fields can still be looked at
@@ -51,12 +51,6 @@ def resolve(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: st
     if cluster is None:
         raise InvalidSpec([fault for fault in faults if fault.level == "error"])
     return cluster
-
-
-def as_kept(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping that was taken before: an earlier version passed over empty fields that it did not know, and a cluster with
-    one must stay readable."""
-    return dict(known(spec, ClusterFile))
 
 
 def _sound_part(
