@@ -81,7 +81,10 @@ async def fill(folder: Path, count: int) -> float:
     await others(store, count, names)
     await store.close()
     with closing(sqlite3.connect(folder / "headway.db")) as db:  # what takes minutes of measuring, at once
-        db.execute('UPDATE runs SET idle_s = (job * 7919) % 3000 * (job % 3 > 0), measured_s = "end" - start')
+        db.execute(
+            'UPDATE runs SET idle_s = min((job * 7919) % 3000 * (job % 3 > 0), "end" - start - lost_s), '
+            'measured_s = "end" - start'
+        )
         db.execute("UPDATE runs SET energy_j = gpus * 500 * measured_s")
         db.commit()
     return time.monotonic() - began

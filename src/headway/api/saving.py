@@ -46,9 +46,9 @@ class Stall:
     usd: Fraction
 
     @property
-    def share(self) -> Fraction:
+    def share(self) -> float:
         """Of its time, 0 to 1."""
-        return min(Fraction(1), Fraction(self.saves.stalled_s) / Fraction(self.saves.up_s))
+        return min(1.0, self.saves.stalled_s / self.saves.up_s)
 
     @property
     def advice(self) -> Advice:
@@ -120,20 +120,19 @@ async def stalls(state: AppState, look: Look) -> Stalls:
     place, month = look.place, look.month
     cut = await reckoning.priced(state, place, month)
     hours = await failure_hours(state, place, Period("", place.now - LATELY_S, place.now))
-    gpu_s, cost = 0, Fraction(0)
-    dearest: list[tuple[Fraction, int, Stall]] = []
-    longest: list[tuple[Fraction, int]] = []
+    gpu_s, millionths = 0, 0
+    dearest: list[tuple[float, int, Stall]] = []
+    longest: list[tuple[int, int]] = []
     async for one in _stalls(state, look, cut, hours):
-        still = Fraction(
-            round(one.usd * one.share * _MILLIONTHS), _MILLIONTHS
-        )  # sums of exact shares would grow without end
-        gpu_s, cost = gpu_s + round(one.gpu_s * one.share), cost + still
+        share, whole = one.share, float(one.usd)  # shares are measured: nothing is won by exact products of them
+        still = round(whole * share * _MILLIONTHS)
+        gpu_s, millionths = gpu_s + round(one.gpu_s * share), millionths + still
         _keep(longest, (still, -one.job), NAMED)
-        _keep(dearest, (one.usd * Fraction(one.advice.saves), -one.job, one), MOST_TOLD)
+        _keep(dearest, (whole * one.advice.saves, -one.job, one), MOST_TOLD)
     return Stalls(
         tuple(stall for *_, stall in sorted(dearest, reverse=True)),
         gpu_s,
-        cost,
+        Fraction(millionths, _MILLIONTHS),
         tuple(-job for _, job in sorted(longest, reverse=True)),
     )
 
@@ -156,15 +155,11 @@ def _stall(rows: Sequence[Saved], look: Look, cut: Sequence[Segment], hours: flo
         return max(0, min(one.end or now, end, now) - max(one.start, start))
 
     gpu_s = sum(one.gpus * seconds(one, look.month.start, look.month.end) for one in rows)
-    cost = sum(
-        (
-            segment.usd_per_second * Fraction(one.units * seconds(one, segment.start, segment.end), one.per_node)
-            for one in rows
-            for segment in cut
-            if segment.group == one.group
-        ),
-        Fraction(0),
-    )
+    cost = Fraction(0)
+    for one in rows:
+        for segment in cut:
+            if segment.group == one.group and (held := seconds(one, segment.start, segment.end)):
+                cost += segment.usd_per_second * Fraction(one.units * held, one.per_node)
     saves = Saves(last.saves, last.stalled_s, last.up_s)
     return Stall(last.job, saves, _failure_s(hours, last.node_count), gpu_s, cost)
 

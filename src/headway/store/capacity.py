@@ -81,7 +81,7 @@ class CapacityStore(UsageStore):
         """When nodes were not wholly free: of a node no two of the stretches overlap. Each is what a run adds to those that began
         before it. One pass, in the order of nodes and time."""
         n = t.run_nodes
-        low, first, last = await self._earliest(cluster, span), marks[0], marks[-1]
+        low, first, last = await self._earliest(cluster, span.start), marks[0], marks[-1]
         until = min(span.end, span.now)
         ended = case((n.c.end == 0, literal(until)), else_=self._least(n.c.end, until))
         before = func.max(ended).over(partition_by=n.c.node, order_by=(n.c.start, n.c.job), rows=(None, -1))
@@ -120,7 +120,7 @@ class CapacityStore(UsageStore):
         if ends:  # what ended before the first mark held nothing after it
             moment, within = r.c.end, and_(r.c.end > first, r.c.end < last)
         else:
-            low = await self._earliest(cluster, span)
+            low = await self._earliest(cluster, span.start)
             within = and_(r.c.start >= low, r.c.start < last, or_(r.c.end > first, r.c.end == 0))
             moment = r.c.start
         place = case((moment < first, literal(-1)), else_=whole(moment - first, marks.step))

@@ -16,7 +16,6 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
-    not_,
     or_,
     select,
 )
@@ -192,15 +191,18 @@ class UsageStore(RunStore):
         """The sums over the runs of each kind that has any: kinds are few, and of one the index is read in its order. `whole`
         are the same sums for runs that lie in the span as a whole: nearly all, and quicker to add up."""
         k, r = t.run_kinds, t.runs
-        inside = and_(r.c.start >= span.start, r.c.end <= min(span.end, span.now), r.c.end > 0)
-        within, count = await self._within(cluster, span), len(KIND)
+        high, last, count = min(span.end, span.now), min(span.end, span.now + 1), len(KIND)
+        early, late = await self._earliest(cluster, span.start), await self._earliest(cluster, high)
+        inside = and_(r.c.start >= span.start, r.c.start < last, r.c.end > span.start, r.c.end <= high)
+        before = and_(r.c.start >= early, r.c.start < span.start, or_(r.c.end > span.start, r.c.end == 0))
+        after = and_(r.c.start >= max(span.start, late), r.c.start < last, or_(r.c.end > high, r.c.end == 0))
         found: list[tuple[Mapping[str, Any], list[int]]] = []
         async with self._read() as db:
-            for sums, which in ((whole, inside), (cut, not_(inside))):
+            for sums, which in ((whole, inside), (cut, before), (cut, after)):
                 query = (
                     select(*(k.c[name] for name in KIND), *sums)
                     .select_from(k.join(r, r.c.kind == k.c.id))
-                    .where(fits(cluster, only), within, which)
+                    .where(fits(cluster, only), which)
                     .group_by(k.c.id)
                 )
                 for row in await db.execute(query):
@@ -250,14 +252,15 @@ class UsageStore(RunStore):
         """The runs that were there at some time of the span."""
         r = t.runs
         return and_(
-            r.c.start >= await self._earliest(cluster, span),
+            r.c.start >= await self._earliest(cluster, span.start),
             r.c.start < min(span.end, span.now + 1),
             or_(r.c.end > span.start, r.c.end == 0),
         )
 
-    async def _earliest(self, cluster: str, span: Span) -> int:
-        """No run is longer than the longest: so runs are read from that much earlier on, not from the beginning of time."""
-        earliest = span.start - (await self.mark(cluster)).longest_s
+    async def _earliest(self, cluster: str, moment: int) -> int:
+        """Start of the first run that may have been there at that moment. No run is longer than the longest: so runs are read
+        from that much earlier on, not from the beginning of time."""
+        earliest = moment - (await self.mark(cluster)).longest_s
         return min(earliest, await self._first_open(cluster) or earliest)
 
     async def _first_open(self, cluster: str) -> int:
