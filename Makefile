@@ -16,12 +16,12 @@ demo:  ## a real Slurm cluster on this machine and a training on it
 demo-fault:  ## kill a node under that training and watch it go on
 	@$(PYTHON) tools/demo_fault.py
 
-test: check  ## the whole suite, real Slurm included (root; minutes)
+test: check  ## all but the soak tests, real Slurm included (root; half an hour)
 	@$(PYTHON) tools/setup.py --for test --quiet
 	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist load tests/process tests/web
 	@$(BIN)/python -m pytest -m "not soak" tests/cluster
 
-check:  ## ruff, mypy, import contracts, unit tests (no root; under a minute)
+check:  ## ruff, mypy, import contracts, unit tests (no root)
 	@$(PYTHON) tools/setup.py --for check --quiet
 	@$(BIN)/python tools/check.py
 
@@ -48,5 +48,5 @@ assets:  ## the page's browser libraries
 lock:  ## pin all Python packages anew from pyproject.toml (UPGRADE=1: newest versions)
 	@tools/lock.sh
 
-clean:  ## remove this checkout's machines, networks, node images and state
+clean:  ## remove the demo, node images and state (YES=1: other clusters too)
 	@$(PYTHON) tools/clean.py

@@ -164,21 +164,23 @@ def compared(one: tuple[float, float], four: tuple[float, float]) -> None:
 
 
 def reclaimed(bench: Bench) -> None:
-    """One machine with a job is taken back: how long until that runs elsewhere, and until the group is whole again."""
+    """One machine with a job is taken back: how long until that runs on another one, which may have its name."""
     job = bench.head("sbatch", "--parsable", "--requeue", "-o", "/dev/null", "--wrap=sleep 1000", user="bench").strip()
-
-    def where() -> str:
-        return bench.head("squeue", "-h", "-j", job, "-t", "RUNNING", "-o", "%N").strip()
-
-    node = _until(where)
-    began = time.monotonic()
+    node = _until(lambda: bench.head("squeue", "-h", "-j", job, "-t", "RUNNING", "-o", "%N").strip())
+    known = {one["number"] for one in json.loads(bench.place.headway("incidents", "bench", "-o", "json"))}
     bench.place.headway("fault", "bench", "reclaim", node, "--in", "120")
-    _until(lambda: node not in {one["name"] for one in bench.nodes()})
-    gone_s = time.monotonic() - began
-    _until(lambda: where() not in ("", node))
-    again_s = time.monotonic() - began
-    _until(lambda: all(one["usable"] for one in bench.nodes()))
-    print(f"taken back in 120 s: given back after {gone_s:.1f} s, its job runs again after {again_s:.1f} s")
+
+    def over() -> Any:
+        found = json.loads(bench.place.headway("incidents", "bench", "-o", "json"))
+        new = [one for one in found if one["number"] not in known and one["times"]["running_s"] is not None]
+        return next((one for one in new if one["state"] in OVER), None)
+
+    told = _until(over)
+    gone = next(step["at"] for step in told["steps"] if step["text"].startswith("given back"))
+    print(
+        f"taken back in 120 s: given back after {gone - told['fault_at']:.1f} s, "
+        f"its job runs again after {told['times']['running_s']:.1f} s"
+    )
     bench.head("scancel", job)
 
 

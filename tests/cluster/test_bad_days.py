@@ -174,10 +174,10 @@ def _side_by_side(one: Lab, other: Lab) -> None:
 
 def _full_disk(lab: Lab, disk: Path) -> None:
     filler = disk / "filler"
-    with filler.open("wb") as out, contextlib.suppress(OSError):
+    # Unbuffered: what a full disk left in a buffer would be written once more as the file is closed.
+    with filler.open("wb", buffering=0) as out, contextlib.suppress(OSError):
         while True:
             out.write(bytes(1 << 16))
-            out.flush()
     failed = lab.cli("apply", write(lab, nodes=1, users="ann, ben"), "--yes", check=False)
     assert failed.code != 0
     assert "full" in failed.err or "MiB free" in failed.err

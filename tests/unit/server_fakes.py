@@ -19,6 +19,7 @@ from headway.api.work import Reading, Resolved
 from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
+from headway.domain.slots import Deadline
 from headway.errors import Fault, InvalidSpec
 from headway.server.page import PageLive
 from headway.server.reconcile import Reconciler
@@ -47,7 +48,7 @@ class FakeWork:
         self.answers: dict[str, Any] = {"accounting": (), "node_events": (), "losses": {}, "saves": {}, **answers}
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.tags: list[str] = []  # of submissions
-        self.deadline: float | None = None  # of the last apply
+        self.deadline: Deadline | None = None  # of the last apply
         self.waiting: Any = None  # the same
         self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster
         self.whole: dict[str, Cluster] = {}  # name -> what its file says, where builders' is not enough
@@ -80,7 +81,7 @@ class FakeWork:
     async def plan(self, cluster: Cluster) -> Any:
         return await self._call("plan", cluster)
 
-    async def apply(self, cluster: Cluster, say: Any, deadline: float | None = None, waiting: Any = None) -> Any:
+    async def apply(self, cluster: Cluster, say: Any, deadline: Deadline | None = None, waiting: Any = None) -> Any:
         self.deadline, self.waiting = deadline, waiting
         return await self._call("apply", cluster, say)
 

@@ -19,6 +19,7 @@ from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.hostlist import expand
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed
+from headway.domain.slots import Deadline
 from headway.errors import CommandFailed, Refused
 from headway.machines.run import Ran
 from tests import builders
@@ -83,7 +84,8 @@ class World:
     def leaving(self, deadline: float | None = None) -> Leaving:
         env: Any = Env(SimpleNamespace(delete=self.delete, makes=True), None, self, Path())  # type: ignore[arg-type]
         head = MACHINES[LAB.head]
-        return Leaving(LAB, env, self.say, head, MACHINES, deadline, clock=lambda: self.now, sleep=self.sleep)
+        until = None if deadline is None else Deadline(deadline)
+        return Leaving(LAB, env, self.say, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
 
 
 async def test_an_idle_node_is_drained_given_back_and_then_said_to_have_no_machine() -> None:
@@ -211,6 +213,18 @@ async def test_a_machine_stays_until_its_job_could_be_told_to_go() -> None:
     assert order == ["delete lab-1-3", *["scontrol requeue 7"] * 4, "delete lab-1-2"]
 
 
+async def test_a_deadline_holds_for_the_nodes_it_was_given_for() -> None:
+    """The file may have changed since, by somebody who said nothing of jobs."""
+    world = World(lab_1_2=(7,), lab_1_3=(8,))
+    leaving = world.leaving()
+    leaving.deadline = Deadline(world.now, frozenset({"lab-1-3"}))
+    with pytest.raises(Refused, match="lab-1-2 runs job 7"):
+        await leaving.leave(["lab-1-2", "lab-1-3"])
+    assert "delete lab-1-3" in world.did
+    assert "delete lab-1-2" not in world.did
+    assert world.did[-1] == "scontrol update NodeName=lab-1-2 State=RESUME"
+
+
 async def test_while_jobs_are_waited_for_other_work_has_its_turns() -> None:
     """A deadline may be days away: groups that scale by themselves can't wait so long."""
     world, turns = World(lab_1_2=(7,)), list[tuple[str, ...]]()
@@ -247,7 +261,8 @@ async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.Monke
         goal = Goal(LAB, {}, desired(LAB), LAB.slot_names[:2])
         changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
         env = world.leaving().env
-        return Run(goal, env, world.say, None, {}, Observed(MACHINES), changes, deadline, Other())  # type: ignore[arg-type]
+        until = None if deadline is None else Deadline(deadline)
+        return Run(goal, env, world.say, None, {}, Observed(MACHINES), changes, until, Other())  # type: ignore[arg-type]
 
     others = False
     assert await run(World(lab_1_3=(7,)), 1.0).clear()

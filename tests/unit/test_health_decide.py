@@ -53,6 +53,13 @@ def test_a_machine_started_again_under_its_job_goes_down_so_that_the_job_is_requ
     assert lost not in actions(world(), machines(), (ghost,))  # a provider that can't tell
 
 
+def test_a_node_that_leaves_is_missed_while_jobs_run_there() -> None:
+    there = machines(lab_1_3=MachineState.STOPPED)
+    leaves = node("lab-1-3", "MIXED", "DRAIN", reason="headway: leaves", cpus_used=8)
+    assert dead(actions(world(lab_1_3=leaves), there)) == [Dead("lab-1-3", "its machine is stopped")]
+    assert not dead(actions(world(lab_1_3=replace(leaves, cpus_used=0)), there))
+
+
 def test_a_node_that_slurm_has_lost_is_looked_at_once_slurmd_registered() -> None:
     silent = world(lab_1_3=node("lab-1-3", "DOWN", "NOT_RESPONDING", reason="Not responding"))
     heard = world(lab_1_3=node("lab-1-3", "DOWN", reason="Not responding"))

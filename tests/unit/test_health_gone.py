@@ -246,6 +246,32 @@ async def test_a_node_that_leaves_is_not_returned_after_its_tests_while_it_is_wa
         assert made.world.state == "IDLE"
 
 
+@pytest.mark.parametrize("reason", ["headway: leaves", "headway: rolls"])
+async def test_a_node_that_dies_while_its_jobs_are_waited_for_is_missed_until_then(tmp_path: Path, reason: str) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        made.world.state, made.world.reason = "IDLE+DRAIN", reason
+        await lost(made)
+        assert made.world.order == [], "nothing runs there: whoever takes it out of service finds it gone"
+        made.world.jobs = {7: "RUNNING"}
+        await lost(made)
+        assert "down" in made.world.order
+        assert made.world.jobs[7] == "PENDING"
+
+
+async def test_another_machine_that_does_not_work_either_is_not_tested_for_ever(tmp_path: Path) -> None:
+    async with ward(tmp_path) as made:
+        await out_of_service(made)
+        made.world.machine = None
+        await made.responder.go_on()
+        made.clock.now += 600
+        made.world.machine = replace(machine(NODE), started_at=made.clock.now)
+        found = await made.settle()
+        assert (found.state, found.found("gone")) == (IncidentState.OUT, False)
+        count = len(found.steps)
+        await made.responder.go_on()
+        assert len((await made.newest()).steps) == count, "it stays so"
+
+
 async def test_what_somebody_has_said_of_a_node_that_leaves_stays(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves: carol: looks at it"

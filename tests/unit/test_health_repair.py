@@ -11,6 +11,7 @@ import pytest
 
 from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.health.listen import Beats
 from headway.store import StoreAway
 from tests.unit.health_world import LAB, NODE, Ward, signal, ward
 
@@ -29,6 +30,42 @@ async def test_a_lost_volume_drains_and_comes_back_without_a_word_to_jobs_or_mac
         assert made.world.order == ["drain", *["mount models.mount"] * 4, "resume"]
         assert made.world.requeued == []
         assert found.score == 0
+
+
+VOLUME = replace(LAB, storage=Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))
+LOST = replace(signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=XidClass.MOUNT)
+
+
+async def test_a_fault_of_a_node_that_waits_for_a_volume_moves_the_jobs_that_ran_on(tmp_path: Path) -> None:
+    async with ward(tmp_path, VOLUME) as made:
+        made.world.jobs, made.world.away = {7: "RUNNING"}, 10**9
+        await made.responder.take(LOST, [])
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.REPAIRING
+        await made.responder.take(signal(46), [])
+        assert made.world.requeued == [7], "before anything is done to its GPUs"
+        made.world.away = 0
+        found = await made.settle()
+        assert (found.state, found.action) == (IncidentState.RETURNED, XidClass.RESET)
+        assert [word for word in made.world.order if not word.startswith("mount")] == [
+            "drain",
+            "drain",
+            "reset 3",
+            "resume",
+        ]
+
+
+async def test_a_node_that_dies_while_it_waits_for_a_volume_is_down_as_any_other(tmp_path: Path) -> None:
+    async with ward(tmp_path, VOLUME) as made:
+        made.world.jobs, made.world.away = {7: "RUNNING"}, 10**9
+        await made.responder.take(LOST, [])
+        await made.responder.go_on()
+        made.world.away = 0
+        await made.responder.hear_beats(Beats(4, {NODE: 6.0}), made.clock.now)
+        assert [word for word in made.world.order if word in ("fence", "down")] == ["fence", "down"]
+        assert made.world.jobs[7] == "PENDING"
+        found = await made.settle()
+        assert (found.number, found.state, found.action) == (1, IncidentState.RETURNED, XidClass.REBOOT)
 
 
 @pytest.mark.parametrize(

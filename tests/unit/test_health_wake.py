@@ -160,6 +160,22 @@ async def test_its_incident_ends_also_when_nobody_wants_one_any_more(world: Worl
     assert (await incident(world)).state is IncidentState.RETURNED
 
 
+async def test_where_people_scale_it_ends_when_the_group_has_as_many_as_it_should(world: World) -> None:
+    group = replace(LAB.groups[0], nodes=2, idle_s=None, spot=True)
+    world.waker.cluster = replace(LAB, groups=(group,))
+    world.states |= {"lab-1-1": "down", "lab-1-2": "idle"}
+    world.reasons["lab-1-1"] = "headway: no machine"
+    world.machines["lab-1-2"] = builders.machine("lab-1-2")
+    world.trouble = Refused("no capacity")
+    await world.look()
+    await world.look()
+    assert (await incident(world)).state is IncidentState.REPAIRING
+    world.waker.cluster = replace(LAB, groups=(replace(group, nodes=1),))  # somebody has scaled it back
+    await world.look()
+    over = await incident(world)
+    assert (over.state, over.steps[-1].text) == (IncidentState.RETURNED, "the group has as many as it should have")
+
+
 async def test_one_that_slurm_gave_up_has_an_incident(world: World) -> None:
     world.states["lab-1-1"], world.reasons["lab-1-1"] = "down~", "ResumeTimeout reached"
     await world.look()

@@ -123,6 +123,18 @@ async def test_a_cluster_that_has_grown_since_keeps_its_machines(monkeypatch: py
     assert heads.applied == replace(small, groups=(replace(small.groups[0], nodes=3),))
 
 
+async def test_a_group_that_scales_by_itself_may_sleep_again_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its machines stay anyway; as many wanted, Slurm's configuration would keep them awake."""
+    (group,) = ONE.groups
+    four = builders.cluster(4, 0)
+    elastic = replace(four, groups=(replace(group, nodes=0, most=4, slots=four.slot_names, idle_s=600),))
+    heads = Heads()
+    del heads.machines[SECOND]
+    heads.machines |= {name: builders.machine(name) for name in four.slot_names[:3]}
+    await heads.restore(monkeypatch, elastic)
+    assert heads.applied == elastic
+
+
 @pytest.mark.parametrize("how", ["slow", "stubborn"])
 async def test_daemons_that_do_not_rest_end_the_restore(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """Nothing is put back beside a controller that writes."""

@@ -19,6 +19,7 @@ from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.found import Holder
 from headway.domain.machine import Machine
 from headway.domain.observed import Observed
+from headway.domain.slots import Deadline
 from headway.errors import Refused
 from headway.machines.run import Ran
 from tests import builders
@@ -88,7 +89,8 @@ class World:
         goal = Goal(LAB, {}, desired(LAB))
         machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
         changes = ChangeSet("lab", (Change("machine.create", "lab-1-2", "lab-1-2", "another machine"),))
-        run = Run(goal, env, self.nothing, None, {}, Observed(machines), changes, deadline, rests=rests)  # type: ignore[arg-type]
+        until = None if deadline is None else Deadline(deadline)
+        run = Run(goal, env, self.nothing, None, {}, Observed(machines), changes, until, rests=rests)  # type: ignore[arg-type]
 
         async def request(name: str) -> Any:
             return name

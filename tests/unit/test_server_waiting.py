@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headway.domain.change import Disturbs
+from headway.domain.slots import Deadline
 from headway.errors import Refused
 from headway.store import Operation, StoreAway
 from tests import builders
@@ -76,7 +77,9 @@ async def test_the_cluster_is_ready_meanwhile_and_what_is_asked_goes_first(serve
     assert (first.kind, first.state, first.kept) == ("scale", "done", (again.id,))
     assert (other.person, other.state) == ("headway", "done")
     assert (again.kind, again.person, again.state) == ("scale", "ann", "done")
-    assert server.work.deadline == clock() + 3600, "its time goes on, and does not begin anew"
+    assert server.work.deadline == Deadline(clock() + 3600, frozenset({"lab-1-4"})), (
+        "its time goes on, and does not begin anew"
+    )
     row = await server.store.cluster("lab")
     assert row is not None
     assert (row.state, row.document["spec"]["nodes"]) == ("ready", 2)
@@ -138,11 +141,13 @@ async def test_it_goes_on_where_the_one_that_takes_its_place_fails(server: Serve
     await server.work_off()
     _, failed, again = await later(server)
     assert (failed.state, again.state) == ("failed", "done")
-    assert server.work.deadline == clock() + 3600
+    assert server.work.deadline == Deadline(clock() + 3600, frozenset({"lab-1-4"}))
     assert server.work.named("apply")[-1][0].groups[0].nodes == 2
 
 
-@pytest.mark.parametrize(("asks", "aside"), [({"b": 1}, False), ({"a": 1, "b": 1}, True), ("apply", False)])
+@pytest.mark.parametrize(
+    ("asks", "aside"), [({"b": 1}, False), ({"a": 1, "b": 1}, True), ("apply", False), ("restore", True)]
+)
 async def test_a_deadline_that_is_for_other_groups_does_not_end_these_jobs(
     server: Server, asks: dict[str, int] | str, aside: bool
 ) -> None:
@@ -153,7 +158,7 @@ async def test_a_deadline_that_is_for_other_groups_does_not_end_these_jobs(
     async def other() -> None:
         row = await server.store.cluster("lab")
         assert row is not None
-        kind, scale = ("apply", {}) if asks == "apply" else ("scale", {"scale": asks})
+        kind, scale = (asks, {}) if isinstance(asks, str) else ("scale", {"scale": asks})
         params = {"deadline_s": 60, **scale}
         await server.store.enqueue_operation("lab", kind, "ann", document=row.document, params=params)
 

@@ -15,6 +15,7 @@ from headway.domain.incident import Incident
 from headway.domain.ledger import News, NodeSpan, Run, Saves
 from headway.domain.live import Check, JobState, NodeState, Reservation, Room
 from headway.domain.machine import Machine
+from headway.domain.slots import Deadline
 from headway.errors import Fault
 from headway.render.series import Query, Row
 from headway.wire.clusters import Document
@@ -77,9 +78,9 @@ class Work(Protocol):
     async def plan(self, cluster: Cluster) -> ChangeSet: ...
 
     async def apply(
-        self, cluster: Cluster, say: Say, deadline: float | None = None, waiting: Waiting | None = None
+        self, cluster: Cluster, say: Say, deadline: Deadline | None = None, waiting: Waiting | None = None
     ) -> bool:
-        """`deadline`: unix seconds until which jobs may go on where nodes go; None: no node with jobs goes. Whether it stepped
+        """`deadline`: until when jobs may go on where nodes go; None: no node with jobs goes. Whether it stepped
         aside for another operation (`waiting`), with nodes that go drained."""
         ...
 

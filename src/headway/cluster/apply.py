@@ -33,7 +33,7 @@ from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Site
 from headway.domain.hostlist import compress
 from headway.domain.machine import Machine, MachineRequest
 from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
-from headway.domain.slots import choose
+from headway.domain.slots import Deadline, choose
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.machines.base import Owned, Place
 from headway.render import state
@@ -81,14 +81,14 @@ async def apply(
     cluster: Cluster,
     env: Env,
     say: Say,
-    deadline: float | None = None,
+    deadline: Deadline | None = None,
     beside: Beside | None = None,
     before: Mapping[str, Before] | None = None,
     *,
     new: Mapping[str, str] | None = None,
     rests: bool = False,
 ) -> None:
-    """Carries out what must change. `deadline`: unix seconds until which jobs on nodes that go may go on; None: no node
+    """Carries out what must change. `deadline`: until when jobs on nodes that go may go on; None: no node
     with jobs goes, and those that leave by another's word are let be. `beside`: what goes on while those jobs are waited for.
     `before`: what is done on the head right before one of its stages. `new`: secrets that take others' place; they are kept
     once every machine that works can take them. `rests`: the controller was stopped for a restore, so nobody can say what
@@ -155,7 +155,7 @@ class Run:
     secrets: dict[str, str]
     observed: Observed
     changes: ChangeSet
-    deadline: float | None = None  # see `apply`
+    deadline: Deadline | None = None  # see `apply`
     beside: Beside | None = None  # the same
     before: Mapping[str, Before] = field(default_factory=dict)  # the same
     new: Mapping[str, str] = field(default_factory=dict)  # the same

@@ -15,7 +15,7 @@ from headway.cluster.sendaway import LOOK_S, SendAway, listed
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import LEAVES, NO_MACHINE, out_before
+from headway.domain.slots import LEAVES, NO_MACHINE, Deadline, out_before
 from headway.errors import Refused
 from headway.slurm import control
 
@@ -57,14 +57,14 @@ class Beside(Protocol):
 
 @dataclass
 class Leaving:
-    """`deadline`: unix seconds until which jobs may go on; None: nobody said that jobs may be sent away."""
+    """`deadline`: None: nobody said that jobs may be sent away."""
 
     cluster: Cluster
     env: Env
     say: Say
     head: Machine | None
     machines: Mapping[str, Machine]
-    deadline: float | None = None
+    deadline: Deadline | None = None
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     before: Callable[[Machine], Awaitable[None]] | None = None  # what is done on a machine that is let go
@@ -84,24 +84,31 @@ class Leaving:
             await self._give_back(names)
             return
         self.away = SendAway(self.cluster, self.env, self.say, head, "its node leaves", self.clock, self.sleep)
+        nodes = None if self.deadline is None else self.deadline.nodes
+        meant = [name for name in names if nodes is None or name in nodes]
+        await self._empty(head, meant, self.deadline.at if self.deadline else None)
+        await self._empty(head, [name for name in names if name not in meant], None)
+
+    async def _empty(self, head: Machine, names: Sequence[str], until: float | None) -> None:
         known: tuple[str, ...] = ()  # to Slurm
-        ends = self.clock() + LATE_JOB_S if self.deadline is None else self.deadline
+        ends = self.clock() + LATE_JOB_S if until is None else until
         said: dict[str, tuple[int, ...]] = {}
         while left := [name for name in names if name not in self.gone]:
             known = await self._drain(head, left)
             busy = await control.busy_nodes(self.env.connections, head)
             await self._give_back([name for name in left if name not in busy], known)
             jobs = {name: busy[name] for name in left if name in busy}
-            if jobs and jobs != said and self.deadline is not None:
+            if jobs and jobs != said and until is not None:
                 said = jobs
                 await self._say_waits(jobs, ends)
             if jobs and self.clock() >= ends:
-                if self.deadline is None:
+                if until is None:
                     await self._stay(head, jobs)
                 await self._send_away(head, jobs)
-            elif jobs and self.deadline is not None:
+            elif jobs and until is not None:
+                assert self.away is not None
                 await self.away.warn(jobs, ends)
-            if jobs and self.beside is not None and self.deadline is not None:
+            if jobs and self.beside is not None and until is not None:
                 self.waited = True
                 await self.beside.look(tuple(jobs))
                 if self.yields and await self.beside.others_wait():

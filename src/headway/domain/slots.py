@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 
 from headway.domain.cluster import Cluster, Group
@@ -42,3 +43,12 @@ def _of_group(group: Group, machines: Collection[str], worth: Mapping[str, Worth
         return there[:count]
     free = [name for name in group.slots if name not in there]
     return [*there, *free[: count - len(there)]]
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """`at`: unix seconds until which jobs may go on. `nodes`: those that it was given for, None = all that go; jobs on others
+    stay."""
+
+    at: float
+    nodes: frozenset[str] | None = None

@@ -81,8 +81,9 @@ def _outlived(job: JobState, machine: Machine | None) -> bool:
 
 def _dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> Dead | None:
     """A node that a person has taken out of service and that nothing runs on is theirs; one that never came up is
-    apply's."""
-    if node.absent or node.changes or node.reason.startswith((LEAVES, ROLLS)):
+    apply's; one that leaves or is rolled is missed as long as jobs run there."""
+    goes = node.reason.startswith((LEAVES, ROLLS)) and not node.cpus_used
+    if node.absent or node.changes or goes:
         return None
     out = bool({"DOWN", "DRAIN", "FAIL"}.intersection(node.states))
     drained = "DRAIN" in node.states and node.reason.startswith(SLURM_DRAINS)

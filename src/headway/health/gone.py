@@ -91,7 +91,7 @@ async def _comes(tools: Tools, incident: Incident, machine: Machine) -> Incident
         return None
     await tools.env.store.forgive(tools.cluster.name, incident.node)
     words = "another machine is in its place: tests begin"
-    return await tools.go(incident, IncidentState.TESTING, words, evidence={"tests": True})
+    return await tools.go(incident, IncidentState.TESTING, words, evidence={"tests": True, "gone": False})
 
 
 def missed(group: Group, machines: Collection[str], going: Collection[str]) -> bool:

@@ -171,7 +171,14 @@ class Responder:
             return []
         given = evidence.get("at")
         at = float(given) if isinstance(given, int | float) and given else self.clock() - self.silent.get(node, 0.0)
-        incident = await self._open(node, what, XidClass.REBOOT, at, {**evidence, "dead": True, "at": at})
+        evidence = {**evidence, "dead": True, "at": at}
+        waits = next(iter(await self.env.store.incidents(self.cluster.name, node=node, unfinished=True)), None)
+        if waits is None:
+            incident = await self._open(node, what, XidClass.REBOOT, at, evidence)
+        else:  # for a volume, while its jobs ran on
+            await self._let_be(waits)
+            seen = IncidentState.SEEN
+            incident = await self.tools.go(waits, seen, what, evidence=evidence, action=XidClass.REBOOT)
         return [(node, what), *await self.advance(incident)]
 
     async def still_so(self, node: str, jobs: Iterable[int]) -> bool:
@@ -408,8 +415,10 @@ class Responder:
         """`serves`: the node takes jobs, so somebody returned it past us and what drains has to be done once more."""
         action = heavier(incident.action, verdict.action) if verdict.acts else incident.action
         state = incident.state
-        if verdict.drains and (incident.action not in DRAINS or (serves and state is IncidentState.OUT)):
+        jobs_ran_on = incident.action is XidClass.MOUNT and action is not XidClass.MOUNT
+        if verdict.drains and (incident.action not in DRAINS or jobs_ran_on or (serves and state is IncidentState.OUT)):
             state = IncidentState.SEEN
+            await self._let_be(incident)
         return await self.env.store.move_incident(
             incident,
             state,
@@ -427,7 +436,9 @@ class Responder:
             await self.env.connections.remote(machine, ["rm", "-f", XID_MARK], timeout_s=5)
 
     async def _busy(self, node: str) -> bool:
-        return bool(await self.env.store.incidents(self.cluster.name, node=node, unfinished=True))
+        """With what has taken its jobs away. Where it waits for a volume they run on, and it may yet die under them."""
+        found = await self.env.store.incidents(self.cluster.name, node=node, unfinished=True)
+        return any(one.action is not XidClass.MOUNT for one in found)
 
     async def _somebody_elses(self, node: str) -> bool:
         """A person has taken it out of service and nothing runs on it: what they do with it is theirs."""
@@ -435,10 +446,12 @@ class Responder:
         return bool(states & OUT) and not prove.own(reason) and not await self.tools.jobs_on(node)
 
     async def _given_back(self, node: str) -> bool:
-        """Its machine was given back, or is about to be: nobody misses it."""
+        """Its machine was given back, or is about to be and nothing runs there: nobody misses it."""
         states, reason = await self.tools.node_now(node)
         asleep = states & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
-        return bool(asleep) or reason.startswith((NO_MACHINE, LEAVES, ROLLS))
+        if asleep or reason.startswith(NO_MACHINE):
+            return True
+        return reason.startswith((LEAVES, ROLLS)) and not await self.tools.jobs_on(node)
 
     async def _in_a_roll(self, node: str) -> bool:
         """It is made anew, or has been: the roll's own tests judge it, and what runs there is nobody's yet."""

@@ -11,11 +11,13 @@ from collections.abc import Collection, Mapping
 from headway.domain.cluster import Cluster, Group
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.domain.machine import Machine
+from headway.health.gone import missed
 from headway.health.power import CLOSED, State
 from headway.slurm import control
 from headway.store import Store
 
 WHAT = "a machine can't be made"
+NOT_MISSED = "the group has as many as it should have"
 NOBODY_ASKS_S = 600.0  # after the next try would have been possible: then none of the group is wanted any more
 
 
@@ -38,14 +40,17 @@ async def look(
     machines: Mapping[str, Machine],
     making: Collection[str],
     now: float,
+    going: Collection[str] = (),
 ) -> list[tuple[str, str]]:
-    """Ends those of groups of which a machine has come up since, or is wanted no more."""
+    """Ends those of groups of which a machine has come up since, or is wanted no more. `going`: nodes whose machines leave."""
     said = []
     for incident in await _unfinished(cluster, store):
         group = cluster.group_of.get(incident.node)
         words = "its slot is no longer part of the cluster file"
         if group is not None:
             words = await _over(store, group, incident, states, machines, making, now)
+            if not words and group.idle_s is None and not making and not missed(group, machines, going):
+                words = NOT_MISSED
         if words:
             await store.move_incident(incident, IncidentState.RETURNED, words)
             said.append((incident.node, words))

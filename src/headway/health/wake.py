@@ -101,7 +101,7 @@ class Waker:
             await tell_prometheus(self.cluster, self.env)
             self.untold = False
         self.told = there
-        self.said += await unmade.look(self.cluster, self.env.store, states, machines, making, now)
+        self.said += await unmade.look(self.cluster, self.env.store, states, machines, making, now, going)
 
     async def _free(self, head: Machine, names: Collection[str]) -> set[str]:
         """Those of these nodes on which no job runs. One that waits for its machine has it among its jobs already: Slurm's

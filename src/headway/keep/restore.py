@@ -130,9 +130,13 @@ async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, 
 
 
 def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
-    """With the nodes that there are where these are more than the file wants: jobs of the backup may run on any of them."""
+    """With the nodes that there are where these are more than the file wants: jobs of the backup may run on any of them. A group
+    that scales by itself keeps what it has anyway, and Slurm's configuration would keep them awake."""
     groups = []
     for group in cluster.groups:
+        if group.idle_s is not None:
+            groups.append(group)
+            continue
         there = sum(name in machines for name in group.slots) - group.spares
         groups.append(replace(group, nodes=max(group.nodes, min(there, group.most))))
     return replace(cluster, groups=tuple(groups))

@@ -17,6 +17,7 @@ from headway.api.shapes import operation_news, prices_of, released, summary_of
 from headway.api.spending import over_limit
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
+from headway.domain.slots import Deadline
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.server.datasets import Datasets
 from headway.server.keeping import Keep
@@ -238,12 +239,14 @@ class Reconciler:
         aside = await state.work.apply(cluster, say, deadline, waiting)
         return await waiting.go_on_later() if aside else ()
 
-    def _deadline(self, operation: Operation) -> float | None:
-        """Unix seconds. Of one that stepped aside, what was given it at first."""
+    def _deadline(self, operation: Operation) -> Deadline | None:
+        """Of one that stepped aside, what was given it at first, for the nodes it was given for."""
         until, after_s = operation.params.get("until"), operation.params.get("deadline_s")
-        if until is not None or after_s is None:
-            return until
-        return (operation.started_at or self._state.clock()) + float(after_s)
+        if until is not None:
+            return Deadline(float(until), frozenset(operation.params["nodes"]))
+        if after_s is None:
+            return None
+        return Deadline((operation.started_at or self._state.clock()) + float(after_s))
 
     async def _bill_no_more(self, name: str) -> None:
         """Nothing of it is paid for any more."""

@@ -9,20 +9,26 @@ from typing import Any
 from headway.api.planning import queued
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
+from headway.domain.slots import Deadline
 from headway.store import Operation
+
+ENDS = ("down", "restore")  # after a restore surplus nodes stay, as nobody could say what of the backup runs there
 
 
 class Waiting:
-    """headway.api.work.Waiting of one apply or scale. `say`: as cluster.env.Say; `until`: as the apply's deadline."""
+    """headway.api.work.Waiting of one apply or scale. `say`: as cluster.env.Say; `deadline`: the apply's."""
 
-    def __init__(self, state: AppState, operation: Operation, cluster: Cluster, say: Any, until: float | None) -> None:
+    def __init__(
+        self, state: AppState, operation: Operation, cluster: Cluster, say: Any, deadline: Deadline | None
+    ) -> None:
         self._state = state
         self._operation = operation
         self._cluster = cluster
         self._say = say
-        self._until = until
+        self._deadline = deadline
         self._waits = False
-        self._waited_for: frozenset[str] = frozenset()  # groups
+        self._nodes: frozenset[str] = frozenset()  # whose jobs are waited for
+        self._waited_for: frozenset[str] = frozenset()  # their groups
 
     async def begin(self) -> None:
         if not self._waits:
@@ -37,10 +43,10 @@ class Waiting:
     async def others(self, nodes: Collection[str]) -> bool:
         """A roll steps aside for this one itself, and what goes on after another has waited its turn. One with a deadline of its
         own would end jobs here by that: it waits its turn, unless it is for all groups whose jobs are waited for."""
-        groups = self._cluster.group_of
+        groups, self._nodes = self._cluster.group_of, frozenset(nodes)
         self._waited_for = frozenset(groups[name].name for name in nodes if name in groups)
         others = [one for one in await self._queued() if one.kind != "roll" and "until" not in one.params]
-        if any(one.kind == "down" for one in others):
+        if any(one.kind in ENDS for one in others):
             return True
         return bool(others) and all(self._replaces(one) or not _has_deadline(one) for one in others)
 
@@ -52,7 +58,10 @@ class Waiting:
         words = "what is asked now takes its place" if instead else "another operation goes first"
         await self._say(mine.kind, f"{words}; nodes that leave stay drained", level="warning", done=True)
         row = await self._state.store.cluster(mine.cluster)
-        params = {"confirmed": True, "look_again": False, "scale": {}, "until": self._until, "instead": instead}
+        params = {
+            "confirmed": True, "look_again": False, "scale": {}, "instead": instead,
+            "until": self._deadline.at if self._deadline else None, "nodes": sorted(self._nodes),
+        }  # fmt: skip
         following = await self._state.store.enqueue_operation(
             mine.cluster, "scale", mine.person, document=row.document if row else mine.document, params=params
         )
@@ -60,9 +69,9 @@ class Waiting:
         return (following.id,)
 
     def _replaces(self, other: Operation) -> bool:
-        """Whether it takes the cluster down, or says itself for how long all these jobs may go on. Of an apply that is known
+        """Whether it ends what this one began, or says itself for how long all these jobs may go on. Of an apply that is known
         where there is one group only."""
-        if other.kind == "down":
+        if other.kind in ENDS:
             return True
         names = [group.name for group in self._cluster.groups]
         meant = other.params.get("scale", names if len(names) == 1 else ())

@@ -17,6 +17,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.ledger import News, NodeSpan, Run, Saves
 from headway.domain.live import Check, JobState, Room
 from headway.domain.machine import Machine
+from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
 from headway.render.series import Query, Row
 from headway.server.acting import Acting
@@ -59,7 +60,7 @@ class RealWork(Acting):
             return await plan(cluster, env)
 
     async def apply(
-        self, cluster: Cluster, say: Say, deadline: float | None = None, waiting: Waiting | None = None
+        self, cluster: Cluster, say: Say, deadline: Deadline | None = None, waiting: Waiting | None = None
     ) -> bool:
         from headway.cluster import apply
         from headway.cluster.leave import SteppedAside
