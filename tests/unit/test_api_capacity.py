@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from headway.api.collect import entries
 from headway.domain.ledger import NodeSpan, SpanKind
+from tests import builders
 from tests.unit.ledger_world import OCTOBER, Accounting, H, at, got, lab, machines, run
 from tests.unit.server_fakes import Server
 
@@ -53,6 +55,16 @@ async def test_free_gpus_beside_a_job_are_fragmented_and_those_of_a_free_node_ar
     page = (await (await server.client()).get("/clusters/lab/costs?section=capacity&period=2026-10")).text
     assert "18.2 %" in page
     assert "free in pieces, hour by hour" in page
+
+
+async def test_gpus_that_the_plan_promises_and_the_machine_has_not_are_not_free(server: Server) -> None:
+    await machines(server, 2)
+    live = server.state.live
+    live.put(replace(live.snapshot("lab"), nodes=(builders.node("lab-1-1", "MIXED", gpus=6),)))
+    at(server, H)
+    await put(server, run(1, 0, H, gpus=6), run(2, 0, H, gpus=5, nodes=("lab-1-2",)))
+    kind = await hours(server)
+    assert [(one["held"], one["there"], one["free"], one["fragmented"]) for one in kind["hours"]] == [(11, 14, 3, 3)]
 
 
 async def test_nodes_that_do_not_work_have_no_free_gpus(server: Server) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.domain.ledger import Life, NodeSpan, Run, SpanKind
+from headway.domain.ledger import Held, Life, NodeSpan, Run, SpanKind
 from headway.errors import Conflict
 from headway.ledger import goodput
 from headway.ledger.held import held
@@ -50,6 +50,15 @@ async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_anothe
     assert [(one.job, one.start - T0, one.end - T0) for one in found] == [(7, 200, 300), (7, 0, 100)]
     [total] = await store.usage("lab", Span(T0, T0 + H, T0 + H), ["team"])
     assert (total.by, total.runs, total.gpu_s, total.waited_s, total.waited_gpu_s) == (("vision",), 2, 4 * 200, 40, 160)
+
+
+async def test_a_run_over_two_groups_waits_once_and_with_all_its_gpus(store: Store) -> None:
+    parts = [Held(group, (f"lab-{group}",), "h100", 8, 64, 8, 8) for group in ("a", "b")]
+    await store.put_runs("lab", [(run(7, 0, 100, gpus=16), parts, 0)])
+    for span in (Span(T0, T0 + H, T0 + H), Span(T0, T0 + 50, T0 + H)):  # whole, and cut
+        [total] = await store.usage("lab", span, ["team"])
+        assert (total.runs, total.waited_s, total.waited_gpu_s) == (1, 20, 16 * 20)
+        assert (await store.times("lab", span))["vision"].waited_gpu_s == 16 * 20
 
 
 async def test_what_still_runs_counts_until_now_and_a_stretch_cuts_both_ends(store: Store) -> None:

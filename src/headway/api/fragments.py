@@ -1,10 +1,10 @@
 """Fragmentation over time: free GPUs on nodes that jobs hold other GPUs of, as a share of all free GPUs.
 
 Of every second and node that had a machine and was neither down, drained nor a spare: free are its GPUs less those that runs
-held then, by accounting; fragmented are its free GPUs while a run held one or more of its GPUs. A job that takes whole nodes can
-have no such GPU. The share of a period is the fragmented of the free GPU-hours. Runs of several nodes hold the same of each, as
-far as accounting says; jobs without GPUs are on no GPU's way. Reservations for other things than spares are not remembered: what
-stood idle under one counts as free."""
+held then, by accounting (those that the plan promises and the machine has not are nobody's); fragmented are its free GPUs while a
+run held one or more of its GPUs. A job that takes whole nodes can have no such GPU. The share of a period is the fragmented of the
+free GPU-hours. Runs of several nodes hold the same of each, as far as accounting says; jobs without GPUs are on no GPU's way.
+Reservations for other things than spares are not remembered: what stood idle under one counts as free."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ async def fragments_of(
     """By GPU type, of each stretch between two marks: what is made of the GPU-seconds that runs held in them."""
     store, until = state.store, min(span.end, span.now)
     plans = {life.machine: plan for life in lives if (plan := plan_of(place, life)) is not None}
+    there = gpus_there(state, place)
+    has = {node: there.get(node, plan.gpus) for node, plan in plans.items()}
     worked = await _worked(state, place, [life for life in lives if life.machine in plans], span)
     works, away_held, touched = ({plan.gpu_type: Stretches(marks) for plan in plans.values()} for _ in range(3))
     for node, stretches in worked.items():
         for stretch in stretches:
-            works[plans[node].gpu_type].add(*stretch, plans[node].gpus)
-    for kind, gpus in {(plan.gpu_type, plan.gpus) for plan in plans.values()}:
-        nodes = [node for node, plan in plans.items() if (plan.gpu_type, plan.gpus) == (kind, gpus)]
+            works[plans[node].gpu_type].add(*stretch, has[node])
+    for kind, gpus in {(plan.gpu_type, has[node]) for node, plan in plans.items()}:
+        nodes = [node for node, plan in plans.items() if (plan.gpu_type, has[node]) == (kind, gpus)]
         for one in await store.touched(place.name, nodes, span, marks):
             touched[kind].add_ends(one.began_in, gpus * one.count, gpus * one.began, ends=False)
             touched[kind].add_ends(one.ended_in, gpus * one.count, gpus * one.ended, ends=True)
@@ -50,11 +52,16 @@ async def fragments_of(
             then.setdefault(run.node, []).append((run.start, run.end))
     for node, stretches in then.items():
         for stretch in spans.union(stretches):
-            touched[plans[node].gpu_type].add(*stretch, -plans[node].gpus)
+            touched[plans[node].gpu_type].add(*stretch, -has[node])
     return {
         kind: partial(fragments, works[kind].seconds(), touched[kind].seconds(), away_held[kind].seconds())
         for kind in works
     }
+
+
+def gpus_there(state: AppState, place: Place) -> dict[str, int]:
+    """Of each node that Slurm knows: a machine one owns may have others than its plan says."""
+    return {node.name: node.gpus for node in state.live.snapshot(place.name).nodes}
 
 
 def plan_of(place: Place, life: Life) -> Plan | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 
 from fastapi import APIRouter
 
 from headway.api.access import Anyone, State
-from headway.api.fragments import fragments_of, plan_of
+from headway.api.fragments import fragments_of, gpus_there, plan_of
 from headway.api.reckoning import Look, Place
 from headway.api.state import AppState
 from headway.api.usage import HOUR_S, MonthText, energy_sum, hours_of, looked
@@ -110,7 +110,7 @@ async def _types(state: AppState, place: Place, span: Span, marks: range) -> tup
 
     lives = await state.store.lives(place.name, span.start, span.end)
     (held, waits), unused = await asyncio.gather(held_and_waits(), fragments_of(state, place, lives, span, marks))
-    there, nothing = _there(place, lives, span, marks), [0.0] * (len(marks) - 1)
+    there, nothing = _there(place, gpus_there(state, place), lives, span, marks), [0.0] * (len(marks) - 1)
     found = []
     for kind in sorted({one for one, _ in held} | there.keys()):
         known, other = (held.get((kind, named), nothing) for named in (True, False))
@@ -146,13 +146,15 @@ async def _held(state: AppState, place: Place, span: Span, marks: range) -> dict
     return found
 
 
-def _there(place: Place, lives: Iterable[Life], span: Span, marks: range) -> dict[str, list[float]]:
-    """GPU-seconds that machines had in each hour, by type, as far as the file still says what they have."""
+def _there(
+    place: Place, gpus: Mapping[str, int], lives: Iterable[Life], span: Span, marks: range
+) -> dict[str, list[float]]:
+    """GPU-seconds that machines had in each hour, by type, as far as the file still says what they have. `gpus`: of nodes."""
     found: dict[str, Stretches] = {}
     for life in lives:
         if (plan := plan_of(place, life)) is not None:
             alive = max(life.began, span.start), min(life.ended or span.now, span.now, span.end)
-            found.setdefault(plan.gpu_type, Stretches(marks)).add(*alive, plan.gpus)
+            found.setdefault(plan.gpu_type, Stretches(marks)).add(*alive, gpus.get(life.machine, plan.gpus))
     return {kind: one.seconds() for kind, one in found.items()}
 
 

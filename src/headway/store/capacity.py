@@ -61,6 +61,7 @@ class CapacityStore(UsageStore):
         """What runs held on nodes within stretches of their time, a row for each run and stretch."""
         n = t.run_nodes
         longest = (await self.mark(cluster)).longest_s
+        still = await self._first_open(cluster)  # whatever runs on began no sooner
         found: list[HeldOn] = []
         async with self._read() as db:
             for at in range(0, len(parts), _PARTS):
@@ -72,7 +73,7 @@ class CapacityStore(UsageStore):
                     select(n.c.node, n.c.units, n.c.per_node, low, high)
                     .select_from(asked.join(n, n.c.node == asked.c.node))
                     .where(n.c.cluster == cluster, n.c.start < asked.c.high, low < high)
-                    .where(or_(n.c.start >= asked.c.low - longest, n.c.end == 0))
+                    .where(n.c.start >= (self._least(asked.c.low - longest, still) if still else asked.c.low - longest))
                 )
                 found += [HeldOn(*row) for row in await db.execute(query)]
         return found

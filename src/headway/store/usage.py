@@ -72,7 +72,7 @@ class Only:
 class Total:
     """One row of a usage report. `by` has the values asked for; the rest are sums over the stretch. `unmeasured_gpu_s` and
     `unmeasured_cpu_s`: held while nobody measured the GPUs' power, or read the counters of the nodes.
-    `waited_gpu_s` counts each run once, in the stretch it began in."""
+    `waited_s` counts each run once, in the stretch it began in; `waited_gpu_s` each GPU of it."""
 
     by: tuple[str, ...]
     runs: int
@@ -306,7 +306,7 @@ class UsageStore(RunStore):
         """As `_sums`, of runs that lie in the span as a whole."""
         r = t.runs
         during, lost, idle = self._whole()
-        waited = (r.c.start - r.c.eligible) * r.c.first  # the store keeps no eligible time after the start
+        waited = r.c.start - r.c.eligible  # the store keeps no eligible time after the start
         gpu_s, cpu_s = r.c.gpus * during, r.c.cpus * during
         seen = _where(r.c.measured_s, r.c.gpus * self._least(r.c.measured_s, during))
         return [
@@ -315,7 +315,7 @@ class UsageStore(RunStore):
             func.sum(cpu_s),
             func.sum(r.c.gpus * lost),
             func.sum(r.c.gpus * idle),
-            func.sum(waited),
+            func.sum(waited * r.c.first),
             func.sum(r.c.gpus * waited),
             func.sum(r.c.energy_j),
             func.sum(gpu_s) - func.sum(seen),
@@ -327,8 +327,7 @@ class UsageStore(RunStore):
         """In the order of Total."""
         r = t.runs
         during, lost, idle = self._clipped(span)
-        began = and_(r.c.start >= span.start, r.c.first == 1)
-        waited = case((began, self._most(0, r.c.start - r.c.eligible)), else_=literal(0))
+        waited = case((r.c.start >= span.start, self._most(0, r.c.start - r.c.eligible)), else_=literal(0))
         life = self._most(1, self._end(span) - r.c.start)
         measured = self._least(r.c.measured_s, life)
         blind = during - whole(measured * during, life)
@@ -339,7 +338,7 @@ class UsageStore(RunStore):
             func.sum(r.c.cpus * during),
             func.sum(r.c.gpus * lost),
             func.sum(r.c.gpus * idle),
-            func.sum(waited),
+            func.sum(waited * r.c.first),
             func.sum(r.c.gpus * waited),
             func.sum(whole(r.c.energy_j * during, life)),
             func.sum(r.c.gpus * blind),

@@ -209,8 +209,14 @@ async def _runs(state: AppState, place: Place, who: Principal, asked: Asked, spa
     if asked.job:
         return Runs(page, None, span)
     if asked.cause:
-        found = (await goodput.goodput_of(state, Look(place, span, usage.teams_seen(place, who)))).causes
-        same = [one for one in found if one.what == asked.cause]
-        return Runs(page, None, span, next(iter(same), None))
+        return Runs(page, None, span, await _cause(state, place, who, asked, span))
     sums = await usage.usage_of(state, place, span, ["team"], usage.narrowed(place, who, asked.which))
     return Runs(page, sums.total, span)
+
+
+async def _cause(state: AppState, place: Place, who: Principal, asked: Asked, span: Period) -> CauseOut | None:
+    """Its figures, above the first of its runs where they are all of them: a whole month's goodput is reckoned for it."""
+    if asked.cursor or asked.which != usage.Which():
+        return None
+    found = (await goodput.goodput_of(state, Look(place, span, usage.teams_seen(place, who)))).causes
+    return next((one for one in found if one.what == asked.cause), None)
