@@ -1,10 +1,10 @@
 """Fragmentation over time: free GPUs on nodes that jobs hold other GPUs of, as a share of all free GPUs.
 
 Of every second and node that had a machine and was neither down, drained nor a spare: free are its GPUs less those that runs
-held then, by accounting (those that the plan promises and the machine has not are nobody's); fragmented are its free GPUs while a
-run held one or more of its GPUs. A job that takes whole nodes can have no such GPU. The share of a period is the fragmented of the
-free GPU-hours. Runs of several nodes hold the same of each, as far as accounting says; jobs without GPUs are on no GPU's way.
-Reservations for other things than spares are not remembered: what stood idle under one counts as free."""
+held then, by accounting (those that the plan promises and the machine has not are nobody's); fragmented are its free GPUs while
+a run held one or more of its GPUs. A job that takes whole nodes can have no such GPU. The share of a period is the fragmented
+of the free GPU-hours. Runs of several nodes hold the same of each, as far as accounting says; jobs without GPUs are on no GPU's
+way. Reservations for other things than spares are not remembered: what stood idle under one counts as free."""
 
 from __future__ import annotations
 
