@@ -16,16 +16,38 @@ STUCK_S = 120.0
 SLOW_S = 5.0
 DAEMON_S = 30.0
 _ROOM = (("/", 500), ("/var/lib/headway", 500), ("/tmp", 200))  # (folder, MiB below which jobs fail)
-KERNEL = (  # (what the kernel says, what it is, what helps)
+# (what the kernel says, what it is, what helps). Each begins as the kernel's own line does and is longer than the 15 letters of a
+# process's name: the kernel tells of programs that crash, too, and anybody may name a program "Oops: ".
+KERNEL = (
     (
-        re.compile(r"\b(?:Oops|BUG: |general protection fault|kernel BUG at|Kernel panic)"),
+        re.compile(
+            r"BUG: (?:unable to handle |kernel NULL pointer |scheduling while atomic: |workqueue lockup|Bad page \w+ in process)"
+            r"|general protection fault[,:]|Oops: .*\b(?:SMP|PREEMPT|NOPTI|PTI)\b|Internal error: \S"
+            r"|kernel BUG at \S+:\d+!|Kernel panic - not syncing"
+        ),
         "an error of the kernel",
         REBOOT,
     ),
-    (re.compile(r"soft lockup|hard LOCKUP|rcu_\w+ (?:self-)?detected stall"), "a processor that hung", REBOOT),
-    (re.compile(r"Machine check events logged|\[Hardware Error\]"), "an error of the hardware", REPLACE),
     (
-        re.compile(r"EXT4-fs error|XFS .*(?:corrupt|shutdown)|Remounting filesystem read-only"),
+        re.compile(
+            r"(?:watchdog: )?BUG: soft lockup - CPU|(?:NMI )?[Ww]atchdog: Watchdog detected hard LOCKUP"
+            r"|rcu: INFO: rcu_\w+ (?:self-)?detected stall"
+        ),
+        "a processor that hung",
+        REBOOT,
+    ),
+    (  # not those that were corrected, which come every day, nor the line before them, which says nothing of it
+        re.compile(
+            r".*\[Hardware Error\]: .*(?:\b[Uu]ncorrected\b|Machine Check Exception|severity: (?:fatal|recoverable))"
+        ),
+        "an error of the hardware",
+        REPLACE,
+    ),
+    (
+        re.compile(
+            r"EXT4-fs error \(device |EXT4-fs \(\S+\): Remounting filesystem read-only"
+            r"|XFS \(\S+\): .*(?:[Cc]orrupt|[Ss]hut ?down)"
+        ),
         "a broken file system",
         DRAIN,
     ),
@@ -34,14 +56,14 @@ KERNEL = (  # (what the kernel says, what it is, what helps)
 
 def kernel_trouble(text: str) -> bool:
     """Whether a line of the kernel's log is one that `kernel_errors` tells of."""
-    return any(what.search(text) for what, _, _ in KERNEL)
+    return any(what.match(text) for what, _, _ in KERNEL)
 
 
 @check(every_s=5)
 def kernel_errors(seen: Seen) -> Result | None:
     for text in seen.kernel:
         for what, words, action in KERNEL:
-            if what.search(text):
+            if what.match(text):
                 return bad(f"{words}: {text[:200]}", action)
     return None
 

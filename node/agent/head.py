@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import random
 import re
 import select
 import socket
@@ -30,6 +32,8 @@ FAULTS = "/var/lib/headway/faults.jsonl"
 BEATS = "/run/headway/beats.json"
 TURNS = "/run/headway/turns.jsonl"  # jobs that began or ended on a node just now
 MOST_TURNS = 1_000_000  # bytes; then a new file
+HEARD_S = 5.0  # nodes heard so lately are named to others
+MOST_OTHERS = 8
 MOST_FAULTS = 4000  # lines on the head; then the older half goes
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -50,6 +54,7 @@ class Head:
             if "check" in told:
                 self._checks[told["node"], told["check"]] = _gist(told)
         self.beats: dict[str, float] = {}  # node -> when it was last heard
+        self.addresses: dict[str, str] = {}  # node -> where it was heard from
         self.last = ""  # whose message was taken last
         self.leads = True  # False while another head does: then the answers renew no lease
         self._lines: dict[int, int] = {}
@@ -71,17 +76,33 @@ class Head:
         for job, number, values in rows:
             if self._numbers.get(job) != number:
                 self._numbers[job] = number
-                self._add(job, {"t": round(at, 1), **values})
+                try:
+                    self._add(job, {"t": round(at, 1), **values})
+                except OSError as error:
+                    say(f"what job {job} reports is not kept: {error}")
         if not _NODE.fullmatch(node):
             return None
         self.beats[node] = at
         self.last = node
-        for fault in faults:
-            self._fault({**fault, "node": node})
-        for result in checks:
-            self._check({**result, "node": node})
+        got = []
+        try:
+            for fault in faults:
+                self._fault({**fault, "node": node})
+                got.append(fault.get("id"))
+            for result in checks:
+                self._check({**result, "node": node})
+                got.append(result.get("id"))
+        except OSError as error:  # a full disk: the node says the rest again, and that it is heard is what counts
+            say(f"{self._faults_file}: {error}")
         self._turn(node, turns, at)
-        return {"got": [row.get("id") for row in (*faults, *checks)], "now": round(at, 3), "leads": self.leads}
+        return {"got": got, "now": round(at, 3), "leads": self.leads, "others": self._others(node, at)}
+
+    def _others(self, node: str, at: float) -> list[str]:
+        """Addresses of some nodes that are heard."""
+        there = [
+            one for name, one in self.addresses.items() if name != node and at - self.beats.get(name, 0.0) < HEARD_S
+        ]
+        return random.sample(there, min(MOST_OTHERS, len(there)))
 
     def _check(self, result: dict[str, Any]) -> None:
         """Only what is another result than the last: an agent that was started again says all of them."""
@@ -111,10 +132,7 @@ class Head:
         name = str(fault.get("id", ""))
         if not name or name in self._faults:
             return
-        with open(self._faults_file, "a") as file:
-            file.write(json.dumps(fault) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _append(self._faults_file, json.dumps(fault), sync=True)
         self._faults.append(name)
         if len(self._faults) > MOST_FAULTS:
             lines = whole_lines(self._faults_file)[-MOST_FAULTS // 2 :]
@@ -132,8 +150,7 @@ class Head:
         path = f"{self._folder}/{job}.jsonl"
         if job not in self._lines:
             self._lines[job] = len(whole_lines(path))
-        with open(path, "a") as file:
-            file.write(json.dumps(values) + "\n")
+        _append(path, json.dumps(values))
         self._lines[job] += 1
         if self._lines[job] > MOST_LINES:
             lines = whole_lines(path)
@@ -154,6 +171,20 @@ class Head:
             if age_s > 86400 and job.isdigit():
                 self._lines.pop(int(job), None)
                 self._numbers.pop(int(job), None)
+
+
+def _append(path: str, line: str, *, sync: bool = False) -> None:
+    """All of the line or nothing of it: half of one would spoil the next. Raises OSError."""
+    with open(path, "ab", buffering=0) as file:
+        before, data = file.tell(), line.encode() + b"\n"
+        try:
+            if file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if sync:
+                os.fsync(file.fileno())
+        except OSError:
+            file.truncate(before)
+            raise
 
 
 _FINE = ("ok", "none", None)
@@ -189,6 +220,7 @@ class Desk:
         if answer is None:
             return None
         self._callers.good(sender, self._head.last)
+        self._head.addresses[self._head.last] = sender[0]
         try:
             return self._munge.seal(json.dumps(answer).encode())
         except OSError as error:

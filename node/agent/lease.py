@@ -1,7 +1,8 @@
 """A node that nobody hears must not go on writing: whoever takes its work over waits until this is sure.
 
 The head answers each heartbeat. Without an answer for LEASE_S a node ends its own jobs' processes, unless the head is away
-and not the node: then other nodes, which are asked, have not heard it either, and most of them answer. A head that is
+and not the node: then other nodes, which are asked, have not heard it either, and most of them answer. Asked are
+those that the head has heard itself: many slots of a cluster that scales have no machine. A head that is
 started again, or a relay that is killed, so costs no job. A machine that stood still notices by the clock, and ends them
 before it asks anybody.
 
@@ -48,7 +49,9 @@ class Lease(threading.Thread):
         self._end = end or end_jobs
         self.heard = self._ticked = time.monotonic()
         self.ended: deque[tuple[int, str]] = deque()
+        self.known: list[str] = []  # addresses of nodes that the head hears, as it said last
         self._asked: list[str] = []
+        self._asked_since = 0.0  # for want of an answer after that one
         self._answers: dict[str, tuple[float, float]] = {}  # node -> (when it answered, when it had heard the head)
         self._testified: float | None = None  # since when others say that they hear the head
         self._over = False
@@ -96,8 +99,10 @@ class Lease(threading.Thread):
         return f"no contact for {now - self.heard:.0f} s"
 
     def _ask(self, ears: socket.socket, munge: Munge) -> None:
-        others = self._others()
-        self._asked = self._asked or random.sample(others, min(_MOST_ASKED, len(others)))
+        if not self._asked or self._asked_since != self.heard:  # the next time others are there
+            self._asked_since = self.heard
+            others = self.known or self._others()
+            self._asked = random.sample(others, min(_MOST_ASKED, len(others)))
         for address in self._asked:
             self._send(ears, munge, {"hears": None}, (address, PORT))
 

@@ -110,7 +110,7 @@ def serve_node(config: Config) -> None:
             faults.got(answer.get("got"))
             results.got(answer.get("got"))
             if renews(answer):
-                lease.heard = time.monotonic()
+                lease.heard, lease.known = time.monotonic(), known_to(answer)
                 watcher.skew_s = time.time() - answer["now"] if "now" in answer else watcher.skew_s
         if ears in ready:
             take_reports(ears, reports)
@@ -140,8 +140,8 @@ def take_log(log: KernelLog, faults: Faults, trouble: deque[str], now: float) ->
     for record in log.records():
         if faults.take(record, time.time(), now):
             found = True
-        elif kernel_trouble(record):
-            trouble.append(record.partition(";")[2].split("\n")[0])
+        elif kernel_trouble(text := record.partition(";")[2].split("\n")[0]):
+            trouble.append(text)
     return found
 
 
@@ -165,8 +165,15 @@ def received(out: socket.socket) -> bytes:
         return b""
 
 
+def known_to(answer: dict[str, Any]) -> list[str]:
+    """Addresses of other nodes that the head hears."""
+    others = answer.get("others")
+    return [one for one in others if isinstance(one, str)] if isinstance(others, list) else []
+
+
 def answer_of(data: bytes, munge: Munge) -> dict[str, Any]:
-    """What a head says: {"got": [what it has], "now": its clock, "leads": whether it may lead}; {"unread": True} from one that
+    """What a head says: {"got": [what it has], "now": its clock, "leads": whether it may lead, "others": addresses of some
+    nodes that it hears}; {"unread": True} from one that
     has another key by now; {} for anything else."""
     if data == UNREAD:
         return {"unread": True} if changing() else {}

@@ -78,7 +78,18 @@ def test_a_driver_that_hangs_is_bad_though_nothing_new_is_read() -> None:
     [
         ("BUG: unable to handle page fault for address: ffff", "reboot"),
         ("watchdog: BUG: soft lockup - CPU#3 stuck for 26s!", "reboot"),
-        ("mce: [Hardware Error]: Machine check events logged", "replace"),
+        ("general protection fault, probably for non-canonical address 0xdead: 0000 [#1] PREEMPT SMP NOPTI", "reboot"),
+        ("Oops: 0002 [#1] SMP PTI", "reboot"),
+        ("Internal error: Oops: 0000000096000004 [#1] PREEMPT SMP", "reboot"),
+        ("kernel BUG at mm/slub.c:305!", "reboot"),
+        ("Kernel panic - not syncing: Fatal exception", "reboot"),
+        ("rcu: INFO: rcu_sched detected stalls on CPUs/tasks:", "reboot"),
+        ("NMI watchdog: Watchdog detected hard LOCKUP on cpu 3", "reboot"),
+        ("mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 7: be00000000800400", "replace"),
+        ("{1}[Hardware Error]: event severity: fatal", "replace"),
+        ("[Hardware Error]: Uncorrected, software restartable error.", "replace"),
+        ("EXT4-fs error (device sda1): ext4_lookup:1855: inode #2: comm ls: deleted inode referenced", "drain"),
+        ("XFS (nvme0n1): Corruption of in-memory data detected.  Shutting down filesystem", "drain"),
         ("EXT4-fs (sda1): Remounting filesystem read-only", "drain"),
     ],
 )
@@ -89,9 +100,26 @@ def test_the_kernel_s_own_trouble_is_read_from_its_log(text: str, action: str) -
 
 
 @pytest.mark.parametrize(
-    "text", ["usb 1-1: new device", "NVRM: Xid (PCI:0000:3b:00): 79, x", "Out of memory: Killed process 7"]
+    "text",
+    [
+        "usb 1-1: new device",
+        "NVRM: Xid (PCI:0000:3b:00): 79, x",
+        "Out of memory: Killed process 7",
+        "traps: a.out[4242] general protection fault ip:401136 sp:7ffc error:0 in a.out[401000+1000]",
+        "a.out[4243]: segfault at 0 ip 0000000000401136 sp 00007ffc error 4 in a.out[401000+1000]",
+        "Oops[4243]: segfault at 0 ip 0000000000401136 sp 00007ffc error 4",
+        "Oops: 0000 [#1][77]: segfault at 0 ip 0000000000401136 sp 00007ffc error 4",
+        "BUG: unable to [78]: segfault at 0 ip 0000000000401136 sp 00007ffc error 4",
+        "kernel BUG at a[79]: segfault at 0 ip 0000000000401136 sp 00007ffc error 4",
+        "Internal error:[80]: segfault at 0 ip 0000000000401136 sp 00007ffc error 4",
+        "EXT4-fs error[81]: segfault at 0 ip 0000000000401136 sp 00007ffc error 4",
+        "mce: [Hardware Error]: Machine check events logged",
+        "[Hardware Error]: Corrected error, no action required.",
+        "{1}[Hardware Error]: It has been corrected by h/w and requires no further action",
+        "{1}[Hardware Error]: event severity: corrected",
+    ],
 )
-def test_other_lines_of_the_kernel_are_no_trouble(text: str) -> None:
+def test_other_lines_of_the_kernel_programs_that_crash_and_corrected_errors_are_no_trouble(text: str) -> None:
     assert not check_node.kernel_trouble(text)
 
 

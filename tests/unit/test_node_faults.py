@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.unit.node_agent import NODE, kernel, orphans, watch
 from tests.unit.node_agent import head as relay
@@ -91,7 +94,7 @@ def test_the_head_keeps_each_fault_once_and_says_that_it_has_it(tmp_path: Path) 
     data = json.dumps(node.beat()).encode()
     head = relay.Head(str(tmp_path / "reports"), str(spool))
     answer = head.take(data, 1000.5)
-    assert answer == {"got": ["lab-1-1-b00t-5-9000000"], "now": 1000.5, "leads": True}
+    assert answer == {"got": ["lab-1-1-b00t-5-9000000"], "now": 1000.5, "leads": True, "others": []}
     again = relay.Head(str(tmp_path / "reports"), str(spool))  # started again; the answer was lost
     assert again.take(data, 1001.5) == {**answer, "now": 1001.5}
     rows = [json.loads(row) for row in spool.read_text().splitlines()]
@@ -169,3 +172,37 @@ def test_a_job_is_lost_whose_batch_daemon_is_gone_while_its_extern_one_stays(tmp
     said(7, "slurmstepd: [7.batch]")
     assert one.look([1, 7, 3]) == []
     assert one.look([1, 3]) + one.look([1, 7, 3]) + one.look([1, 3]) == [], "twice in a row"
+
+
+def test_a_full_disk_on_the_head_keeps_no_node_from_being_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = relay.Head(str(tmp_path / "reports"), str(tmp_path / "faults"), str(tmp_path / "turns"))
+    beat = {"node": "lab-1-1", "jobs": {"7": {"n": "1", "step": 5}}, "faults": [{"id": "a"}]}
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(relay, "_append", full)
+        answer = kept.take(json.dumps(beat).encode(), 1000.0)
+    assert answer is not None
+    assert (answer["got"], kept.beats) == ([], {"lab-1-1": 1000.0}), "the node says its fault again"
+    answer = kept.take(json.dumps(beat).encode(), 1001.0)
+    assert answer is not None
+    assert answer["got"] == ["a"]
+
+
+def test_of_a_line_that_the_disk_has_no_room_for_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "faults"
+    relay._append(str(path), "whole", sync=True)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            relay._append(str(path), "half", sync=True)
+    relay._append(str(path), "next", sync=True)
+    assert path.read_text() == "whole\nnext\n"

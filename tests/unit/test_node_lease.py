@@ -64,6 +64,33 @@ def test_a_head_that_is_away_costs_no_job() -> None:
     assert list(one.ended) == [(7, "others hear the head, and this node does not")]
 
 
+def test_asked_are_nodes_that_the_head_has_heard_and_others_the_next_time() -> None:
+    """Most slots of a cluster that scales have no machine: who asked those would take himself for cut off."""
+
+    class Ears:
+        def __init__(self) -> None:
+            self.to: set[str] = set()
+
+        def sendto(self, _: bytes, to: tuple[str, int]) -> None:
+            self.to.add(to[0])
+
+    class Seals:
+        def seal(self, data: bytes) -> bytes:
+            return data
+
+    one, ears = lease(Jobs(), ()), Ears()
+    one._others = lambda: [f"10.0.1.{number}" for number in range(1, 100)]
+    one.known = ["10.0.1.7", "10.0.1.8"]
+    one._ask(ears, Seals())
+    assert ears.to == {"10.0.1.7", "10.0.1.8"}
+    one.known = ["10.0.1.9"]
+    one._ask(ears, Seals())
+    assert "10.0.1.9" not in ears.to, "the same ones, as long as it asks"
+    one.heard = 1010.0
+    one._ask(ears, Seals())
+    assert "10.0.1.9" in ears.to
+
+
 def test_a_head_that_comes_back_answers_one_node_before_another() -> None:
     jobs = Jobs()
     others = ("10.0.0.3", "10.0.0.4")

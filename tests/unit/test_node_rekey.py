@@ -57,6 +57,16 @@ def test_a_node_with_the_other_key_is_heard_while_keys_change(desk: Desk) -> Non
     assert desk.keeper.beats == {"lab-1-1": 110.0}, "after that it is as silent as one that is cut off"
 
 
+def test_a_node_is_told_of_others_that_are_heard(desk: Desk) -> None:
+    def others(name: str, sender: tuple[str, int], at: float) -> list[str]:
+        told: list[str] = json.loads((desk.says(b"k1", name, sender, at) or b"").removeprefix(b"k1"))["others"]
+        return told
+
+    assert others("lab-1-1", OLD, 100.0) == []
+    assert others("lab-1-2", NEW, 101.0) == [OLD[0]]
+    assert others("lab-1-1", OLD, 106.5) == [], "the other one is silent by now"
+
+
 def test_who_was_never_read_is_no_node(desk: Desk) -> None:
     assert desk.says(b"k1", "lab-1-1", OLD, 100.0) is not None
     desk.munge.key = b"k2"
