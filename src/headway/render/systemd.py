@@ -20,6 +20,8 @@ _REST_MEMORY_PERCENT = 25
 _PROTECT = "# The kernel ends users' programs before this daemon.\nOOMScoreAdjust=-900"
 _MUNGE_THREADS = "# Every message of every node is checked here.\nEnvironment=OPTIONS=--num-threads=10"
 _EVERY_LINE = "# An array of 10,000 logs more in a moment than journald takes from others.\nLogRateLimitIntervalSec=0"
+# Debian 12's unit names another file than slurm.conf: where a step follows the start, systemd would wait for it for ever.
+_NO_PID_FILE = "RuntimeDirectory=slurmctld\nPIDFile="
 # However it ended, but by systemctl stop. What does not come up in five minutes' tries has a fault that more tries don't mend.
 _AGAIN = "# Started again whenever it ends.\nRestart=always\nRestartSec=1"
 TRIES = "StartLimitIntervalSec=600\nStartLimitBurst=100"
@@ -58,7 +60,7 @@ def controller_units(cluster: Cluster, known: Version, name: str, *, around: str
             "slurmctld.service": (
                 f"[Unit]\n{beside}RequiresMountsFor={path(cluster.state, 'storage.state')}\n"
                 f"{_unless_half(cluster.state)}{TRIES}\n"
-                f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\nRuntimeDirectory=slurmctld\n{before}{around}"
+                f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\n{_NO_PID_FILE}\n{before}{around}"
             ),
             "slurmrestd.service": _slurmrestd(known),
         }
