@@ -65,15 +65,22 @@ def ask_login(entry):
         os.set_inheritable(theirs, True)
         os.execv("/bin/bash", ["/bin/bash", "--login", "-c", 'exec env -0 >&"$0"', str(theirs)])
     os.close(theirs)
-    data, ends = b"", time.monotonic() + LOGIN_S
-    while len(data) <= MOST_ENVIRONMENT and select.select([ours], [], [], max(0, ends - time.monotonic()))[0]:
-        piece = os.read(ours, identity.CHUNK)
-        if not piece:
-            break
+    # What a profile starts in the background holds the pipe open: the end of the shell is the end of its answer.
+    data, over, ends = b"", os.pidfd_open(child), time.monotonic() + LOGIN_S
+    while len(data) <= MOST_ENVIRONMENT:
+        ready = select.select([ours, over], [], [], max(0, ends - time.monotonic()))[0]
+        piece = os.read(ours, identity.CHUNK) if ours in ready else b""
         data += piece
+        if ready and not piece:
+            break
+        if not ready:
+            data = b""
+            break
     else:
-        os.kill(child, signal.SIGKILL)
         data = b""
+    if not data:
+        os.kill(child, signal.SIGKILL)
+    os.close(over)
     os.close(ours)
     os.waitpid(child, 0)
     words = (word.partition("=") for word in data.decode(errors="surrogateescape").split("\0") if "=" in word)

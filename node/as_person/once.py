@@ -14,6 +14,8 @@ FOLDER = ".headway-once"
 KEPT_S = 86400 - 600  # less than the server keeps a key: one that is good again runs again
 NOBODY_KNOWS = 98
 SIGNALLED = 128  # and above: what ran was ended by a signal, and may have done its work
+# What Slurm's commands say when the controller took the request and did not answer: it may do it yet.
+UNSURE = (b"timed out on send/recv", b"Zero Bytes were transmitted", b"Unexpected message received")
 NO_LOCKS = (
     errno.ENOSYS,
     errno.ENOLCK,
@@ -44,6 +46,9 @@ def once(tag, work):
         return 0
     keep(file, b"begun")
     code, out, err = ran(work)
+    if code and any(word in err for word in UNSURE):
+        pour(2, err)
+        return NOBODY_KNOWS
     words = {"out": out.decode("latin-1"), "err": err.decode("latin-1")}
     if code < SIGNALLED:
         keep(file, json.dumps(words).encode() if code == 0 else b"")

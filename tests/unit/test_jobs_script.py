@@ -73,6 +73,13 @@ def test_a_warning_goes_to_the_ranks_also_where_an_image_lacks_headway_train() -
     assert '-- python3 "$warner" torchrun --nnodes=' in text
 
 
+def test_a_program_that_is_to_be_warned_is_a_step_for_slurm_warns_no_script() -> None:
+    text = make("python", "train.py", gpus=1, warn=True).text()
+    assert 'srun --kill-on-bad-exit=1 --nodes=1 --ntasks=1 python3 "$helper" task -- "$@"' in text
+    with pytest.raises(Refused, match="does not reach mpirun's ranks"):
+        make("mpirun", "./solve", warn=True)
+
+
 def test_nothing_is_sent_for_a_warning_that_nobody_asked_for() -> None:
     prepared = prepare_run(RunIn(argv=["torchrun", "train.py"], gpus=8), LAB, "alice", "1")
     assert prepared.stage

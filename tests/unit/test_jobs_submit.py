@@ -204,6 +204,25 @@ def test_the_program_imports_only_what_starts_fast() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+def test_what_a_profile_starts_in_the_background_keeps_nobody_waiting(tmp_path: Path) -> None:
+    nobody = pwd.getpwnam("nobody")
+    (tmp_path / ".bash_profile").write_text("(sleep 30 &)\nexport SITE=ours\n")
+    open_to_all(tmp_path)
+    code = f"""
+import pwd
+exec({text("as_person")!r}, {{"__name__": "p"}})
+from as_person import identity, login
+login.LOGIN_S, identity.SESSION, identity.UNIFIED = 25, "/nowhere", "/nowhere"
+entry = pwd.struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", {str(tmp_path)!r}, "/bin/bash"))
+print(login.ask_login(entry)["SITE"])
+"""
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert ran.stdout.strip() == "ours", ran.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
 @pytest.mark.parametrize("profile", ["exec sleep 1000\n", "yes >&$0 &\nexec yes >&$0\n"])
 def test_a_profile_that_never_ends_takes_neither_time_nor_memory(tmp_path: Path, profile: str) -> None:
     """It runs as the person, but root waits for what it says."""

@@ -58,3 +58,17 @@ def test_a_tag_is_forgotten_before_the_server_may_use_its_key_again(tmp_path: Pa
     at = time.time() - KEPT_S + 1
     os.utime(kept, (at, at))
     assert run(tmp_path, "a") == (0, "2")
+
+
+@pytest.mark.parametrize(
+    "unsure", ["Socket timed out on send/recv operation", "Zero Bytes were transmitted or received"]
+)
+def test_what_the_controller_may_have_taken_is_not_done_again(tmp_path: Path, unsure: str) -> None:
+    work = PROGRAM.replace("wc -l <{path}", f"echo 'Batch job submission failed: {unsure}' >&2; exit 1")
+    for told in (unsure, "cut off half-way"):
+        done = subprocess.run(
+            [sys.executable, "-c", work, "a", "0"],
+            cwd=NODE, env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert (done.returncode, told in done.stderr) == (98, True)
+    assert (tmp_path / "done").read_text() == "x\n"

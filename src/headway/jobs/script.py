@@ -147,7 +147,9 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: Offer | None) ->
     if run.stage_in and run.container:
         yield Fault("--stage-in", "copies outside of the container", "mount /datasets into it: --container-mounts")
     yield from _place_faults(run, cluster, offer or offer_of(cluster))
-    if launcher == "mpi" and run.container and run.argv[0].rpartition("/")[2] in _MPIRUN:
+    if run.warn and launcher == "mpi" and _by_mpirun(run):
+        yield Fault("--warn", "Slurm's warning does not reach mpirun's ranks", "leave mpirun out: srun starts them")
+    if launcher == "mpi" and run.container and _by_mpirun(run):
         yield Fault("--launcher", "mpirun can't start tasks in a container", "leave mpirun out: srun starts them")
     words = [*run.argv, *run.env.values(), *run.sbatch]
     if any("\0" in word for word in words):
@@ -267,7 +269,8 @@ def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
     task = 'python3 "$helper" task --'
     if in_container:  # an image without Python still runs, only without what the helper would set
         task = """sh -c 'command -v python3 >/dev/null && exec python3 "$0" task -- "$@"; exec "$@"' "$helper\""""
-    on_host = launcher == "python" or (launcher == "mpi" and run.argv[0].rpartition("/")[2] in _MPIRUN)
+    # Slurm warns a job's steps, and never the script itself.
+    on_host = (launcher == "python" and not run.warn) or (launcher == "mpi" and _by_mpirun(run))
     if on_host and not in_container:
         yield Line(f'{task} "$@"', "on the job's first node; it starts the rest itself")
         return
@@ -277,6 +280,10 @@ def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
         before = ['python3 "$warner"'] if run.warn else []
         program = " ".join([*before, "torchrun", *words, '"$@"'])
     yield Line(f"{' '.join(step)} {task} {program}", f"launcher {launcher}")
+
+
+def _by_mpirun(run: RunIn) -> bool:
+    return run.argv[0].rpartition("/")[2] in _MPIRUN
 
 
 def _torchrun(run: RunIn) -> list[str]:

@@ -21,6 +21,11 @@ SUBMIT_S = 60.0
 BUNDLE_S = 300.0
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
 _PARSABLE = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
+_UNSURE = (
+    "timed out on send/recv",
+    "Zero Bytes were transmitted",
+    "Unexpected message received",
+)  # as node/as_person/once.py
 _NOBODY_KNOWS = 98  # node/as_person/once.py: what ran under this tag before was cut off
 _SIGNALLED = 128  # a code above it: ended by a signal, as in a shell
 _LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
@@ -88,7 +93,7 @@ async def _once(links: Links, head: Machine, ask: dict[str, Any], script: bytes)
     why = ""
     try:
         ran = await call(links, head, ask, timeout_s=SUBMIT_S, stdin=script)
-        if ran.code == _NOBODY_KNOWS:
+        if ran.code == _NOBODY_KNOWS or (ran.code and any(word in ran.stderr for word in _UNSURE)):
             why = ran.stderr.strip()
         elif ran.code <= _SIGNALLED:
             return ran
