@@ -152,6 +152,12 @@ def test_keys_that_can_be_no_paths_are_named(s3: Any, access: Access) -> None:
     assert "'d/../up' can be no file's path" in told.value.message
 
 
+def test_an_empty_part_of_a_key_is_named_and_no_other_object_s_path(s3: Any, access: Access) -> None:
+    put(s3, books__a=b"one", books____a=b"two")
+    with pytest.raises(Refused, match="'books//a' can be no file's path"):
+        Bucket(f"s3://{s3.bucket}/books", access).listing()
+
+
 def test_what_is_not_there_or_does_not_answer_is_said_without_the_keys(s3: Any, endpoint: str, access: Access) -> None:
     with pytest.raises(Refused, match="no such bucket") as told:
         Bucket("s3://no-such-bucket-here/x", access).listing()

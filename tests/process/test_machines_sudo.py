@@ -100,6 +100,17 @@ async def test_a_password_file_that_is_not_there(ops: Path) -> None:
             await said(server, machine)
 
 
+async def test_no_connection_stays_open_where_nobody_becomes_root(ops: Path) -> None:
+    async with serving() as server, Connections(server.key) as ssh:
+        machine = replace(server.machine, user="ops", password_path=f"{ops}.gone")
+        for _ in range(3):
+            with pytest.raises(Unreachable):
+                await ssh.remote(machine, ["true"], timeout_s=20)
+        async with asyncio.timeout(15):
+            while any(not one.is_closed() for one in server.connections):
+                await asyncio.sleep(0.01)
+
+
 async def test_who_may_not_use_sudo(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SUDO", "never")
     async with serving() as server:

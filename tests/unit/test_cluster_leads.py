@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.cluster.env import Env
-from headway.cluster.leads import head_now, second_alone, the_head
+from headway.cluster.leads import head_now, head_or_none, second_alone, the_head
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.heads import AGAIN_S, TAKES_OVER_S, TRIES, Heads
@@ -193,3 +193,13 @@ async def test_what_does_not_start_is_left_to_people() -> None:
         await heads.step(TWO, place.env, place.machines)
         clock.now += AGAIN_S
     assert place.done == [f"start {FIRST}"] * TRIES
+
+
+async def test_a_head_that_is_off_is_still_one_whose_controller_comes_back() -> None:
+    """Who takes machines away asks it what runs there, or does not take them."""
+    place = Place()
+    del place.machines[FIRST]
+    assert await head_or_none(TWO, place.env, place.machines) == place.machines[SECOND]
+    place.stop(SECOND)
+    assert await head_or_none(TWO, place.env, place.machines) == place.machines[SECOND]
+    assert await head_or_none(TWO, place.env, {}) is None

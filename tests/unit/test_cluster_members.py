@@ -52,5 +52,14 @@ async def test_nodes_that_another_operation_waits_for_are_let_be_until_their_job
     assert await still_leaving(WHOLE, env, there, WHOLE.slot_names) == frozenset(), "they stay after all"
 
 
+async def test_the_second_head_says_what_runs_where_the_first_one_has_no_machine() -> None:
+    two = replace(WHOLE, controllers=2, groups=(replace(WHOLE.groups[0], nodes=2, most=4),))
+    env: Any = Env(SimpleNamespace(makes=True), None, Slurm(), Path())  # type: ignore[arg-type]
+    there = {name: builders.machine(name) for name in two.machine_names if name != two.head}
+    assert two.heads[1] in there
+    assert await still_leaving(two, env, there, ["lab-1-1"]) == {"lab-1-2"}
+    assert await members(two, env, there) == ("lab-1-2", "lab-1-3"), "those with jobs stay"
+
+
 async def test_a_notice_of_a_machine_that_is_gone_takes_no_slot() -> None:
     assert await chosen(2, 3) == ("lab-1-2", "lab-1-3")

@@ -153,5 +153,8 @@ def test_records_are_read_in_pieces_of_any_size() -> None:
 def test_only_the_clusters_own_oldest_go(tmp_path: Path) -> None:
     mine = [made(tmp_path, Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1e9, 2e9, 3e9)]
     other = made(tmp_path, Header("other", 5e8, "1", "24.11", HEADER.salt), a=b"")
-    retain(tmp_path, "lab", 2)
+    retain(tmp_path, "lab", 2, mine[2])
     assert {path for path in (*mine, other) if path.exists()} == {mine[1], mine[2], other}
+    late = made(tmp_path, Header("lab", 1.5e9, "1", "24.11", HEADER.salt), a=b"")  # the clock had been ahead
+    retain(tmp_path, "lab", 1, late)
+    assert {path for path in (*mine, late, other) if path.exists()} == {late, other}

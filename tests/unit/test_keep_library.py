@@ -164,6 +164,17 @@ def test_what_is_removed_takes_nothing_from_others(library: Library, source: Pat
     assert objects(library) == []
 
 
+@pytest.mark.parametrize("left", ["gone", "tree"])
+def test_what_a_killed_removal_or_addition_left_is_free_after_the_next_removal(
+    library: Library, source: Path, left: str
+) -> None:
+    add(library, source, 1)
+    (library.folder("tiny") / "1").rename(library._drafts / left)  # killed right here, of a removal or before its end
+    assert library.remove("tiny", 1) > 5000
+    assert objects(library) == []
+    assert not (library._drafts / left).exists()
+
+
 def test_a_removal_leaves_what_another_addition_will_go_on_with(library: Library, source: Path, tmp_path: Path) -> None:
     add(library, source, 1)
     other = tmp_path / "other"

@@ -273,6 +273,37 @@ async def test_damage_is_named_and_stays_known(server: Server, mounts: Mounts, s
     assert (await client.post(f"{API}/tiny/7/verify")).status_code == 404
 
 
+async def test_what_is_damaged_is_brought_again_under_another_number(
+    server: Server, mounts: Mounts, source: Path
+) -> None:
+    await add(server, source)
+    client = await server.client()
+    file = server.state.library(builders.cluster()).folder("tiny") / "1" / "a.txt"
+    file.chmod(0o644)
+    file.write_text("ALPHA")
+    await done(server, await client.post(f"{API}/tiny/1/verify"), "failed")
+    assert (await add(server, source)).kept == ("/datasets/tiny/2",)
+    await done(server, await client.post(f"{API}/tiny/2/verify"))
+
+
+async def test_a_removal_that_failed_is_asked_for_again(
+    server: Server, mounts: Mounts, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add(server, source)
+    client = await server.client()
+
+    async def away(*_: Any) -> int:
+        raise Unreachable("the head does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Near, "remove", away)
+        await done(server, await client.post(f"{API}/tiny/1/remove", json={}), "failed")
+    tree = server.state.library(builders.cluster()).folder("tiny") / "1"
+    assert tree.exists()
+    await done(server, await client.post(f"{API}/tiny/1/remove", json={}))
+    assert not tree.exists()
+
+
 async def job(server: Server, number: int, script: str) -> None:
     server.work.answers["submit"] = SubmitOut(job_id=number, cluster="lab", user="ann", workdir="/w")
     client = await server.client()

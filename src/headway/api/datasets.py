@@ -63,8 +63,8 @@ async def remove(
     name: str, dataset: DatasetName, version: Number, ask: DatasetRemoveIn, state: State, who: Admin
 ) -> OperationOut:
     """Queues taking a version away. Conflict while jobs' lineage names it, unless `force`."""
-    one = await _version(state, name, dataset, version)
-    if not ask.force:
+    one = await _version(state, name, dataset, version, gone=True)  # a removal that failed is done to its end
+    if one.removed_at is None and not ask.force:
         await must_be_unused(state, one)
     params = {"name": one.name, "version": one.number, "force": ask.force}
     return await _queue(state, who, name, "remove", params)
@@ -107,10 +107,11 @@ async def must_be_unused(state: AppState, one: Version) -> None:
         )
 
 
-async def _version(state: AppState, cluster: str, dataset: str, number: int) -> Version:
+async def _version(state: AppState, cluster: str, dataset: str, number: int, *, gone: bool = False) -> Version:
+    """`gone`: also one that was removed. Raises NotFound."""
     await state.row(cluster)
     one = await state.store.version(cluster, dataset, number)
-    if one.removed_at is not None:
+    if one.removed_at is not None and not gone:
         raise NotFound(f"{one.label} was removed by {one.removed_by}", hint=f"headway dataset list --cluster {cluster}")
     return one
 

@@ -22,6 +22,7 @@ from headway.cluster import keys, ops, own, secrets
 from headway.cluster.env import Env, Say
 from headway.cluster.fleet import not_there, side_by_side
 from headway.cluster.goal import goal_of, site_of
+from headway.cluster.leads import head_or_none
 from headway.cluster.leave import Beside, Leaving, SteppedAside
 from headway.cluster.members import members, still_leaving
 from headway.cluster.observe import look_at, machines_of, observe
@@ -197,7 +198,7 @@ class Run:
         # Their places are other machines' now; one that only has another address goes on with what runs there.
         left = {name: taken[name] for name in new if name in taken and not seen.is_still(name, taken[name])}
         if left:
-            await self._leaving(left, stays=True).leave(tuple(left))
+            await (await self._leaving(left, stays=True)).leave(tuple(left))
 
         async def one(name: str) -> None:
             async with self.making:
@@ -247,7 +248,7 @@ class Run:
             words = "stays, though the file has no place for it: the next apply gives it back, or takes it in again"
             await self.say(compress(going), words, level="warning", done=True)
             return False
-        leaving = self._leaving(self.observed.machines)
+        leaving = await self._leaving(self.observed.machines)
         leaving.beside = self.beside
         # Who comes first leaves these nodes alone: of machines one owns, and of slots that go with them, it could not.
         leaving.yields = self.env.provider.makes and set(going) <= set(self.goal.cluster.slot_names)
@@ -296,11 +297,10 @@ class Run:
             found = await self._look(name)
             self.observed = replace(self.observed, seen={**self.observed.seen, name: found})
 
-    def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> Leaving:
-        head = None if self.rests else self.observed.machines.get(self.goal.cluster.head)
+    async def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> Leaving:
+        head = None if self.rests else await head_or_none(self.goal.cluster, self.env, self.observed.machines)
         leaving = Leaving(self.goal.cluster, self.env, self.say, head, machines, self.deadline, stays=stays)
-        if isinstance(self.env.provider, Owned):
-            leaving.before = self._leave_own
+        leaving.before = self._leave_own if isinstance(self.env.provider, Owned) else None
         return leaving
 
     async def _leave_own(self, machine: Machine) -> None:

@@ -31,6 +31,12 @@ async def head_now(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) 
     return (answering or running)[0]
 
 
+async def head_or_none(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> Machine | None:
+    """As `head_now`; where none runs one that does not. None: no head is left, and Slurm's state went with them."""
+    there = next((machines[name] for name in cluster.heads if name in machines), None)
+    return await head_now(cluster, env, machines) or there
+
+
 def _runs(machine: Machine | None) -> bool:
     return machine is not None and machine.state is MachineState.RUNNING
 

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Collection, Mapping
 
 from headway.cluster.env import Env
+from headway.cluster.leads import head_now
 from headway.domain.cluster import Cluster
-from headway.domain.machine import Machine, MachineState
+from headway.domain.machine import Machine
 from headway.domain.slots import LEAVES, Worth, choose
 from headway.errors import HeadwayError
 from headway.machines.base import Provider, Reclaims
@@ -33,8 +34,8 @@ async def still_leaving(
     """Those of the others that leave already, by the word of an operation that waits for the jobs on them. None where the
     controller does not answer: whoever would give machines back then is refused by who asks it what runs there."""
     over = [name for name in cluster.slot_names if name in machines and name not in chosen]
-    head = machines.get(cluster.head)
-    if not over or not env.provider.makes or head is None or head.state is not MachineState.RUNNING:
+    head = await head_now(cluster, env, machines) if over and env.provider.makes else None
+    if head is None:
         return frozenset()
     with contextlib.suppress(HeadwayError):
         states = await control.node_reasons(env.connections, head)
@@ -52,8 +53,10 @@ async def leaving(provider: Provider, cluster: Cluster) -> dict[str, float]:
 
 async def _chosen(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> tuple[str, ...]:
     wanted = choose(cluster, machines)
-    head = machines.get(cluster.head)
-    if machines.keys() - set(cluster.heads) <= set(wanted) or head is None or head.state is not MachineState.RUNNING:
+    if machines.keys() - set(cluster.heads) <= set(wanted):
+        return wanted
+    head = await head_now(cluster, env, machines)
+    if head is None:
         return wanted
     worth: dict[str, Worth] = {}
     with contextlib.suppress(HeadwayError):

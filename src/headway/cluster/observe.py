@@ -9,6 +9,7 @@ from headway.changes.cluster import Goal
 from headway.changes.machine import Wanted
 from headway.cluster import ops
 from headway.cluster.env import Env
+from headway.cluster.leads import head_now
 from headway.domain.accounts import Accounts
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed, SeenMachine
@@ -55,7 +56,8 @@ async def observe(goal: Goal, env: Env) -> Observed:
     attached = await env.provider.attached(cluster.name)
     await asyncio.gather(*looking)
     replaced = await _replaced(env, cluster.name, wanted_names - machines.keys())
-    jobs = await _jobs_on(env, head, (machines.keys() - wanted_names) | replaced)
+    leads = await head_now(cluster, env, machines)
+    jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | replaced)
     return Observed(machines, seen, unreachable, accounts, texts, frozenset(attached), jobs, replaced, await images)
 
 
@@ -68,7 +70,7 @@ async def _replaced(env: Env, cluster: str, names: Set[str]) -> frozenset[str]:
 
 async def _jobs_on(env: Env, head: Machine | None, names: Set[str]) -> dict[str, tuple[int, ...]]:
     """Of nodes that are to go; {} where the controller can't be asked: then nobody runs anything that is known of."""
-    if not names or head is None or head.state is not MachineState.RUNNING:
+    if not names or head is None:
         return {}
     try:
         busy = await control.busy_nodes(env.connections, head)

@@ -236,6 +236,9 @@ class Library:
             if target.exists():
                 self._discard(target)
             self._manifest(name, number).unlink(missing_ok=True)
+            for left in ("gone", "tree"):  # of a removal or an addition that was killed: what they link is not free
+                if (self._drafts / left).exists():
+                    shutil.rmtree(self._drafts / left)
             return self._sweep()
 
     def _discard(self, target: Path) -> None:

@@ -55,7 +55,7 @@ class Bucket:
         base = "" if len(found) == 1 and found[0][0] == self._prefix else self._prefix
         items, faults = [], []
         for key, count, etag in found:
-            path = key.rpartition("/")[2] if not base and self._prefix else key[len(base) :].lstrip("/")
+            path = key.rpartition("/")[2] if not base and self._prefix else key.removeprefix(f"{base}/" if base else "")
             if path.endswith("/") or not path:
                 continue  # what consoles make to show a folder
             if any(part in ("", ".", "..") or len(part.encode()) > 255 or "\0" in part for part in path.split("/")):

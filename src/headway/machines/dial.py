@@ -79,7 +79,6 @@ class Dialer:
         code, said = await self._says(connection, [*asks.argv, "true"], password)
         if code == 0:
             return asks
-        connection.abort()
         what, hint = _why_not(machine, code, said)
         raise SudoRefused(what, hint=hint)
 

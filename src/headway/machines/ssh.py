@@ -389,7 +389,12 @@ class Connections:
                     link.busy += 1
                     return link
             connection = await self._dialer.connect(machine)
-            link = _Link(machine, connection, await self._dialer.root(connection, machine), busy=1)
+            try:
+                root = await self._dialer.root(connection, machine)
+            except BaseException:
+                connection.abort()
+                raise
+            link = _Link(machine, connection, root, busy=1)
             peer.links.append(link)
             return link
 

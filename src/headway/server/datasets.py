@@ -62,7 +62,7 @@ class Datasets:
         number = await store.next_number(self._cluster, self._name)
         before = await store.versions(self._cluster, self._name)
         manifest = await self._bring(path, number - 1)
-        same = next((one for one in before if one.digest == manifest.digest), None)
+        same = next((one for one in before if one.digest == manifest.digest and not one.damage), None)
         if same is not None:
             await self._shelf.publish(self._name, same.number, manifest)
             await self._say("version", f"{same.label} holds the same already", done=True)

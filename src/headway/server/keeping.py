@@ -53,7 +53,7 @@ class Keep:
         await state.work.back_up(cluster, about, self._say, path, header, await self._key())
         await self._say("backup", str(path), done=True, seconds=time.monotonic() - began)
         if self._params.get("keep"):
-            await asyncio.to_thread(retain, path.parent, name, int(self._params["keep"]))
+            await asyncio.to_thread(retain, path.parent, name, int(self._params["keep"]), path)
         return (str(path),)
 
     async def restore(self) -> None:
@@ -98,12 +98,13 @@ class Keep:
         return base64.b64decode(value)
 
 
-def retain(folder: Path, cluster: str, keep: int) -> None:
-    """Removes all but the latest `keep` backups of the cluster in this folder."""
+def retain(folder: Path, cluster: str, keep: int, made: Path) -> None:
+    """Removes all but `keep` backups of the cluster in this folder: the one that was just made, and the latest others. A
+    clock that was ahead may have dated those later than that one."""
     from headway.keep.archive import found
 
-    mine = [path for path, header, _ in found(folder) if header.cluster == cluster]
-    for path in mine[keep:]:
+    others = [path for path, header, _ in found(folder) if header.cluster == cluster and path != made]
+    for path in others[max(0, keep - 1) :]:
         path.unlink(missing_ok=True)
 
 
