@@ -205,12 +205,14 @@ def test_containers_run(own: Own) -> None:
 def test_a_version_of_a_dataset_is_everywhere_and_nobody_writes_there(own: Own, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("alpha")
     tmp_path.chmod(0o755)
-    lab = own.lab
-    assert lab.cli("dataset", "add", "words", "--from", str(tmp_path)).out.splitlines()[-1] == "/datasets/words/1"
+    lab, here = own.lab, ("--cluster", "own")  # the server knows others, whose applies were refused
+    assert (
+        lab.cli("dataset", "add", "words", "--from", str(tmp_path), *here).out.splitlines()[-1] == "/datasets/words/1"
+    )
     reads = "cat /datasets/words/1/a.txt; echo; touch /datasets/words/1/b 2>/dev/null || echo refused"
     assert lab.head("srun", "-N2", "sh", "-c", reads, user="ann").out.split() == ["alpha", "refused"] * 2
-    assert lab.cli("dataset", "verify", "words").out.splitlines()[-1] == "words@1 is whole"
-    lab.cli("dataset", "remove", "words@1", "--yes")
+    assert lab.cli("dataset", "verify", "words", *here).out.splitlines()[-1] == "words@1 is whole"
+    lab.cli("dataset", "remove", "words@1", "--yes", *here)
     assert "/datasets/words " not in lab.head("cat", "/proc/self/mounts").out
 
 
