@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.api.places import moved_datasets
 from headway.api.planning import digest_of
 from headway.domain.change import Disturbs
 from headway.domain.cluster import Cluster, Dataset, Group, Health, Storage
@@ -322,6 +323,20 @@ async def test_dataset_folders_are_those_the_server_allows(server: Server, tmp_p
         (fault,) = failed(answer, 422, "invalid_spec").faults
         assert fault.path == "storage.datasets[0].path"
         assert why in fault.message
+
+
+def test_a_dataset_is_no_other_folder_under_machines_that_have_it() -> None:
+    """Their own mounts hold the first one: jobs would go on reading that, and the plan say that nothing changes."""
+
+    def lab(**sources: str) -> Cluster:
+        datasets = tuple(Dataset(name, source, f"/datasets/{name}") for name, source in sources.items())
+        return replace(builders.cluster(), storage=Storage(datasets=datasets))
+
+    before = lab(a="/data/a", b="/data/b")
+    (fault,) = moved_datasets(before, lab(a="/data/a", b="/data/other", c="/data/c"))
+    assert (fault.path, "from /data/b" in fault.message) == ("storage.datasets[1].path", True)
+    assert list(moved_datasets(before, before)) == []
+    assert list(moved_datasets(before, lab(b="/data/b"))) == [], "one that goes may come back from elsewhere"
 
 
 async def test_access_names_hosts_and_keys(server: Server) -> None:

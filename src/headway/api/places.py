@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headway.api.state import AppState
 from headway.api.work import Resolved
+from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, in_the_way
 from headway.errors import Fault, HeadwayError, NotAllowed, Refused
 
@@ -41,6 +42,23 @@ async def place_faults(state: AppState, resolved: Resolved) -> list[Fault]:
         *_backup_faults(state, resolved),
         *_key_faults(state, resolved),
     ]
+
+
+def moved_datasets(before: Cluster, cluster: Cluster) -> Iterator[Fault]:
+    """Datasets of local machines that would be other folders: machines, and whatever has files open there, have the first."""
+    if (before.provider, cluster.provider) != ("local", "local"):
+        return
+    known = {one.name: one.source for one in before.storage.datasets if not one.versioned}
+    for number, one in enumerate(cluster.storage.datasets):
+        if not one.versioned and one.source and known.get(one.name, one.source) != one.source:
+            message = (
+                f"the machines have {one.name} from {known[one.name]}, which does not become another folder under them"
+            )
+            yield Fault(
+                f"storage.datasets[{number}].path",
+                message,
+                "take it out and apply, then put it in again; or name it anew",
+            )
 
 
 def _library_faults(resolved: Resolved, names: Iterable[str]) -> Iterator[Fault]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.api.access import Principal, Right
-from headway.api.places import place_faults
+from headway.api.places import moved_datasets, place_faults
 from headway.api.shapes import changeset_out, operation_news, summary_of
 from headway.api.spending import FIELD, over_limit
 from headway.api.state import AppState, PlanKept, fingerprint
@@ -136,6 +136,8 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
         _need_known_places(who, resolved.cluster, before)
     hop = hop_fault(before, resolved.cluster)
     faults = [*await place_faults(state, resolved), *([hop] if hop else [])]
+    if before is not None and row is not None and row.state == "ready":
+        faults += moved_datasets(before, resolved.cluster)
     if faults:
         raise InvalidSpec(faults)
     return document, resolved
