@@ -183,7 +183,7 @@ async def test_a_scheduled_backup_that_could_not_be_queued_is_queued_later(
     assert await queue_backup(server.state, "lab", "headway", tmp_path, PHRASE, ref="scheduled-5") is not None
 
 
-@pytest.mark.parametrize("place", ["/etc/headway", "/", "b", "/var/tmp/../../proc/x"])
+@pytest.mark.parametrize("place", ["/etc/headway", "/", "b", "/var/tmp/../../proc/x", "/var/tmp/b\0"])
 async def test_backups_lie_nowhere_of_the_hosts_own(server: Server, place: str) -> None:
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": place, "passphrase": PHRASE})

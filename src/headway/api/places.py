@@ -22,9 +22,9 @@ KEY_FOLDERS = (Path("/etc/munge"), OWN_FOLDER)
 
 def allowed(state: AppState, path: str, hint: str = "keep backups in a folder, best on a disk, of their own") -> Path:
     """Where a backup may lie. Raises Refused or NotAllowed."""
-    real = Path(os.path.realpath(path))
-    if not path.startswith("/"):
+    if not path.startswith("/") or "\0" in path:
         raise Refused(f"{path!r} is no absolute path", hint="name a folder of the server's machine")
+    real = Path(os.path.realpath(path))
     if real == Path("/") or any(real.is_relative_to(folder) for folder in _closed(state)):
         raise NotAllowed(
             f"{real} belongs to the server's machine itself",
