@@ -133,7 +133,7 @@ def _system(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
     else:
         yield _warn(
             survey,
-            f"runs {survey.system_name}: untested, own machines are tested with Debian 13",
+            f"runs {survey.system_name}: untested, own machines are tested with Debian 13 and 12",
             f"it is set up as {wanted} would be, with Slurm {cluster.slurm_version}: its packages must be of that version",
         )
 
