@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -167,18 +167,18 @@ class Responder:
 
     async def dead(self, node: str, what: str, **evidence: object) -> Said:
         """A node whose machine does not run, or that Slurm has lost. `at`: since when, as far as known."""
-        if await self._busy(node) or await self._given_back(node):
+        open_ones = await self._unfinished(node)
+        if any(map(_took_the_jobs, open_ones)) or await self._given_back(node):
             return []
         given = evidence.get("at")
         at = float(given) if isinstance(given, int | float) and given else self.clock() - self.silent.get(node, 0.0)
         evidence = {**evidence, "dead": True, "at": at}
-        waits = next(iter(await self.env.store.incidents(self.cluster.name, node=node, unfinished=True)), None)
-        if waits is None:
-            incident = await self._open(node, what, XidClass.REBOOT, at, evidence)
-        else:  # for a volume, while its jobs ran on
-            await self._let_be(waits)
+        if open_ones:  # it waits for a volume, while its jobs ran on
+            await self._let_be(open_ones[0])
             seen = IncidentState.SEEN
-            incident = await self.tools.go(waits, seen, what, evidence=evidence, action=XidClass.REBOOT)
+            incident = await self.tools.go(open_ones[0], seen, what, evidence=evidence, action=XidClass.REBOOT)
+        else:
+            incident = await self._open(node, what, XidClass.REBOOT, at, evidence)
         return [(node, what), *await self.advance(incident)]
 
     async def still_so(self, node: str, jobs: Iterable[int]) -> bool:
@@ -436,9 +436,10 @@ class Responder:
             await self.env.connections.remote(machine, ["rm", "-f", XID_MARK], timeout_s=5)
 
     async def _busy(self, node: str) -> bool:
-        """With what has taken its jobs away. Where it waits for a volume they run on, and it may yet die under them."""
-        found = await self.env.store.incidents(self.cluster.name, node=node, unfinished=True)
-        return any(one.action is not XidClass.MOUNT for one in found)
+        return any(map(_took_the_jobs, await self._unfinished(node)))
+
+    async def _unfinished(self, node: str) -> Sequence[Incident]:
+        return await self.env.store.incidents(self.cluster.name, node=node, unfinished=True)
 
     async def _somebody_elses(self, node: str) -> bool:
         """A person has taken it out of service and nothing runs on it: what they do with it is theirs."""
@@ -461,6 +462,11 @@ class Responder:
     async def _serves(self, node: str) -> bool:
         states, _ = await self.tools.node_now(node)
         return not states & OUT
+
+
+def _took_the_jobs(incident: Incident) -> bool:
+    """Where a node waits for a volume its jobs run on, and it may yet die under them."""
+    return incident.action is not XidClass.MOUNT
 
 
 def evidence_of(signal: Signal) -> dict[str, object]:
