@@ -128,8 +128,14 @@ def figures(took: list[float]) -> str:
 
 
 async def look(server: Server, path: str) -> None:
-    async for _ in stream(server, path):
-        pass
+    """All that a stream has is read, and nothing done with it: browsers have processors of their own."""
+    reader, writer = await server.connect()
+    try:
+        writer.write(server.request(path))
+        while await reader.read(2**16):
+            pass
+    finally:
+        writer.close()
 
 
 async def person(server: Server, number: int, ends: float, took: list[float]) -> None:
