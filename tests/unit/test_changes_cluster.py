@@ -71,8 +71,7 @@ def test_jobs_that_slurm_ends_are_named_by_partition_and_by_node() -> None:
     (told,) = [one for one in changeset(goal, observed).asks if one.disturbs is Disturbs.JOBS]
     assert (told.kind, told.what) == ("unit.reload", CONTROLLER.name)
     assert told.why == (
-        "the partition debug goes, and with it jobs 4, 5; "
-        "other processors or GPUs on lab-1-1: Slurm ends job 6 there"
+        "the partition debug goes, and with it jobs 4, 5; other processors or GPUs on lab-1-1: Slurm ends job 6 there"
     )
     nobody = changeset(goal, replace(observed, aborted={}))
     assert not [one for one in nobody.asks if one.disturbs is Disturbs.JOBS]
