@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from headway.domain.cluster import Cluster, Partition
 from headway.errors import Fault
+from headway.jobs.masks import masked_lines, masked_names
 from headway.jobs.offer import Offer
 from headway.jobs.saying import length
 from headway.wire.work import SubmitIn
@@ -122,10 +123,11 @@ def seconds(text: str) -> int | None:
 
 
 def faults(request: SubmitIn, cluster: Cluster, user: str, offer: Offer) -> list[Fault]:
-    """All of them, by field: script, partition, nodes, gpus, cpus, memory, time, account."""
+    """All of them, by field: script, args, flags, partition, nodes, gpus, cpus, memory, time, account."""
     want = asked(request)
     return [
         *_script(request),
+        *_masked(request),
         *_partition(want, cluster, user),
         *_size(want, cluster, offer),
         *_team(want, cluster, user),
@@ -160,6 +162,16 @@ def _script(request: SubmitIn) -> Iterator[Fault]:
         yield Fault("script", "the first line must name an interpreter", "begin with #!/bin/bash")
     elif "\r\n" in script:
         yield Fault("script", "it has Windows line ends, which sbatch refuses", "dos2unix, or set your editor to LF")
+
+
+def _masked(request: SubmitIn) -> Iterator[Fault]:
+    """What was shown without the values of secrets can't be sent so."""
+    again = "type the value again"
+    for line, name in masked_lines(request.script or ""):
+        yield Fault("script", f"line {line}: the value of {name} was left out, as it is a secret", again)
+    for field, words in (("args", request.script_args), ("flags", request.args)):
+        for name in masked_names(words):
+            yield Fault(field, f"the value of {name} was left out, as it is a secret", again)
 
 
 def _partition(want: Asked, cluster: Cluster, user: str) -> Iterator[Fault]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
-from headway.api import budgets, jobacts, jobs, runs
+from headway.api import budgets, clones, jobs, runs
 from headway.api.access import Member, Principal, State, note_failure, workplace
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Unreachable
@@ -31,7 +31,7 @@ async def form(name: str, request: Request, state: State, who: Member) -> Respon
     number = request.query_params.get("from", "")
     draft = Draft(how="command" if request.query_params.get("how") == "command" else "script")
     if number.isascii() and number.isdigit() and len(number) < 12:
-        draft = Draft.like(await jobacts.script(name, int(number), state, who))
+        draft = Draft.like(await clones.origin_of(name, int(number), state, who))
     return await _page(name, state, who, draft, CheckJobOut(), copied=number)
 
 
@@ -54,7 +54,7 @@ async def send(name: str, request: Request, state: State, who: Member) -> Respon
     if told.faults or ask is None:
         return await _page(name, state, who, draft, told, status=422)
     try:
-        number = await _sent(name, ask, state, who)
+        number = await _sent(name, draft, ask, state, who)
     except NotAllowed:
         raise
     except HeadwayError as error:
@@ -63,10 +63,12 @@ async def send(name: str, request: Request, state: State, who: Member) -> Respon
     return see_other(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
 
-async def _sent(name: str, ask: CheckJobIn, state: AppState, who: Principal) -> int:
+async def _sent(name: str, draft: Draft, ask: CheckJobIn, state: AppState, who: Principal) -> int:
     if ask.run is not None:
         return (await runs.run(name, ask.run, state, who)).job_id
     assert ask.submit is not None
+    if draft.origin:
+        return (await runs.rerun_changed(name, int(draft.origin), ask.submit, state, who)).job_id
     return (await jobs.submit(name, ask.submit, state, who)).job_id
 
 
@@ -119,6 +121,6 @@ async def _page(
         launchers=view.LAUNCHERS,
         example=view.EXAMPLE,
         containers=cluster.containers,
-        copied=copied,
+        copied=copied or draft.origin,
         oob=False,
     )
