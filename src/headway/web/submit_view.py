@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 
 from headway.api.clones import Origin
 from headway.errors import Fault
-from headway.jobs.check import asked
+from headway.jobs.asked import asked, first_flags
 from headway.wire.base import FaultOut
 from headway.wire.work import CheckJobIn, ContainerIn, Launcher, RunIn, SubmitIn
 
@@ -91,8 +91,8 @@ class Draft:
 
     @property
     def known(self) -> dict[str, str]:
-        """What the script itself asks for, shown as placeholders."""
-        return asked(SubmitIn(script=self.script)).options if self.how == "script" else {}
+        """What the script itself asks for, of several components the first, shown as placeholders."""
+        return asked(SubmitIn(script=self.script))[0].options if self.how == "script" else {}
 
 
 def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
@@ -104,7 +104,7 @@ def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
         return CheckJobIn(run=_run(draft)), []
     flags = [f"--{flag}={value}" for name, flag in _FLAGS if (value := getattr(draft, name))]
     sent = SubmitIn(script=draft.script, script_name=draft.script_name, script_args=shlex.split(draft.args),
-                    args=[*shlex.split(draft.flags), *flags], chdir=draft.chdir, env=dict(draft.env))  # fmt: skip
+                    args=first_flags(shlex.split(draft.flags), flags), chdir=draft.chdir, env=dict(draft.env))  # fmt: skip
     return CheckJobIn(submit=sent), []
 
 
