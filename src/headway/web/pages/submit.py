@@ -6,6 +6,8 @@ POST /clusters/NAME/submit          sends it, and goes to the job's page"""
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -14,9 +16,9 @@ from headway.api.access import Member, Principal, State, note_failure, workplace
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Unreachable
 from headway.jobs.check import refusal
+from headway.web import deed
 from headway.web import submit_view as view
 from headway.web.html import HEADERS, render, templates
-from headway.web.place import see_other
 from headway.web.route import page_router
 from headway.web.submit_view import Draft
 from headway.wire.base import FaultOut
@@ -48,7 +50,11 @@ async def check(name: str, request: Request, state: State, who: Member) -> Respo
 
 @router.post("/clusters/{name}/submit", response_model=None)
 async def send(name: str, request: Request, state: State, who: Member) -> Response:
-    draft = Draft.of(await request.form())
+    form = await request.form()
+    return await deed.once(request, form, state, who, partial(_send, name, Draft.of(form), request, state))
+
+
+async def _send(name: str, draft: Draft, request: Request, state: AppState, who: Principal) -> deed.Done | Response:
     told = await _checked(name, state, who, draft)
     ask, _ = view.request(draft)
     if told.faults or ask is None:
@@ -60,7 +66,7 @@ async def send(name: str, request: Request, state: State, who: Member) -> Respon
     except HeadwayError as error:
         await note_failure(request, error)
         return await _page(name, state, who, draft, _refused(error), status=error.http_status)
-    return see_other(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
+    return deed.Done(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
 
 async def _sent(name: str, ask: CheckJobIn, state: AppState, who: Principal) -> int:
@@ -120,5 +126,6 @@ async def _page(
         example=view.EXAMPLE,
         containers=cluster.containers,
         copied=copied,
+        deed=deed.new(),
         oob=False,
     )
