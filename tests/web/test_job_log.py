@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import demo_state
+import httpx
 import pytest
 from conftest import Site
 from playwright.sync_api import Page, Request, Route, expect
 from tests import builders
 
+from headway import Client
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
 from headway.jobs.logpart import window
@@ -92,6 +94,25 @@ def test_it_goes_on_with_the_next_server_where_it_was(demo: Site, page: Page, mo
     expect(state).to_have_text("complete")
     assert shown(page) == "step 1\nstep 2\nstep 3"
     assert log.starts[0] == log.starts[-1] == 7
+
+
+def test_programs_see_that_it_broke_off_and_ours_goes_on(demo: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(demo, monkeypatch, b"step 1\n")
+    demo.run(demo.state.store.put_person("alice", "member"))
+    _, token = demo.run(demo.state.store.create_token("alice"))
+    asked = {"headers": {"authorization": f"Bearer {token}"}, "params": {"follow": "true"}, "timeout": 20}
+    with httpx.stream("GET", f"{demo.url}/api/v1/clusters/demo/jobs/104/log", **asked) as raw:
+        pieces = raw.iter_raw()
+        assert next(pieces) == b"step 1\n"
+        with Client(demo.url, token) as client:
+            ours = client.log("demo", 104, follow=True)
+            assert next(ours) == b"step 1\n"
+            stopping(demo, now=True)
+            with pytest.raises(httpx.RemoteProtocolError):
+                next(pieces)
+            stopping(demo, now=False)
+            log.write(b"step 2\n", end=True)
+            assert list(ours) == [b"step 2\n"]
 
 
 @pytest.mark.parametrize("what", ["part", "follow", "refused"])
