@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Unanswered
+from headway.store import StoreAway
 from headway.wire.work import SubmitOut
 from tests.unit.server_fakes import Server
 
@@ -95,3 +96,14 @@ async def test_each_page_brings_a_name_of_its_own(server: Server) -> None:
     ]
     assert all(len(one) == 32 for one in found)
     assert len(set(found)) == 3
+
+
+async def test_a_database_that_goes_away_after_it_was_sent_makes_no_failure_of_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any) -> None:
+        raise StoreAway("the database does not answer")
+
+    alice = await ready(server)
+    monkeypatch.setattr(server.store, "end_answer", away)
+    assert (await alice.post(SUBMIT, data=JOB)).headers["location"] == "/clusters/lab/jobs/5"

@@ -7,6 +7,7 @@ where the first one was. Filled in otherwise it is another request."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import re
@@ -20,6 +21,7 @@ from starlette.responses import Response
 
 from headway.api.access import Principal
 from headway.api.state import AppState
+from headway.store import StoreAway
 from headway.web.place import see_other
 
 FIELD = "deed"
@@ -57,7 +59,8 @@ async def once(
         made = await work(replace(who, deed=name, deed_at=before.at if before else state.clock()))
         if not isinstance(made, Done):
             return made
-        await state.store.end_answer(name, _DONE, json.dumps([made.path, made.told]))
+        with contextlib.suppress(StoreAway):  # it was done all the same; the head knows it too
+            await state.store.end_answer(name, _DONE, json.dumps([made.path, made.told]))
         return _led(made)
 
 

@@ -14,8 +14,9 @@ from starlette.responses import HTMLResponse, Response
 from headway.api import budgets, jobacts, jobs, runs
 from headway.api.access import Member, Principal, State, note_failure, workplace
 from headway.api.state import AppState
-from headway.errors import HeadwayError, NotAllowed, Unreachable
+from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.check import refusal
+from headway.store import StoreAway
 from headway.web import deed
 from headway.web import submit_view as view
 from headway.web.html import HEADERS, render, templates
@@ -65,6 +66,8 @@ async def _send(name: str, draft: Draft, request: Request, state: AppState, who:
         raise
     except HeadwayError as error:
         await note_failure(request, error)
+        if isinstance(error, Unanswered | StoreAway):  # it had gone out: sending it once more might make a second job
+            return await _page(name, state, who, draft, told, status=error.http_status, unsure=error.message)
         return await _page(name, state, who, draft, _refused(error), status=error.http_status)
     return deed.Done(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
@@ -104,8 +107,17 @@ def _refused(error: HeadwayError) -> CheckJobOut:
 
 
 async def _page(
-    name: str, state: AppState, who: Principal, draft: Draft, told: CheckJobOut, *, status: int = 200, copied: str = ""
+    name: str,
+    state: AppState,
+    who: Principal,
+    draft: Draft,
+    told: CheckJobOut,
+    *,
+    status: int = 200,
+    copied: str = "",
+    unsure: str = "",
 ) -> Response:
+    """`unsure`: why nobody knows whether it was submitted."""
     cluster = await workplace(state, name, who)
     mine = [team.name for team in cluster.teams if who.user in team.users]
     return render(
@@ -127,5 +139,6 @@ async def _page(
         containers=cluster.containers,
         copied=copied,
         deed=deed.new(),
+        unsure=unsure,
         oob=False,
     )
