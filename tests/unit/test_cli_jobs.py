@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import NotAllowed, NotFound
+from headway.errors import NotAllowed, NotFound, Unreachable
 from headway.wire.clusters import StatusOut
 from headway.wire.jobs import ArrayOut, ProgressOut
 from headway.wire.work import SubmitIn, SubmitOut
@@ -133,6 +133,24 @@ def test_submit_wait_exits_as_the_job_did(cli: Cli, script: str, monkeypatch: py
     done = cli("submit", "--wait", script)
     assert done.code == 3
     assert "job 12: FAILED" in done.err
+
+
+def test_submit_wait_goes_on_over_a_broken_request(cli: Cli, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else `submit --wait x || submit x` would have the job twice."""
+    accepts(cli)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    left = [None, None, job(), job(state="COMPLETED")]
+
+    def status(*_: object) -> object:
+        found = left.pop(0)
+        if found is None:
+            raise Unreachable("the connection broke")
+        return found
+
+    cli.api.on("job", status).on("reconnect", None)
+    done = cli("submit", "--wait", script)
+    assert done.code == 0
+    assert done.err.count("the connection broke; job 12 goes on and is waited for") == 1
 
 
 def test_submit_wait_waits_for_all_tasks_and_fails_with_one(

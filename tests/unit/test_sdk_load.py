@@ -273,3 +273,12 @@ def test_what_is_no_server_of_ours_or_another_version_is_told_apart(status: int,
     for ask in (Client.clusters, Client.me):
         with pytest.raises(Refused, match=why), Client("http://far:1", "t", transport=answers) as client:
             ask(client)
+
+
+def test_a_proxy_whose_server_is_away_is_no_wrong_address() -> None:
+    """Who waits for a job goes on over it."""
+    import httpx
+
+    answers = httpx.MockTransport(lambda _: httpx.Response(503, content=b"<html>no upstream"))
+    with pytest.raises(Unreachable, match="but 503"), Client("http://far:1", "t", transport=answers) as client:
+        client.clusters()

@@ -9,7 +9,7 @@ import pytest
 
 from headway import AsyncClient, Client
 from headway.cli.run import run
-from headway.errors import Refused
+from headway.errors import Refused, Unreachable
 from headway.sdk.aio import AsyncJob
 from headway.sdk.costs import Costs
 from headway.sdk.work import Job, Work, run_request
@@ -50,6 +50,53 @@ def test_an_array_ends_with_its_slowest_task() -> None:
 def test_one_task_of_an_array_ends_by_itself() -> None:
     api = FakeApi().on("job", job(41, array_job_id=40, array_task="0", state="COMPLETED"))
     assert Job(cast(Work, api), "lab", 41).wait().state == "COMPLETED"
+
+
+def away(api: FakeApi, *answers: Any) -> list[int]:
+    """Answers of `job` in turn, errors among them are raised; how often the server was looked for."""
+    looked: list[int] = []
+    left = list(answers)
+
+    def answer(*_: Any) -> Any:
+        one = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    api.on("job", answer).on("reconnect", lambda: looked.append(1))
+    return looked
+
+
+BROKEN = Unreachable("the connection broke")
+ENDED = job(40, state="COMPLETED")
+
+
+def test_a_server_that_does_not_answer_is_no_end_of_its_job() -> None:
+    api, told = FakeApi(), list[Unreachable]()
+    looked = away(api, BROKEN, BROKEN, job(40), BROKEN, ENDED)
+    assert handle(api).wait(poll_s=0, on_lost=told.append).state == "COMPLETED"
+    assert (len(looked), told) == (3, [BROKEN, BROKEN])  # told once a loss
+
+
+async def test_a_server_that_does_not_answer_is_no_end_for_asyncio_either() -> None:
+    api = FakeApi()
+    looked = away(api, job(40), BROKEN, ENDED)
+    assert (await AsyncJob(handle(api)).wait(poll_s=0)).state == "COMPLETED"
+    assert len(looked) == 1
+
+
+def test_a_time_limit_holds_while_the_server_is_away_and_without_one_two_days_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api = FakeApi()
+    away(api, job(40), BROKEN)
+    with pytest.raises(TimeoutError, match=r"job 40 is RUNNING after 0\.01 s; last asked: the connection broke"):
+        handle(api).wait(timeout_s=0.01, poll_s=0.02)
+    hours = iter(range(0, 1000, 20))
+    monkeypatch.setattr("headway.sdk.following.time.monotonic", lambda: next(hours) * 3600.0)
+    with pytest.raises(Unreachable):
+        handle(api).wait(poll_s=0)
+    assert next(hours) == 80  # 0, 20, 40: not yet; 60 hours
 
 
 def test_waiting_has_an_end() -> None:

@@ -13,6 +13,7 @@ from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from headway.cli.session import Api
+    from headway.errors import Unreachable
     from headway.sdk.work import Work
     from headway.wire.work import SubmitIn
 
@@ -131,8 +132,11 @@ def _wait(api: Api, cluster: str, job_id: int) -> int:
     """Waits for the job's end (of an array, all its tasks'), as sbatch --wait does; its exit code."""
     from headway.sdk.work import Job
 
+    def lost(error: Unreachable) -> None:
+        session.note(f"{error.message}; job {job_id} goes on and is waited for")
+
     try:
-        job = Job(cast("Work", api), cluster, job_id).wait(poll_s=WAIT_S)
+        job = Job(cast("Work", api), cluster, job_id).wait(poll_s=WAIT_S, on_lost=lost)
     except KeyboardInterrupt:
         session.note(f"\njob {job_id} goes on; headway logs {cluster} -f {job_id}")
         return 130

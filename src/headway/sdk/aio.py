@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from headway.errors import Unreachable
 from headway.sdk.client import Client
+from headway.sdk.following import Away
 from headway.sdk.work import POLL_S, Job
 from headway.wire.jobs import JobOut
 
@@ -108,13 +110,21 @@ class AsyncJob:
     retry = _starting(Job.retry)
     rerun = _starting(Job.rerun)
 
-    async def wait(self, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> JobOut:
-        """How it ended. Raises TimeoutError when that takes longer."""
+    async def wait(
+        self,
+        *,
+        timeout_s: float | None = None,
+        poll_s: float = POLL_S,
+        on_lost: Callable[[Unreachable], None] | None = None,
+    ) -> JobOut:
+        """How it ended. Raises TimeoutError when that takes longer; a server that does not answer is waited for, as
+        `Job.wait` does. `on_lost` is called in a thread."""
+        away = Away(on_lost)
         async with asyncio.timeout(timeout_s):
             while True:
-                now, over = await asyncio.to_thread(self.sync.ended)
-                if over:
-                    return now
+                found = await asyncio.to_thread(self.sync.polled, away)
+                if found is not None and found[1]:
+                    return found[0]
                 await asyncio.sleep(poll_s)
 
     async def logs(self, *, follow: bool = False, err: bool = False, task: int | None = None) -> AsyncIterator[str]:

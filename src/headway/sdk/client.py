@@ -292,7 +292,7 @@ class Client(Costs, Work):
             if time.monotonic() > lost[0]:
                 raise lost[1]
             time.sleep(0.2)
-            self._reconnect()
+            self.reconnect()
 
     def wait(self, operation: str, *, patience_s: float = 60.0) -> OperationOut:
         """Follows the operation without showing anything; its final state."""
@@ -428,7 +428,7 @@ class Client(Costs, Work):
             if reading.ended:
                 return
             patience.lost(error, for_good=not reading.can_go_on)
-            self._reconnect()
+            self.reconnect()
 
     def exec(self, cluster: str, request: ExecIn, *, timeout_s: float = 3600.0) -> ExecOut:
         """One command on the login; its exit code and output untouched."""

@@ -1,9 +1,9 @@
-"""A log that is followed over the loss of its server: how far it has come, and how long to try again."""
+"""What goes on over the loss of its server: how far a followed log has come, and how long to try again."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from headway.errors import Refused, Unreachable
@@ -11,6 +11,9 @@ from headway.wire.base import ErrorOut
 from headway.wire.frames import frames
 
 RETRY_S = 0.5
+# Of who waits for a job's end without a time limit. A machine that is mended by the next day's work is lived through; a server
+# that is gone for good, or another cluster's address, holds nobody's script for ever.
+MOST_AWAY_S = 2 * 86400.0
 
 
 @dataclass
@@ -74,3 +77,27 @@ class Patience:
         if for_good or not self._heard or now >= self._until:
             raise error
         time.sleep(RETRY_S)
+
+
+class Away:
+    """A server that does not answer who waits for a job's end: the job runs on, so this is no end. `on_lost` is called once
+    a loss."""
+
+    def __init__(self, on_lost: Callable[[Unreachable], None] | None) -> None:
+        self._on_lost = on_lost
+        self._since = 0.0
+        self.why: Unreachable | None = None  # while it does not answer
+
+    def heard(self) -> None:
+        self.why = None
+
+    def lost(self, error: Unreachable) -> None:
+        """Raises the error after MOST_AWAY_S without any answer."""
+        now = time.monotonic()
+        if self.why is None:
+            self._since = now
+            if self._on_lost is not None:
+                self._on_lost(error)
+        elif now - self._since > MOST_AWAY_S:
+            raise error
+        self.why = error

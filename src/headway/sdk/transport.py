@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import httpx
 
 M = TypeVar("M", bound=Wire)
+_AWAY = (502, 503, 504)  # what a proxy says while the server behind it does not answer
 WRONG_URL_HINT = "check HEADWAY_URL; without it the server of this machine is used"
 
 
@@ -177,7 +178,8 @@ class Http:
             )
         return self._http
 
-    def _reconnect(self) -> None:
+    def reconnect(self) -> None:
+        """After the connection was lost: looks where the server is now. The next call goes there."""
         if self._refresh is None:
             return
         try:
@@ -192,7 +194,7 @@ class Http:
         """Whether another server answers now, and the request may go to it."""
         before = self.url
         if self._several and method in ("GET", "POST"):
-            self._reconnect()
+            self.reconnect()
         return self.url != before
 
     def _unreachable(self, error: Exception) -> Unreachable:
@@ -259,5 +261,6 @@ def _raise_for(status: int, body: bytes) -> None:
         out = ErrorOut(kind=problem.kind, message=problem.detail, hint=problem.hint, faults=problem.faults)
     except ValueError:  # not in our words: a proxy, or no Headway server at all
         said = " ".join(body[:200].decode(errors="replace").split())
-        out = ErrorOut(kind="refused", message=f"no Headway server answered, but {status}: {said}", hint=WRONG_URL_HINT)
+        kind = "unreachable" if status in _AWAY else "refused"
+        out = ErrorOut(kind=kind, message=f"no Headway server answered, but {status}: {said}", hint=WRONG_URL_HINT)
     raise to_error(out)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from headway.domain.jobstate import ENDED
-from headway.errors import NotFound, Refused
+from headway.errors import NotFound, Refused, Unreachable
+from headway.sdk.following import Away
 from headway.wire.jobs import ArrayOut, JobOut
 from headway.wire.work import (
     BundleOut,
@@ -82,6 +83,8 @@ class Work(ABC):
 
     @abstractmethod
     def only_cluster(self) -> str: ...
+    @abstractmethod
+    def reconnect(self) -> None: ...
     @abstractmethod
     def sbatch(self, cluster: str, request: SubmitIn) -> SubmitOut: ...
     @abstractmethod
@@ -200,16 +203,41 @@ class Job:
     def status(self) -> JobOut:
         return self.client.job(self.cluster, self.id)
 
-    def wait(self, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> JobOut:
-        """How it ended (of an array: once all its tasks have). Raises TimeoutError when that takes longer."""
+    def wait(
+        self,
+        *,
+        timeout_s: float | None = None,
+        poll_s: float = POLL_S,
+        on_lost: Callable[[Unreachable], None] | None = None,
+    ) -> JobOut:
+        """How it ended (of an array: once all its tasks have). Raises TimeoutError when that takes longer.
+
+        A server that does not answer is waited for, as the job runs on: `on_lost` is told once each time. Raises Unreachable
+        when none has answered for two days."""
         ends = None if timeout_s is None else time.monotonic() + timeout_s
+        away, state = Away(on_lost), "not known yet"
         while True:
-            now, over = self.ended()
-            if over:
-                return now
+            found = self.polled(away)
+            if found is not None:
+                now, over = found
+                if over:
+                    return now
+                state = now.state
             if ends is not None and time.monotonic() > ends:
-                raise TimeoutError(f"job {self.id} is {now.state} after {timeout_s:g} s")
+                lost = f"; last asked: {away.why.message}" if away.why else ""
+                raise TimeoutError(f"job {self.id} is {state} after {timeout_s:g} s{lost}")
             time.sleep(poll_s)
+
+    def polled(self, away: Away) -> tuple[JobOut, bool] | None:
+        """What `ended` says; None when the server does not answer, which is looked for then."""
+        try:
+            found = self.ended()
+        except Unreachable as error:
+            away.lost(error)
+            self.client.reconnect()
+            return None
+        away.heard()
+        return found
 
     def ended(self) -> tuple[JobOut, bool]:
         """(how it stands, whether it is over). An array is over once all its tasks are, and FAILED when one of them
