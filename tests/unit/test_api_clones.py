@@ -98,6 +98,15 @@ async def test_a_lead_s_clone_lacks_the_secrets_and_is_refused_with_their_lines(
     assert len(server.work.named("submit")) == before
 
 
+async def test_a_clone_waits_for_nothing_that_has_ended(server: Server) -> None:
+    ann, lea = await server.client("alice", "member"), await server.client("bob", "lead")
+    await ann.post(JOBS, json={"script": "#!/bin/sh\n#SBATCH -d afterok:7\nmake\n", "args": ["-N1", "-dafterok:7"]})
+    for client in (ann, lea):
+        form = filled(await client.get(f"{PAGE}?from=41"))
+        assert form["script"] == "#!/bin/sh\nmake\n"
+        assert "after" not in str(form)
+
+
 async def test_what_accounting_kept_is_its_owner_s_too(server: Server) -> None:
     ann = await server.client("alice", "member")
     server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=base64.b64encode(SECRETIVE.encode()).decode())

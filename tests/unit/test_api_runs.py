@@ -167,12 +167,13 @@ async def test_what_only_sounds_like_a_secret_is_kept_and_repeated(server: Serve
 
 async def test_only_failed_tasks_are_retried(server: Server) -> None:
     eve = await server.client("eve", "member")
-    await eve.post(JOBS, json={"script": "#!/bin/sh\n", "args": ["--array=0-3"], "chdir": "here"})
+    waited = {"script": "#!/bin/sh\n#SBATCH -d afterok:7\n", "args": ["--array=0-3%2", "--dependency=afterok:7"]}
+    await eve.post(JOBS, json={**waited, "chdir": "here"})
     server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED", "2": "TIMEOUT", "3": "RUNNING"}
     assert (await eve.get(f"{JOBS}/41/tasks")).json()["failed_tasks"] == "1-2"
     assert (await eve.post(f"{JOBS}/41/retry", json={})).json()["job_id"] == 42
     request = server.work.named("submit")[-1][1]
-    assert (request.args, request.chdir) == (["--array=1-2"], "here")
+    assert (request.args, request.chdir, request.script) == (["--array=1-2%2"], "here", "#!/bin/sh\n")
     server.work.answers["array"] = {"0": "COMPLETED"}
     assert (await eve.post(f"{JOBS}/41/retry", json={})).status_code == 400
     server.work.answers["array"] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.cli import sbatch
+from headway.domain import sbatch as flags
 from headway.errors import Refused
 
 
@@ -88,7 +89,7 @@ def test_a_missing_value(words: str) -> None:
 
 
 def test_no_flag_is_in_two_tables() -> None:
-    tables = [sbatch.LONG_WITHOUT_VALUE, sbatch.LONG_WITH_OPTIONAL_VALUE, sbatch.LONG_WITH_VALUE]
+    tables = [flags.LONG_WITHOUT_VALUE, flags.LONG_WITH_OPTIONAL_VALUE, flags.LONG_WITH_VALUE]
     assert sum(map(len, tables)) == len(frozenset().union(*tables))
     assert not sbatch.SHORT_WITHOUT_VALUE & sbatch.SHORT_WITH_VALUE
     assert not [name for table in tables for name in table if not name[-1].isalnum()]

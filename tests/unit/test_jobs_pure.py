@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.errors import Refused
 from headway.jobs.array import array_out, failed_tasks, ranges, with_array
+from headway.jobs.asked import without_dependency
 from headway.jobs.run import again, prepare_run, prepare_submit
 from headway.jobs.tail_array import tasks_of
 from headway.jobs.words import container_word, explained, hint, why
@@ -134,3 +135,43 @@ def test_steps_that_share_a_folder_have_checkpoints_of_their_own() -> None:
     made = prepare_run(RunIn(argv=["x"], name="ppo"), LAB, "alice", "", work="/scratch/alice/runs/p-1")
     assert made.checkpoints == "/scratch/alice/runs/p-1/checkpoints/ppo"
     assert made.checkpoints in (made.request.script or "")
+
+
+WAITED = """#!/bin/bash
+#SBATCH -N2 --dependency=afterok:12 --comment="a --dependency=b" # why
+#SBATCH -d afterok:12
+#SBATCH --kill-on-invalid-dep yes
+#SBATCH hetjob
+#SBATCH -Hdafterok:12 -N1
+echo "#SBATCH --dependency=stays"
+#SBATCH --dependency=is-no-more-read
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--dependency=afterok:1"], ["--dependency", "afterok:1"], ["-d", "any:1"], ["-dany:1"], ["--dep=singleton"],
+     ["--kill-on-invalid-dep=yes"], ["--kill-on-invalid-dep", "yes"]],
+)  # fmt: skip
+def test_what_a_job_once_waited_for_is_no_flag_of_its_rerun(words: list[str]) -> None:
+    args = ["-N1", *words, "-J", "-d", ":", *words, "--wrap", "--dependency=x"]
+    assert without_dependency(SubmitIn(args=args)).args == ["-N1", "-J", "-d", ":", "--wrap", "--dependency=x"]
+
+
+def test_what_a_job_once_waited_for_is_in_no_line_of_its_rerun() -> None:
+    assert without_dependency(SubmitIn(script=WAITED)).script == (
+        '#!/bin/bash\n#SBATCH -N2 --comment="a --dependency=b" # why\n#SBATCH hetjob\n#SBATCH -H -N1\n'
+        'echo "#SBATCH --dependency=stays"\n#SBATCH --dependency=is-no-more-read\n'
+    )
+    kept = SubmitIn(args=["-HJx"], script="#!/bin/sh\n#SBATCH   -N2   #as it was\n#SBATCH\n\n#SBATCH -n 3")
+    assert without_dependency(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("args", "script", "most"),
+    [(["-a", "0-9%2"], "", "%2"), (["-a0-9%2", "--array=0-9%3"], "#SBATCH -a 0-9%4\n", "%3"),
+     (["-N1"], "#SBATCH -N2 --array=0-9%4 # all\n", "%4"), (["--array=0-9"], "#SBATCH --array=0-9%4\n", ""),
+     ([], "#SBATCH -a '0-9%4'\n", "%4")],
+)  # fmt: skip
+def test_a_retry_has_as_many_tasks_at_once_as_the_array(args: list[str], script: str, most: str) -> None:
+    assert with_array(SubmitIn(args=args, script=f"#!/bin/sh\n{script}"), "3,5").args[-1] == f"--array=3,5{most}"

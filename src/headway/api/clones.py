@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from headway.api.access import Principal, may_touch, workplace
 from headway.api.jobacts import record_of, what_was_sent, without_secrets
-from headway.api.runs import without_dependency
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
 from headway.errors import Refused
+from headway.jobs.asked import without_dependency
 from headway.jobs.masks import lost_secrets
 from headway.jobs.run import own_folder
 from headway.store import JobRecord
@@ -36,16 +36,17 @@ async def origin_of(name: str, job_id: int, state: AppState, who: Principal) -> 
     sent, record = await what_was_sent(state, cluster, found)
     if record is not None and (why := _unlike(record, cluster, who)):
         raise Refused(f"job {job_id} {why}")
+    fresh = without_dependency(SubmitIn(args=sent.sbatch_args, script=sent.text))
+    sent = sent.model_copy(update={"text": fresh.script or "", "sbatch_args": fresh.args})
     if found.user != who.user:
         return Origin(without_secrets(sent))
     if record is None:
         return Origin(sent)
     request = SubmitIn.model_validate(record.request)
-    told = {"text": without_dependency(request).script or ""}
     folder = own_folder(request, cluster, record.user)
     if folder:
-        told["chdir"] = ""
-    return Origin(sent.model_copy(update=told), record.job_id, folder, tuple(lost_secrets(request.env)))
+        sent = sent.model_copy(update={"chdir": ""})
+    return Origin(sent, record.job_id, folder, tuple(lost_secrets(request.env)))
 
 
 async def can_clone(state: AppState, cluster: Cluster, who: Principal, found: JobState) -> bool:

@@ -22,6 +22,7 @@ from headway.domain.live import JobState
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.jobs import lineage, masks
 from headway.jobs.array import array_out, failed_tasks, with_array
+from headway.jobs.asked import without_dependency
 from headway.jobs.offer import Offer, offer_of
 from headway.jobs.place import place
 from headway.jobs.run import Prepared, again, prepare_run, run_out
@@ -211,7 +212,7 @@ async def retry(name: str, job_id: Number, request: RetryIn, state: State, who: 
     failed = failed_tasks(states)
     if not failed:
         raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
-    sent = _with_secrets(record, request)
+    sent = without_dependency(_with_secrets(record, request))
     launcher, checkpoints = (str(record.facts.get(name, "")) for name in ("launcher", "checkpoints"))
     prepared = Prepared(with_array(sent, failed), None, launcher=launcher, checkpoints=checkpoints)
     return await send(state, who, cluster, prepared, record.user, "retry", parent=job_id)
@@ -236,7 +237,7 @@ async def rerun_changed(name: str, job_id: int, change: SubmitIn, state: AppStat
     if record.user != who.user:
         raise NotAllowed(f"{who.person} may not clone job {job_id}: it belongs to {record.user}", hint="its owner may")
     await must_own(state, cluster, who, record, f"clone job {job_id}")
-    sent = _with_secrets(record, RetryIn(env=change.env))
+    sent = without_dependency(_with_secrets(record, RetryIn(env=change.env)))
     prepared = again(sent, record.facts, cluster, record.user, new_mark(who), change)
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=record.job_id)
 
@@ -252,14 +253,6 @@ def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
             hint=" ".join(f"--env {name}" for name in lost) + " takes it from your environment again",
         )
     return sent.model_copy(update={"env": env})
-
-
-def without_dependency(request: SubmitIn) -> SubmitIn:
-    """What it once waited for has long ended."""
-    if request.script is None:
-        return request
-    lines = [line for line in request.script.splitlines(keepends=True) if not line.startswith("#SBATCH --dependency=")]
-    return request.model_copy(update={"script": "".join(lines)})
 
 
 async def _record(state: AppState, cluster: Cluster, job_id: int) -> JobRecord:

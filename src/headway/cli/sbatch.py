@@ -5,37 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headway.domain.sbatch import LONG, LONG_WITH_VALUE, SHORT_WITH_VALUE, SHORT_WITHOUT_VALUE, full_name
 from headway.errors import Refused
 
-# Of sbatch 22.05 to 24.11, and our plugin's. A flag that is in none of these passes through as it is (of another plugin,
-# of a newer sbatch).
-SHORT_WITHOUT_VALUE = frozenset("hHkOQsuvVW")
-SHORT_WITH_VALUE = frozenset("AabBcCDdeFGiJLmMnNopqStwx")
-_LONG_WITHOUT_VALUE = """
-contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue share
-spread-job stepmgr test-only usage use-min-nodes verbose version wait
-container-mount-home no-container-mount-home
-"""
-LONG_WITHOUT_VALUE = frozenset(_LONG_WITHOUT_VALUE.split())
-LONG_WITH_OPTIONAL_VALUE = frozenset(
-    {"exclusive", "get-user-env", "nice", "no-kill", "oom-kill-step", "propagate", "resv-ports"}
-)  # only as --flag=value
-_LONG_WITH_VALUE = """
-account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container
-container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
-distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node
-gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type
-mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile nodelist nodes ntasks
-ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition power prefer
-priority profile qos reservation resv segment signal sockets-per-node switches thread-spec threads-per-core time
-time-min tmp tres-bind tres-per-task uid wckey wrap
-container-image container-mounts container-name container-workdir
-"""
-LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
 OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait", "with-files", "estimate"})
 OWN_WITH_VALUE = frozenset({"as", "chdir", "env", "stage-in"})
 
-_KNOWN = LONG_WITHOUT_VALUE | LONG_WITH_OPTIONAL_VALUE | LONG_WITH_VALUE | OWN_WITHOUT_VALUE | OWN_WITH_VALUE
+_KNOWN = LONG | OWN_WITHOUT_VALUE | OWN_WITH_VALUE
 
 
 @dataclass(slots=True)
@@ -84,7 +60,7 @@ def _script(line: Line, words: list[str]) -> None:
 
 def _long(line: Line, word: str, left: list[str]) -> None:
     typed, equals, value = word[2:].partition("=")
-    name = full_name(typed)
+    name = full_name(typed, _KNOWN)
     if name in OWN_WITHOUT_VALUE:
         line.own[name] = "1"
     elif name in OWN_WITH_VALUE:
@@ -126,14 +102,6 @@ def _short(line: Line, word: str, left: list[str]) -> None:
             break
     if kept:
         line.args.append(f"-{kept}")
-
-
-def full_name(typed: str) -> str:
-    """A long flag may be shortened as long as it is clear (`--part` is `--partition`); else as typed."""
-    if typed in _KNOWN:
-        return typed
-    near = [name for name in _KNOWN if name.startswith(typed)]
-    return near[0] if len(near) == 1 and typed else typed
 
 
 def _value(flag: str, left: list[str]) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from headway.domain.jobstate import RUNNING, WAITING
+from headway.domain.sbatch import options, script_options, without
 from headway.wire.jobs import ArrayOut
 from headway.wire.work import SubmitIn
-
-_ARRAY_FLAG = re.compile(r"--arr(a(y)?)?=.*")
 
 
 def array_out(states: Mapping[str, str]) -> ArrayOut:
@@ -45,13 +43,9 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def with_array(request: SubmitIn, tasks: str) -> SubmitIn:
-    """The same request for these tasks only: a flag goes before the script's own #SBATCH line."""
-    args: list[str] = []
-    left = list(request.args)
-    while left:
-        word = left.pop(0)
-        if word in ("-a", "--array"):
-            left = left[1:]
-        elif not _ARRAY_FLAG.fullmatch(word) and not re.fullmatch(r"-a\d.*", word):
-            args.append(word)
-    return request.model_copy(update={"args": [*args, f"--array={tasks}"]})
+    """The same request for these tasks only, as many at once as it allowed: a flag goes before the script's own #SBATCH
+    line."""
+    flags = (*script_options(request.script or ""), *options(request.args))
+    asked = [one.value for one in flags if one.name == "array"]
+    _, percent, most = asked[-1].partition("%") if asked else ("", "", "")
+    return request.model_copy(update={"args": [*without(request.args, ("array",)), f"--array={tasks}{percent}{most}"]})

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from headway.domain.sbatch import script_without, without
 from headway.wire.work import SubmitIn
 
 # Options that are looked at, by their long name; and the letters that some have.
@@ -91,6 +92,14 @@ def asked(request: SubmitIn) -> tuple[Asked, ...]:
         last = flags[min(number, len(flags) - 1)]  # the last ones are for all components that follow
         found.append(Asked(kept | own | _options(last)))
     return tuple(found)
+
+
+def without_dependency(request: SubmitIn) -> SubmitIn:
+    """The request without what it once waited for, in every component: that has long ended, and minutes after its end
+    Slurm knows it no more and refuses who names it."""
+    names = ("dependency", "kill-on-invalid-dep")
+    script = request.script and script_without(request.script, names)
+    return request.model_copy(update={"script": script, "args": without(request.args, names)})
 
 
 def first_flags(args: Sequence[str], more: Sequence[str]) -> list[str]:

@@ -1,0 +1,147 @@
+"""sbatch's own options: which take a value, and words and #SBATCH lines read apart as sbatch does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+# Of sbatch 22.05 to 24.11, and our plugin's. A flag that is in none of these passes through as it is (of another plugin,
+# of a newer sbatch).
+SHORT_WITHOUT_VALUE = frozenset("hHkOQsuvVW")
+SHORT_WITH_VALUE = frozenset("AabBcCDdeFGiJLmMnNopqStwx")
+_LONG_WITHOUT_VALUE = """
+contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue share
+spread-job stepmgr test-only usage use-min-nodes verbose version wait
+container-mount-home no-container-mount-home
+"""
+LONG_WITHOUT_VALUE = frozenset(_LONG_WITHOUT_VALUE.split())
+LONG_WITH_OPTIONAL_VALUE = frozenset(
+    {"exclusive", "get-user-env", "nice", "no-kill", "oom-kill-step", "propagate", "resv-ports"}
+)  # only as --flag=value
+_LONG_WITH_VALUE = """
+account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container
+container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
+distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node
+gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type
+mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile nodelist nodes ntasks
+ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition power prefer
+priority profile qos reservation resv segment signal sockets-per-node switches thread-spec threads-per-core time
+time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey wrap
+container-image container-mounts container-name container-workdir
+"""
+LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
+LONG = LONG_WITHOUT_VALUE | LONG_WITH_OPTIONAL_VALUE | LONG_WITH_VALUE
+_LETTERS = {"a": "array", "d": "dependency", "W": "wait"}  # of options that are asked for here
+# A word of an #SBATCH line with its quotes; from a # on the rest is a comment.
+_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s#])+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option by its long name ("" for a word that is none of those named here), as the words it was typed in."""
+
+    name: str
+    value: str
+    words: tuple[str, ...]
+
+
+def options(words: Iterable[str]) -> Iterator[Option]:
+    """Letters that were typed together (`-HW`) come one by one."""
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word.startswith("--"):
+            typed, equals, value = word[2:].partition("=")
+            name = full_name(typed)
+            if equals or name not in LONG_WITH_VALUE or not left:
+                yield Option(name, _bare(value), (word,))
+            else:
+                value = left.pop(0)
+                yield Option(name, _bare(value), (word, value))
+        elif word.startswith("-") and len(word) > 1:
+            yield from _short(word, left)
+        else:
+            yield Option("", "", (word,))
+
+
+def _short(word: str, left: list[str]) -> Iterator[Option]:
+    for at, letter in enumerate(word[1:], start=1):
+        rest, name = word[at + 1 :], _LETTERS.get(letter, "")
+        if letter in SHORT_WITHOUT_VALUE:
+            yield Option(name, "", (f"-{letter}",))
+            continue
+        if letter in SHORT_WITH_VALUE and not rest and left:
+            value = left.pop(0)
+            yield Option(name, _bare(value), (f"-{letter}", value))
+        else:
+            yield Option(name, _bare(rest), (f"-{letter}{rest}",))
+        return
+
+
+def without(words: Sequence[str], names: Collection[str]) -> list[str]:
+    """The words without these options and their values; the very same where there are none."""
+    found = list(options(words))
+    if not any(one.name in names for one in found):
+        return list(words)
+    return [word for one in found if one.name not in names for word in one.words]
+
+
+def script_options(script: str) -> list[Option]:
+    """Of all its #SBATCH lines."""
+    return [one for line in _head(script) if line.startswith(_SIGN) for one in options(_words(line)[0])]
+
+
+def script_without(script: str, names: Collection[str]) -> str:
+    """The script without these options in its #SBATCH lines; a line that said nothing else goes."""
+    head = _head(script)
+    kept = []
+    for line in head:
+        if line.startswith(_SIGN):
+            words, comment = _words(line)
+            rest = without(words, names)
+            if rest != words:
+                line = "".join((" ".join([_SIGN, *rest, *comment]), _end(line))) if rest else ""
+        kept.append(line)
+    return "".join(kept) + script[sum(map(len, head)) :]
+
+
+_SIGN = "#SBATCH"
+
+
+def _head(script: str) -> list[str]:
+    """Its lines down to the first command, where sbatch stops reading; with their ends."""
+    found = []
+    for line in re.findall(r"[^\n]*\n|[^\n]+", script):
+        if line.strip() and not line.startswith("#"):
+            break
+        found.append(line)
+    return found
+
+
+def _words(line: str) -> tuple[list[str], list[str]]:
+    """(the words of an #SBATCH line with their quotes, its comment)"""
+    text, words, at = line.removeprefix(_SIGN).strip(), list[str](), 0
+    while at < len(text):
+        word = _WORD.match(text, at)
+        if word is None:
+            return words, [text[at:]]
+        words.append(word[0])
+        at = word.end() + len(text[word.end() :]) - len(text[word.end() :].lstrip())
+    return words, []
+
+
+def _end(line: str) -> str:
+    return line[len(line.rstrip("\r\n")) :]
+
+
+def _bare(value: str) -> str:
+    return value.removeprefix("=").strip("\"'")
+
+
+def full_name(typed: str, known: Collection[str] = LONG) -> str:
+    """A long flag may be shortened as long as it is clear (`--part` is `--partition`); else as typed."""
+    if typed in known:
+        return typed
+    near = [name for name in known if name.startswith(typed)]
+    return near[0] if len(near) == 1 and typed else typed
