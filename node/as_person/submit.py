@@ -37,7 +37,9 @@ def sbatch(ask):
         run()
 
     def run():
-        os.execvpe(words[0], words, {**env, **ask.get("env", {}), "PWD": os.environ["PWD"]})
+        given = {**env, **ask.get("env", {}), "PWD": os.environ["PWD"]}
+        given.pop("SBATCH_WAIT", None)  # it would hold the request until the job ends
+        os.execvpe(words[0], words, given)
 
     code = identity.in_child(work)
     if folder:

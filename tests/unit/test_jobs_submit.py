@@ -95,6 +95,9 @@ async def test_refusals_of_the_head_keep_their_kind(said: str, kind: type[Except
     "request_",
     [
         SubmitIn(args=["--wait"], script=SCRIPT),
+        SubmitIn(args=["-HW"], script=SCRIPT),
+        SubmitIn(script="#!/bin/bash\n#SBATCH -N2 --wait # for all\ntrue\n"),
+        SubmitIn(script="#!/bin/bash\n\n# text\n#SBATCH -HW\ntrue\n"),
         SubmitIn(script="echo no interpreter\n"),
         SubmitIn(args=["-N2"]),
         SubmitIn(args=["a\0b"], script=SCRIPT),
@@ -102,7 +105,18 @@ async def test_refusals_of_the_head_keep_their_kind(said: str, kind: type[Except
         SubmitIn(args=["x" * 200_000], script=SCRIPT),
         SubmitIn(script="#!" + "x" * 5_000_000),
     ],
-    ids=["wait", "no interpreter", "no script", "nul", "name", "long words", "long script"],
+    ids=[
+        "wait",
+        "letters",
+        "line",
+        "letters in a line",
+        "no interpreter",
+        "no script",
+        "nul",
+        "name",
+        "long words",
+        "long script",
+    ],
 )
 async def test_what_cannot_work_is_refused_before_anything_is_sent(request_: SubmitIn) -> None:
     head = Head()

@@ -53,6 +53,13 @@ async def test_one_helper_submits_one_job_after_the_other_as_the_person(warm: Wa
     assert (len(head.held), head.fresh) == (1, 0)
 
 
+async def test_no_variable_makes_sbatch_wait_for_the_job_s_end(tmp_path: Path) -> None:
+    """Else the request would be cut off, and nobody could say whether there is a job."""
+    head = head_here(tmp_path, "#!/bin/sh\necho .$SBATCH_WAIT >{folder}/waits\necho Submitted batch job 1\n")
+    await submit(head, HEAD, SubmitIn(script=SCRIPT, env={"SBATCH_WAIT": "1"}), PERSON)
+    assert head.lines("waits") == ["."]
+
+
 async def test_the_limits_of_the_person_s_sessions_are_put_on_once_before_anything_is_theirs(
     warm: Warm, head: Machine
 ) -> None:

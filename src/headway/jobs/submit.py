@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from headway.domain.machine import Machine
+from headway.domain.sbatch import options, script_options
 from headway.errors import CommandFailed, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs.remote import REFUSED as PROGRAM_REFUSED
 from headway.jobs.remote import Links, call, command, refusal
@@ -207,7 +208,7 @@ def _check(request: SubmitIn) -> None:
     words = [*request.args, *request.script_args, request.chdir, *request.env.values()]
     if any("\0" in word for word in words):
         raise Refused("an argument holds a NUL byte")
-    if any(word in ("-W", "--wait") for word in request.args):
+    if any(one.name == "wait" for one in (*options(request.args), *script_options(request.script or ""))):
         raise Refused(
             "--wait would hold the request until the job ends", hint="headway submit, then headway logs -f JOB"
         )
