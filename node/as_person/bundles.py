@@ -46,7 +46,7 @@ def keep_bundle(root, digest, data):
     part = f"{place}.{os.getpid()}"
     os.mkdir(part, 0o700)
     try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz", encoding="utf-8") as archive:
             unpack(archive, part)
         if tree_digest(part) != digest:
             raise ValueError("they arrived damaged: send them again")
@@ -139,14 +139,15 @@ def tree_digest(folder):
     for path in under(folder):
         name = os.path.relpath(path, folder)
         if os.path.islink(path):
-            lines.append(f"l {hashlib.sha256(os.readlink(path).encode()).hexdigest()} {name}")
+            lines.append(f"l {hashlib.sha256(os.readlink(path).encode(errors='surrogateescape')).hexdigest()} {name}")
         elif not os.path.isdir(path):
             content = hashlib.sha256()
             with open(path, "rb") as file:
                 while chunk := file.read(identity.CHUNK):
                     content.update(chunk)
             lines.append(f"{'x' if os.access(path, os.X_OK) else 'f'} {content.hexdigest()} {name}")
-    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+    told = "\n".join(sorted(lines)).encode(errors="surrogateescape")  # names may hold any bytes
+    return hashlib.sha256(told).hexdigest()
 
 
 def make_folder(path):

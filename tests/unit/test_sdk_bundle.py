@@ -71,6 +71,28 @@ def test_the_node_keeps_what_it_counted_and_nothing_can_be_written_there(folder:
     assert [path.name for path in kept.parent.iterdir()] == [made.digest]
 
 
+def test_names_that_are_no_utf_8_arrive_as_they_are(tmp_path: Path) -> None:
+    """Of old archives, and of machines with another encoding: Linux takes any bytes."""
+    work = tree(tmp_path / "work", **{"train.py": "x"})
+    latin, inner = os.fsdecode(b"caf\xe9.txt"), os.fsdecode(b"d\xe9/caf\xe9.txt")
+    tree(work, **{latin: "1", inner: "2"})
+    (work / "link").symlink_to(latin)
+    made = bundle(work)
+    root, job = str(tmp_path / "root"), tmp_path / "job"
+    assert node.keep_bundle(root, made.digest, made.archive()) is True
+    node.stage({"root": root, "bundle": made.digest, "work": str(job), "files": {}})
+    assert sorted(os.fsencode(path.name) for path in job.iterdir()) == [b"caf\xe9.txt", b"d\xe9", b"link", b"train.py"]
+    assert (str((job / "link").readlink()), (job / "link").read_text(), (job / inner).read_text()) == (latin, "1", "2")
+
+
+def test_a_name_that_is_no_utf_8_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FILES", 0)
+    with pytest.raises(Refused) as caught:
+        bundle(tree(tmp_path / "work", **{os.fsdecode(b"caf\xe9"): "1"}))
+    assert "caf\ufffd (0.0 MiB)" in caught.value.hint
+    str(caught.value).encode()  # as a terminal is given it
+
+
 def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_path: Path) -> None:
     made = bundle(folder)
     root, work, helper = str(tmp_path / "root"), tmp_path / "runs/train-1", str(tmp_path / "root/launch-1.py")

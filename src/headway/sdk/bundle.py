@@ -39,7 +39,7 @@ class Bundle:
         buffer = io.BytesIO()
         with (
             gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, compresslevel=3) as packed,
-            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8") as tar,
         ):
             for name in self.files:
                 tar.add(self.folder / name, arcname=name, recursive=False, filter=_plain)
@@ -133,15 +133,18 @@ def _ignored(rules: dict[str, GitIgnoreSpec], name: str) -> bool:
 
 
 def _digest(folder: Path, files: list[str]) -> str:
+    """Names may hold any bytes, so they are counted as those, not as text."""
     lines = []
     for name in files:
         path = folder / name
         if path.is_symlink():
-            lines.append(f"l {hashlib.sha256(str(path.readlink()).encode()).hexdigest()} {name}")
+            lines.append(
+                f"l {hashlib.sha256(str(path.readlink()).encode(errors='surrogateescape')).hexdigest()} {name}"
+            )
         else:
             mark = "x" if path.stat().st_mode & 0o100 else "f"
             lines.append(f"{mark} {hashlib.sha256(path.read_bytes()).hexdigest()} {name}")
-    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+    return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
 
 
 def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -152,11 +155,16 @@ def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
     return info
 
 
+def _said(name: str) -> str:
+    """A name for the screen, which takes UTF-8 only."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
+
+
 def _too_large(found: Bundle, has: str, most: str) -> Refused:
     by_size = sorted(found.files, key=lambda name: -(found.folder / name).lstat().st_size)[:3]
-    largest = ", ".join(f"{name} ({(found.folder / name).lstat().st_size / 2**20:.1f} MiB)" for name in by_size)
+    largest = ", ".join(f"{_said(name)} ({(found.folder / name).lstat().st_size / 2**20:.1f} MiB)" for name in by_size)
     return Refused(
-        f"{found.folder} has {has} to send with the job; at most {most} are sent",
+        f"{_said(str(found.folder))} has {has} to send with the job; at most {most} are sent",
         hint=f"largest: {largest}\n"
         "put what the job does not need into .gitignore; data belongs on /scratch (headway cp) or in a dataset",
     )
