@@ -181,6 +181,34 @@ async def test_only_failed_tasks_are_retried(server: Server) -> None:
     assert (refused["detail"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is no array", True)
 
 
+async def test_one_task_of_an_array_is_retried_and_run_again(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    await eve.post(JOBS, json={"script": "#!/bin/sh\n#SBATCH -a 0-3%2\n"})
+    server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED", "2": "TIMEOUT"}
+    for how, task in (("retry", "2"), ("rerun", "0")):
+        assert (await eve.post(f"{JOBS}/41/{how}", json={"task": task})).status_code == 201
+        assert server.work.named("submit")[-1][1].args == [f"--array={task}%2"]
+        assert (await eve.post(f"{JOBS}/41/{how}", json={"task": "7"})).status_code == 404
+    refused = (await eve.post(f"{JOBS}/41/retry", json={"task": "0"})).json()
+    assert (refused["detail"], refused["hint"]) == (
+        "41_0 has not failed: it is COMPLETED",
+        "headway job rerun lab 41_0 repeats it",
+    )
+
+
+async def test_a_task_that_waits_with_others_or_ended_long_ago_is_found_by_its_number(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    many = replace(builders.job(41, "PENDING"), array_job_id=41, array_task="4-9%2")
+    server.work.answers["read"] = reading(many)
+    server.work.answers["task"] = replace(builders.job(43, "FAILED"), array_job_id=41, array_task="1")
+    found = [(await eve.get(f"{JOBS}/41", params={"task": task})).json() for task in ("5", "1")]
+    assert [(one["id"], one["array_task"], one["state"]) for one in found] == [
+        (41, "5", "PENDING"),
+        (43, "1", "FAILED"),
+    ]
+    assert [call[1:] for call in server.work.named("task")] == [(41, "1")]
+
+
 async def test_bundles_are_asked_for_and_sent(server: Server) -> None:
     eve = await server.client("eve", "member")
     server.work.answers["keep_bundle"] = lambda *args: bool(args[-1])

@@ -11,7 +11,7 @@ import pytest
 from headway.errors import NotAllowed, NotFound, Unreachable
 from headway.wire.clusters import StatusOut
 from headway.wire.jobs import ArrayOut, ProgressOut
-from headway.wire.work import SubmitIn, SubmitOut
+from headway.wire.work import RetryIn, SubmitIn, SubmitOut
 
 from .cli_fakes import Cli, cli, cluster, job
 
@@ -292,7 +292,20 @@ def test_cancel_goes_on_and_ends_with_the_failure(cli: Cli) -> None:
 
 def test_a_task_of_an_array_by_its_slurm_name(cli: Cli) -> None:
     tasks = [job(40 + i, array_job_id=40, array_task=str(i)) for i in range(4)]
-    cli.api.on("only_cluster", "lab").on("jobs", tasks).on("cancel", None).on("job", lambda _, n: tasks[n - 40])
+
+    def one(_: str, number: int, task: str = "") -> object:
+        if task == "9":
+            raise NotFound("job 40 on lab has no task 9")
+        return job(number, array_job_id=40, array_task=task, state="PENDING") if task == "8" else tasks[int(task)]
+
+    cli.api.on("only_cluster", "lab").on("cancel", None).on("job", one)
     assert cli("cancel", "40_3").out == "cancelled 40_3 on lab\n"
     assert cli.api.named("cancel") == [(("lab", 40), {"task": "3"})]
     assert cli("job", "40_9").code == NotFound.exit_code
+    shown = cli("job", "40_8", "-o", "json")  # waits with others: its array's number is all that Slurm has given it
+    assert json.loads(shown.out)["array_task"] == "8"
+    done = SubmitOut(job_id=50, cluster="lab", user="alice", workdir="/w")
+    cli.api.on("retry", done).on("rerun", done)
+    for how in ("retry", "rerun"):
+        assert cli("job", how, "40_8").code == 0
+        assert cli.api.named(how) == [(("lab", 40, RetryIn(task="8")), {})]  # not all of it

@@ -276,6 +276,13 @@ def test_accounting_gives_nodes_gpus_log_and_array() -> None:
     assert task.array_job_id == task.id, "the last task of an array has the array's own id"
 
 
+async def test_an_array_s_tasks_are_asked_for_by_its_number_however_long_ago_they_ended() -> None:
+    sacct = FakeSacct((RECORDED / "sacct.txt").read_text())
+    found = await history.tasks(sacct, machine("lab-head"), 15, "24.11")
+    assert [(job.id, job.array_task) for job in found] == [(16, "1"), (15, "2")]
+    assert sacct.argv[0][-2:] == ["-j", "15"]
+
+
 def test_accounting_of_an_older_slurm_is_not_asked_for_what_it_lacks() -> None:
     assert "StdOut" not in " ".join(history.query(1, "22.05"))
     assert "--expand-patterns" not in history.query(1, "22.05")

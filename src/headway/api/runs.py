@@ -209,7 +209,12 @@ async def retry(name: str, job_id: Number, request: RetryIn, state: State, who: 
     states = await state.work.array(cluster, job_id)
     if not states:
         raise Refused(f"job {job_id} is no array", hint=f"headway job rerun {name} {job_id} repeats the whole job")
+    if request.task:
+        states = _only(states, cluster, job_id, request.task)
     failed = failed_tasks(states)
+    if not failed and request.task:
+        word, (now,) = f"{job_id}_{request.task}", states.values()
+        raise Refused(f"{word} has not failed: it is {now}", hint=f"headway job rerun {name} {word} repeats it")
     if not failed:
         raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
     sent = without_dependency(_with_secrets(record, request))
@@ -220,11 +225,13 @@ async def retry(name: str, job_id: Number, request: RetryIn, state: State, who: 
 
 @router.post("/jobs/{job_id}/rerun", status_code=201)
 async def rerun(name: str, job_id: Number, request: RetryIn, state: State, who: Member) -> SubmitOut:
-    """The same script, words, environment and files once more, in a folder of its own."""
+    """The same script, words, environment and files once more, in a folder of its own; of an array one task, if asked."""
     cluster = await workplace(state, name, who)
     record = await _record(state, cluster, job_id)
     await must_own(state, cluster, who, record, f"run job {job_id} again")
     sent = without_dependency(_with_secrets(record, request))
+    if request.task:
+        sent = with_array(sent, *_only(await state.work.array(cluster, job_id), cluster, job_id, request.task))
     prepared = again(sent, record.facts, cluster, record.user, new_mark(who))
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
 
@@ -240,6 +247,16 @@ async def rerun_changed(name: str, job_id: int, change: SubmitIn, state: AppStat
     sent = without_dependency(_with_secrets(record, RetryIn(env=change.env)))
     prepared = again(sent, record.facts, cluster, record.user, new_mark(who), change)
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=record.job_id)
+
+
+def _only(states: Mapping[str, str], cluster: Cluster, job_id: int, task: str) -> dict[str, str]:
+    """How that one task of an array stands. Raises NotFound."""
+    number = str(int(task))
+    if number not in states:
+        raise NotFound(
+            f"job {job_id} on {cluster.name} has no task {task}", hint=f"headway job {cluster.name} {job_id}"
+        )
+    return {number: states[number]}
 
 
 def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:

@@ -23,6 +23,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import with_versions
 from headway.domain.live import MOST_SIBLINGS, Check, JobState, Room
 from headway.errors import HeadwayError, NotFound
+from headway.jobs.tail_array import tasks_of
 from headway.ledger.budgets import Standing
 from headway.paths import volumes_dir
 from headway.store import ClusterRow, Store
@@ -288,6 +289,14 @@ class AppState:
         if known is not None:
             return known
         return await self._shared(f"{cluster.name}/job/{job_id}", SEEN_S, lambda: self.work.job(cluster, job_id))
+
+    async def task(self, cluster: Cluster, array: int, task: str) -> JobState:
+        """The same of one task of an array, by its place there."""
+        known = tasks_of((await self.seen(cluster)).jobs, array, task)
+        if known:
+            return known[0]
+        key = f"{cluster.name}/job/{array}_{task}"
+        return await self._shared(key, SEEN_S, lambda: self.work.task(cluster, array, task))
 
     async def _shared(self, key: str, max_age_s: float, ask: Callable[[], Awaitable[T]]) -> T:
         """What was answered lately, or the answer that is being waited for already."""

@@ -40,9 +40,10 @@ def show_job(
     api = session.connect()
     name = session.pick(api, cluster)
     if lineage:
-        _show_lineage(api.lineage(name, session.job_id(api, name, word)), output)
+        number, task = session.job_and_task(word)
+        _show_lineage(api.lineage(name, session.job(api, name, word).id if task else number), output)
         return
-    found = api.job(name, session.job_id(api, name, word))
+    found = session.job(api, name, word)
     if found.array_job_id and word == str(found.array_job_id):
         found.tasks = api.tasks(name, found.array_job_id)
     if output is Format.json:
@@ -62,7 +63,7 @@ def retry(
     env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
     output: Output = Format.table,
 ) -> None:
-    """The failed tasks of an array once more, with the same script, in the same folder.
+    """The failed tasks of an array once more, or one of them (12_5), with the same script, in the same folder.
 
     headway job retry 12 --failed"""
     if not failed:
@@ -75,7 +76,8 @@ def rerun(
     env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
     output: Output = Format.table,
 ) -> None:
-    """The same job once more: its script, arguments, environment and files of that day, in a folder of its own.
+    """The same job once more, or one task of an array (12_5): its script, arguments, environment and files of that day, in a
+    folder of its own.
 
     headway job rerun 12"""
     _once_more(words, env, output, "rerun")
@@ -88,8 +90,8 @@ def _once_more(words: list[str], env: list[str] | None, output: Format, how: str
     cluster, word = _one_job(words)
     api = session.connect()
     name = session.pick(api, cluster)
-    request = RetryIn(env=environment(env or []))
-    number = session.job_id(api, name, word)
+    number, task = session.job_and_task(word)
+    request = RetryIn(env=environment(env or []), task=task)
     done = api.retry(name, number, request) if how == "retry" else api.rerun(name, number, request)
     if output is Format.json:
         session.print_json(done)
@@ -225,10 +227,10 @@ def logs(
     cluster, word = _one_job(words)
     api = session.connect()
     name = session.pick(api, cluster)
-    job, _, of_array = word.partition("_")
+    number, of_array = session.job_and_task(word)
     if task and not task.isdigit():
         raise typer.BadParameter(f"--task {task!r} is no number of a task")
-    number, one = int(job), task or of_array
+    one = task or of_array
     try:
         for piece in api.log(name, number, follow=follow, err=err, task=one):
             sys.stdout.buffer.write(piece)
@@ -251,8 +253,8 @@ def cancel(words: ManyWords) -> None:
     failed: HeadwayError | None = None
     for word in rest:
         try:
-            number, _, task = word.partition("_")
-            api.cancel(name, int(number), task=task)
+            number, task = session.job_and_task(word)
+            api.cancel(name, number, task=task)
         except HeadwayError as error:
             if failed is not None:
                 session.note(failed.message)

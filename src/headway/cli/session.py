@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import typer
 
-from headway.errors import HeadwayError, NeedsConfirmation, NotFound, Refused
+from headway.errors import HeadwayError, NeedsConfirmation, Refused
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -152,7 +152,7 @@ class Api(Protocol):
     def pipeline(self, cluster: str, pipeline: str) -> PipelineOut: ...
     def retry_pipeline(self, cluster: str, pipeline: str, request: PipelineRetryIn) -> PipelineOut: ...
     def jobs(self, cluster: str, *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]: ...
-    def job(self, cluster: str, job_id: int) -> JobOut: ...
+    def job(self, cluster: str, job_id: int, *, task: str = "") -> JobOut: ...
     def cancel(self, cluster: str, job_id: int, *, task: str = "") -> None: ...
     def log(
         self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False, task: str = ""
@@ -231,15 +231,16 @@ def check_job_ids(words: Sequence[str]) -> None:
             raise typer.BadParameter(f"{word!r} is not a job id")
 
 
-def job_id(api: Api, cluster: str, word: str) -> int:
-    """The number of job `12`, or of task 3 of array `12_3`. Raises NotFound when there is no such task."""
-    array, _, task = word.partition("_")
-    if not task:
-        return int(word)
-    for job in api.jobs(cluster, all=True):
-        if job.array_job_id == int(array) and job.array_task == task:
-            return job.id
-    raise NotFound(f"job {array} on {cluster} has no task {task}", hint=f"headway queue {cluster} -a")
+def job(api: Api, cluster: str, word: str) -> JobOut:
+    """Job `12`, or task 3 of array `12_3`. Raises NotFound."""
+    number, task = job_and_task(word)
+    return api.job(cluster, number, task=task) if task else api.job(cluster, number)
+
+
+def job_and_task(word: str) -> tuple[int, str]:
+    """`12` -> (12, ""); `12_3` -> (12, "3")."""
+    number, _, task = word.partition("_")
+    return int(number), task
 
 
 def print_json(answer: Any) -> None:

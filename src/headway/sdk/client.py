@@ -329,11 +329,11 @@ class Client(Costs, Work):
         return self._get(f"/clusters/{part(cluster)}/jobs/{int(job_id)}/lineage", LineageOut)
 
     def retry(self, cluster: str, job_id: int, request: RetryIn) -> SubmitOut:
-        """The failed tasks of an array once more."""
+        """The failed tasks of an array once more, or the one that is named."""
         return self._post(f"/clusters/{part(cluster)}/jobs/{int(job_id)}/retry", SubmitOut, request, timeout_s=120)
 
     def rerun(self, cluster: str, job_id: int, request: RetryIn) -> SubmitOut:
-        """The same job once more."""
+        """The same job once more, or one task of an array."""
         return self._post(f"/clusters/{part(cluster)}/jobs/{int(job_id)}/rerun", SubmitOut, request, timeout_s=120)
 
     def notebooks(self, cluster: str) -> list[NotebookOut]:
@@ -384,8 +384,10 @@ class Client(Costs, Work):
             if not cursor:
                 return found
 
-    def job(self, cluster: str, job_id: int) -> JobOut:
-        return self._get(f"/clusters/{part(cluster)}/jobs/{int(job_id)}", JobOut)
+    def job(self, cluster: str, job_id: int, *, task: str = "") -> JobOut:
+        """With `task` that one of the array."""
+        params = {"task": task} if task else None
+        return self._read(JobOut, self._json("GET", f"/clusters/{part(cluster)}/jobs/{int(job_id)}", params=params))
 
     def cancel(self, cluster: str, job_id: int, *, task: str = "") -> None:
         """An array by its own number is cancelled whole, with `task` that one of it."""

@@ -94,7 +94,7 @@ class Work(ABC):
     @abstractmethod
     def put_bundle(self, cluster: str, digest: str, archive: bytes, *, user: str = "") -> BundleOut: ...
     @abstractmethod
-    def job(self, cluster: str, job_id: int) -> JobOut: ...
+    def job(self, cluster: str, job_id: int, *, task: str = "") -> JobOut: ...
     @abstractmethod
     def tasks(self, cluster: str, job_id: int) -> ArrayOut: ...
     @abstractmethod
@@ -266,16 +266,20 @@ class Job:
     def lineage(self) -> LineageOut:
         return self.client.lineage(self.cluster, self.id)
 
-    def retry(self, *, env: Mapping[str, str] | None = None) -> Job:
-        """The failed tasks of this array once more."""
-        done = self.client.retry(self.cluster, self.id, RetryIn(env=dict(env or {})))
+    def retry(self, *, env: Mapping[str, str] | None = None, task: int | None = None) -> Job:
+        """The failed tasks of this array once more; with `task` that one, which has failed."""
+        done = self.client.retry(self.cluster, self.id, _again(env, task))
         return Job(self.client, self.cluster, done.job_id)
 
-    def rerun(self, *, env: Mapping[str, str] | None = None) -> Job:
-        """The same job once more; `env` gives secrets again, which are not kept."""
-        done = self.client.rerun(self.cluster, self.id, RetryIn(env=dict(env or {})))
+    def rerun(self, *, env: Mapping[str, str] | None = None, task: int | None = None) -> Job:
+        """The same job once more, of an array with `task` only that one; `env` gives secrets again, which are not kept."""
+        done = self.client.rerun(self.cluster, self.id, _again(env, task))
         return Job(self.client, self.cluster, done.job_id)
 
     def cancel(self, *, task: int | None = None) -> None:
         """An array whole, or with `task` that one of it."""
         self.client.cancel(self.cluster, self.id, task="" if task is None else str(task))
+
+
+def _again(env: Mapping[str, str] | None, task: int | None) -> RetryIn:
+    return RetryIn(env=dict(env or {}), task="" if task is None else str(task))

@@ -257,11 +257,15 @@ class RealWork(Acting):
 
     async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
         from headway.jobs.tail_array import tasks_of
+        from headway.slurm import history
 
-        for jobs in (await self._tasks(cluster, job_id), await self.history(cluster)):
-            found = tasks_of(jobs, job_id, task)
-            if found:
-                return found[0]
+        found = tasks_of(await self._tasks(cluster, job_id), job_id, task)
+        if not found:
+            slurm = await self._slurm(cluster)
+            ended = await history.tasks(slurm.links, slurm.head, job_id, cluster.slurm_version)
+            found = tasks_of(ended, job_id, task)
+        if found:
+            return found[0]
         raise NotFound(
             f"job {job_id} on {cluster.name} has no task {task}", hint=f"headway job {cluster.name} {job_id}"
         )

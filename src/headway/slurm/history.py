@@ -129,6 +129,12 @@ async def recent(connections: Remote, head: Machine, version: str, *, days: int 
     return tuple({one.id: one for one in parse(ran.stdout, version)}.values())
 
 
+async def tasks(connections: Remote, head: Machine, array: int, version: str) -> tuple[JobState, ...]:
+    """The tasks of an array, however long ago they ended, the latest run of each; () for a job that is none."""
+    ran = await connections.remote(head, query(array, version), timeout_s=60)
+    return tuple({one.id: one for one in parse(ran.stdout, version) if one.array_job_id == array}.values())
+
+
 async def runs(connections: Remote, head: Machine, job_id: int, version: str) -> tuple[JobState, ...]:
     """Every run of a job, the first first: a requeued one has several."""
     ran = await connections.remote(head, [*query(job_id, version), "--duplicates"], timeout_s=30)

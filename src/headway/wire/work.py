@@ -138,9 +138,10 @@ class CheckJobOut(Wire):
 
 
 class RetryIn(Ask):
-    """Env: secrets that were not kept, given again."""
+    """Env: secrets that were not kept, given again. `task`: of an array only this one."""
 
     env: dict[str, str] = {}
+    task: str = Field("", pattern=r"^\d{0,9}$")
 
 
 class LineageOut(Wire):
