@@ -110,7 +110,12 @@ async def test_a_clone_waits_for_nothing_that_has_ended(server: Server) -> None:
 async def test_what_accounting_kept_is_its_owner_s_too(server: Server) -> None:
     ann = await server.client("alice", "member")
     server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=base64.b64encode(SECRETIVE.encode()).decode())
-    assert filled(await ann.get(f"{PAGE}?from=41"))["script"] == SECRETIVE
+    server.work.answers["read"] = reading(builders.job(41, user="alice", workdir="/scratch/alice/project"))
+    form = filled(await ann.get(f"{PAGE}?from=41"))
+    assert (form["script"], form["chdir"]) == (
+        SECRETIVE,
+        "/scratch/alice/project",
+    )  # where it ran: a path in it may count on that
     assert "abc def" not in (await ann.get(f"{JOBS}/41/script")).text
 
 

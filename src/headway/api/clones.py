@@ -40,8 +40,8 @@ async def origin_of(name: str, job_id: int, state: AppState, who: Principal) -> 
     sent = sent.model_copy(update={"text": fresh.script or "", "sbatch_args": fresh.args})
     if found.user != who.user:
         return Origin(without_secrets(sent))
-    if record is None:
-        return Origin(sent)
+    if record is None:  # what its sbatch was told beside the script is not known, but where it works is
+        return Origin(sent.model_copy(update={"chdir": found.workdir}))
     request = SubmitIn.model_validate(record.request)
     folder = own_folder(request, cluster, record.user)
     if folder:
