@@ -243,6 +243,26 @@ async def test_reserved_machines_are_paid_for_until_the_cluster_is_down(server: 
     assert (await got(ann, "invoice?period=2026-10"))["total_usd"] == bill["total_usd"]
 
 
+async def test_jobs_that_run_when_the_cluster_goes_down_are_charged_until_then(
+    server: Server, said: Accounting
+) -> None:
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+    at(server, 4 * H)
+    ann = await server.client()
+    server.work.answers["down"] = ()
+    assert (await ann.post(f"{V1}/down", json={})).status_code == 202
+    await server.work_off()
+    at(server, 100 * H)
+    assert (await got(ann, "usage?start=2026-10"))["total"]["gpu_hours"] == 8 * 4.0
+    [listed] = (await got(ann, "usage/runs?start=2026-10"))["runs"]
+    assert listed["end"] == OCTOBER.start + 4 * H
+    # The cluster is made again on its kept data, and its accounting knows better.
+    said.runs = [run(1, 0, 3 * H, state="CANCELLED")]
+    await server.apply("lab", note="again")
+    assert (await got(ann, "usage?start=2026-10"))["total"]["gpu_hours"] == 8 * 3.0
+
+
 async def test_a_reserved_machine_that_is_not_there_is_off_where_the_invoice_bills_it_as_unused(
     server: Server, said: Accounting
 ) -> None:
