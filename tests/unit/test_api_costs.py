@@ -356,6 +356,17 @@ async def test_a_record_that_comes_days_late_is_found_within_a_day(server: Serve
     assert (await got(ann, "usage?start=2026-10"))["total"]["runs"] == 1
 
 
+async def test_two_months_without_accounting_are_read_when_it_is_back(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    at(server, DAY_S)
+    await collect(server.state, cluster)
+    said.runs = [run(1, 2 * DAY_S, 3 * DAY_S), run(2, 50 * DAY_S, 51 * DAY_S)]
+    at(server, 60 * DAY_S)
+    await collect(server.state, cluster)
+    assert [len(await server.store.runs_of("lab", job)) for job in (1, 2)] == [1, 1]
+
+
 async def test_a_cluster_that_is_gone_can_still_be_billed(server: Server, said: Accounting) -> None:
     await machines(server, 1)
     said.runs = [run(1, 0, 2 * H)]

@@ -105,7 +105,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     if mark.collected_to:
         since = min(mark.collected_to, now) - OVERLAP_S
         if now - mark.swept_at >= DAY_S:
-            since = now - SWEEP_S
+            since = min(since, now - SWEEP_S)
     else:
         row = await state.row(name)
         first = min((life.began for life in await store.lives(name, 0, now + 1)), default=now)
