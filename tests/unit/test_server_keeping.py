@@ -225,8 +225,12 @@ async def test_a_restore_brings_records_and_then_the_machines(
     assert "backup of the cluster lab" in foreign.json()["detail"]
     assert server.work.named("restore") == []
     server.work.answers["restore"] = None
+    await server.store.note_refill("lab", "a", 900.0)
+    await server.store.note_budget("lab", "a", 0, "over", capped=True)
     answer = await client.post("/api/v1/clusters/lab/restore", json={**ask, "confirmed": True})
     await server.work_off()
+    assert await server.store.refills("lab") == {"a": 1.0}, "usage is that of the backup's moment"
+    assert await server.store.capped_teams("lab") == frozenset(), "nor are limits those that were known"
     done = await server.store.operation(answer.json()["id"])
     assert done.state == "done", done.error
     ((cluster, _, path, given, ref),) = server.work.named("restore")

@@ -196,15 +196,16 @@ def samples(rows: Iterable[Row]) -> list[Sample]:
 
 
 async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
-    """Who has come to a new level is told once; whose budget is spent is held back, and let go with the next period."""
+    """Who has come to a new level is told once; whose budget is spent is held back, and let go with the next period. Of a period
+    of which nothing is noted (it just began, or accounting came out of a backup) Slurm is told in any case."""
     store, name = state.store, cluster.name
     found = await budget_standings(state, cluster, now)
     held_back = await store.capped_teams(name)
     wanted = budgets.capped(found)
     by_team = {one.team: one for one in found}
     for team in sorted(held_back - by_team.keys()):  # its budget was taken out of the file
-        await _hold(state, cluster, team, on=False)
-        await store.note_budget(name, team, 0, "ok", capped=False)
+        if await _hold(state, cluster, team, on=False):
+            await store.note_budget(name, team, 0, "ok", capped=False)
     for one in found:
         level, capped = await store.budget_level(name, one.team, one.start)
         holds, held_now = one.team in wanted, one.team in held_back
@@ -212,7 +213,7 @@ async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
             continue
         if one.level is not budgets.Level.OK and level != one.level.value:
             await telling.note_budget(state, cluster, one, now)
-        if holds != held_now and not await _hold(state, cluster, one.team, on=holds):
+        if (holds != held_now or not level) and not await _hold(state, cluster, one.team, on=holds):
             continue
         await store.note_budget(name, one.team, one.start, one.level.value, capped=holds)
 

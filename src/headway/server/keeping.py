@@ -80,6 +80,7 @@ class Keep:
         state.live.touch(name)
         await state.forget(name)  # what was held open was opened with other keys
         await state.work.restore(cluster, self._say, path, key, self._params["ref"])
+        await state.store.caps_of(name, kept.proof.header.at)
 
     async def rotate(self) -> None:
         state, name = self._state, self._operation.cluster
