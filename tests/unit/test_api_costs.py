@@ -385,6 +385,36 @@ async def test_a_cluster_that_is_gone_can_still_be_billed(server: Server, said: 
     assert (await ann.get("/api/v1/clusters/never/usage")).status_code == 404
 
 
+async def test_the_last_month_of_a_cluster_that_is_down_is_charged_by_its_own_rules(
+    server: Server, said: Accounting
+) -> None:
+    """Its zone, who pays for what stood idle, shares and the price of power."""
+    server.work.clusters["lab"]["costs"] = Costs(
+        "Europe/Berlin", idle="centre:it", spare="share", pue=1.5, usd_per_kwh=Decimal("0.3")
+    )
+    await server.apply("lab", note="costs")
+    await machines(server, 2)
+    await server.store.put_node_spans("lab", [NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0)])
+    said.runs = [run(1, 0, 10 * H)]
+    at(server, 20 * H)
+    ann = await server.client()
+
+    async def told() -> list[Any]:
+        found = [await got(ann, f"{what}?period=2026-10") for what in ("invoice", "chargeback", "energy")]
+        return [{key: value for key, value in one.items() if key != "as_of"} for one in found]
+
+    before = await told()
+    assert before[0]["timezone"] == "Europe/Berlin"
+    assert {one["what"]: one["centre"] for one in before[1]["unassigned"]} == {"idle": "it"}
+    server.work.answers["down"] = ()
+    assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    assert await told() == before
+    at(server, 745 * H)
+    assert (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).status_code == 200
+    assert (await told())[1]["teams"] == before[1]["teams"]
+
+
 async def test_the_next_cluster_of_the_name_has_jobs_of_the_same_numbers(server: Server, said: Accounting) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(1, 0, H), run(2, H, 0)]

@@ -48,7 +48,7 @@ async def goodput_of_job(name: str, job_id: Number, state: State, who: Anyone) -
         user=runs[-1].user,
         runs=len({one.start for one in runs}),
         as_of=place.now,
-        simulated=place.cluster.simulated_gpus if place.cluster else False,
+        simulated=place.simulated,
         total=_parts_out(runs[-1].team, whole),
     )
 
@@ -82,7 +82,7 @@ async def goodput_of(state: AppState, look: Look) -> GoodputOut:
         start=month.start,
         end=month.end,
         as_of=place.now,
-        simulated=place.cluster.simulated_gpus if place.cluster else False,
+        simulated=place.simulated,
         total=_parts_out("", whole),
         teams=[_parts_out(team, one) for team, one in parts.items()],
         causes=[

@@ -172,7 +172,7 @@ async def usage_of(
         end=period.end,
         as_of=place.now,
         stale=stale,
-        simulated=place.cluster.simulated_gpus if place.cluster else False,
+        simulated=place.simulated,
         rows=sorted(rows, key=lambda row: (-row.gpu_hours, -row.cpu_hours, *row.by.values())),
         total=_row({}, totals, sum(cost.values(), Fraction(0)), place.costs.pue),
     )

@@ -92,6 +92,14 @@ class OperationStore(Base):
         async with self._read() as db:
             return tuple(_operation(row) for row in await db.execute(query))
 
+    async def last_down(self, cluster: str) -> Operation | None:
+        """The one that took the cluster of that name down last; its document is what the cluster was."""
+        o = t.operations
+        query = select(o).where(o.c.cluster == cluster, o.c.kind == "down", o.c.state == "done")
+        async with self._read() as db:
+            row = (await db.execute(query.order_by(o.c.number.desc()).limit(1))).first()
+        return _operation(row) if row else None
+
     async def scheduled_backup(self, cluster: str, state: str = "") -> Operation | None:
         """The latest backup that the cluster's file has asked for, not a person. `state`: the latest of these."""
         o = t.operations
