@@ -186,6 +186,14 @@ async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: St
     assert await store.open_runs("lab") == []
 
 
+async def test_a_long_run_that_accounting_forgot_counts_in_its_last_hour_too(store: Store) -> None:
+    await put(store, run(1, 0, 0), run(2, 8 * H, 8 * H + 60))
+    await store.end_runs("lab", [(1, T0)], T0 + 10 * H)
+    span = Span(T0 + 9 * H, T0 + 20 * H, T0 + 20 * H)
+    assert [one.gpu_s for one in await store.usage("lab", span, [])] == [4 * H]
+    assert [one.job for one in await store.runs("lab", span)] == [1]
+
+
 async def test_two_clusters_of_one_database_know_nothing_of_each_other(store: Store) -> None:
     await put(store, run(1, 0, 100))
     await put(store, run(1, 0, 50), cluster="other")

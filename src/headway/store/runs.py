@@ -77,10 +77,13 @@ class RunStore(Base):
                     await db.execute(upsert(db, table, key), found[at : at + _BATCH])
             for run, measured in drawn:
                 await self._put_in(db, cluster, run, measured)
-            known = (
-                await db.execute(select(t.ledger_marks.c.longest_s).where(t.ledger_marks.c.cluster == cluster))
-            ).scalar()
-            await self._mark(db, cluster, {**mark, "longest_s": max(longest, known or 0)})
+            await self._mark(db, cluster, {**mark, "longest_s": await self._longest(db, cluster, longest)})
+
+    async def _longest(self, db: AsyncConnection, cluster: str, seconds: int) -> int:
+        """Of a run of so many seconds, and all that are known."""
+        m = t.ledger_marks
+        known = (await db.execute(select(m.c.longest_s).where(m.c.cluster == cluster))).scalar()
+        return max(seconds, known or 0)
 
     async def _parts(self, db: AsyncConnection, cluster: str, jobs: Iterable[int]) -> dict[tuple[int, int], list[Held]]:
         """What each known run of these jobs holds, as it was put down; the part that is counted once first."""
@@ -192,14 +195,17 @@ class RunStore(Base):
 
     async def end_runs(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
         """(job, start) each, of which accounting knows no more: they were seen running at that moment last."""
-        r, n = t.runs, t.run_nodes
+        r, n, longest = t.runs, t.run_nodes, 0
         async with self._write() as db:
             for job, start in runs:
                 end = max(at, start)
+                longest = max(longest, end - start)
                 mine = (r.c.cluster == cluster, r.c.job == job, r.c.start == start)
                 await db.execute(update(r).where(*mine).values(end=end, state="UNKNOWN"))
                 theirs = (n.c.cluster == cluster, n.c.job == job, n.c.start == start)
                 await db.execute(update(n).where(*theirs).values(end=end))
+            if longest:
+                await self._mark(db, cluster, {"longest_s": await self._longest(db, cluster, longest)})
 
     async def holds(self, cluster: str, since: int, until: int) -> list[Hold]:
         """What runs held of nodes at some time from `since` until `until`, which is not long ago."""
