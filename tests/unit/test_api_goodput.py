@@ -490,3 +490,30 @@ async def test_the_page_shows_the_same_figures_and_leads_to_the_runs(server: Ser
     theirs = await shown(vera, "invoice")  # not hers: the usage of her own team
     assert ("vision" in theirs, "speech" in theirs, "1,600.00" in theirs) == (True, False, False)
     assert "speech" not in await shown(vera, "chargeback")
+
+
+async def test_a_job_s_goodput_is_not_mixed_with_that_of_its_number_before(server: Server, said: Accounting) -> None:
+    """The cluster was taken down with its data and made again: its jobs are numbered from 1 once more."""
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(7, 0, H, state="NODE_FAIL"), run(7, 2 * H, 3 * H), run(8, H, 2 * H)]
+    server.work.answers |= {"saves": {7: Saves(50, 500.0, 5000.0)}, "down": ()}
+    at(server, 4 * H)
+    await collect(server.state, cluster)
+    ann = await server.client()
+    assert (await got(ann, "goodput/jobs/7"))["runs"] == 2
+    assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    assert (await got(ann, "goodput/jobs/7"))["runs"] == 2, "it is gone, and there is no other"
+    at(server, 5 * H)
+    await server.apply("lab", note="again")
+    server.work.answers["saves"] = {7: Saves(3, 3.0, 30.0)}
+    said.runs = [run(7, 5 * H, 7 * H, team="speech", user="sam")]
+    at(server, 8 * H)
+    await collect(server.state, cluster)
+    found = await got(ann, "goodput/jobs/7")
+    assert (found["user"], found["runs"], found["total"]["productive_gpu_hours"]) == ("sam", 1, 16.0)
+    assert (await got(ann, "goodput/jobs/8"))["runs"] == 1, "the new one has none of this number yet"
+    assert (await got(ann, "goodput/checkpoints?job=7"))["write_s"] == 1.0
+    vera = await server.client("vera", "lead")
+    assert (await vera.get(f"{V1}/goodput/jobs/7")).status_code == 404, "it is another team's now"

@@ -71,6 +71,7 @@ class ClusterStore(Base):
                 await db.execute(delete(t.refills).where(t.refills.c.cluster == name))
                 await db.execute(delete(ledger.budget_notes).where(ledger.budget_notes.c.cluster == name))
                 # A new cluster of this name counts its jobs from 1 again.
+                await db.execute(delete(ledger.job_saves).where(ledger.job_saves.c.cluster == name))
                 await db.execute(delete(t.jobs).where(t.jobs.c.cluster == name))
                 await db.execute(delete(t.datasets).where(t.datasets.c.cluster == name))
                 await db.execute(delete(t.job_datasets).where(t.job_datasets.c.cluster == name))
