@@ -367,6 +367,23 @@ async def test_two_months_without_accounting_are_read_when_it_is_back(server: Se
     assert [len(await server.store.runs_of("lab", job)) for job in (1, 2)] == [1, 1]
 
 
+async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_read(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+    at(server, 400 * DAY_S)
+    await collect(server.state, cluster)
+    said.runs = []  # it ended, and accounting forgot it
+    at(server, 2 * DAY_S)
+    await collect(server.state, cluster)
+    [known] = await server.store.runs_of("lab", 1)
+    assert known.end == OCTOBER.start + 2 * DAY_S
+    said.runs = [run(2, H, 2 * H)]  # comes late
+    at(server, 3 * DAY_S + 60)
+    await collect(server.state, cluster)
+    assert len(await server.store.runs_of("lab", 2)) == 1
+
+
 async def test_a_cluster_that_is_gone_can_still_be_billed(server: Server, said: Accounting) -> None:
     await machines(server, 1)
     said.runs = [run(1, 0, 2 * H)]

@@ -81,6 +81,23 @@ async def test_power_and_idleness_are_measured_once(server: Server, said: Accoun
     assert [one["kind"] for one in good["causes"]] == ["idle"]
 
 
+async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_measured(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    said.runs = [run(7, 0, 0)]
+    ahead = OCTOBER.start + 365 * 24 * H
+
+    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+        moments = [one for one in range(int(since), int(until) + 1, step) if one < ahead - H]
+        return (Row("power", "", {"hpc_job": "7"}, tuple((float(one), 700.0) for one in moments)),)
+
+    server.work.answers["metrics"] = metrics
+    for moment in (620, 365 * 24 * H, 680, 800, 1220):
+        at(server, moment)
+        await collect(server.state, cluster)
+    [found] = await server.store.runs_of("lab", 7)
+    assert (found.measured_s, found.energy_j) == (600 + 540, (600 + 540) * 700), "but for the minute it was ahead"
+
+
 async def test_nodes_with_energy_counters_are_measured_and_the_others_are_marked(
     server: Server, said: Accounting
 ) -> None:

@@ -104,7 +104,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     mark = await store.mark(name)
     if mark.collected_to:
         since = min(mark.collected_to, now) - OVERLAP_S
-        if now - mark.swept_at >= DAY_S:
+        if not 0 <= now - mark.swept_at < DAY_S:  # also where the clock was ahead at the last time
             since = min(since, now - SWEEP_S)
     else:
         row = await state.row(name)
@@ -120,7 +120,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         if until == now:
             here = {(run.job, run.start) for run in found}
             gone = [one for one in await store.open_runs(name) if one not in here]
-            await store.end_runs(name, gone, max(mark.collected_to, 0) or now)
+            await store.end_runs(name, gone, min(mark.collected_to, now) or now)
         at, step = until, DAY_S if len(found) > FEW else min(2 * step, SWEEP_S)
     await store.put_node_spans(name, await state.work.node_events(cluster, since))
     await _losses(state, cluster)
@@ -154,6 +154,9 @@ async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
     name = cluster.name
     mark = await state.store.mark(name)
     until = (now - 2 * 10) // MEASURE_S * MEASURE_S  # what was scraped lately is there by now
+    if mark.measured_to > now + MOST_MEASURED_S:  # the clock was ahead: from here on again, and nothing twice
+        await state.store.set_mark(name, measured_to=until)
+        return
     since = max(mark.measured_to, until - MOST_MEASURED_S)
     if until <= since:
         return
