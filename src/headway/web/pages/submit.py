@@ -12,8 +12,9 @@ from starlette.responses import HTMLResponse, Response
 from headway.api import budgets, jobacts, jobs, runs
 from headway.api.access import Member, Principal, State, note_failure, workplace
 from headway.api.state import AppState
-from headway.errors import HeadwayError, NotAllowed, Unreachable
+from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.check import refusal
+from headway.store import StoreAway
 from headway.web import submit_view as view
 from headway.web.html import HEADERS, render, templates
 from headway.web.place import see_other
@@ -59,6 +60,8 @@ async def send(name: str, request: Request, state: State, who: Member) -> Respon
         raise
     except HeadwayError as error:
         await note_failure(request, error)
+        if isinstance(error, Unanswered | StoreAway):  # it had gone out: sending it once more might make a second job
+            return await _page(name, state, who, draft, told, status=error.http_status, unsure=error.message)
         return await _page(name, state, who, draft, _refused(error), status=error.http_status)
     return see_other(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
@@ -98,8 +101,17 @@ def _refused(error: HeadwayError) -> CheckJobOut:
 
 
 async def _page(
-    name: str, state: AppState, who: Principal, draft: Draft, told: CheckJobOut, *, status: int = 200, copied: str = ""
+    name: str,
+    state: AppState,
+    who: Principal,
+    draft: Draft,
+    told: CheckJobOut,
+    *,
+    status: int = 200,
+    copied: str = "",
+    unsure: str = "",
 ) -> Response:
+    """`unsure`: why nobody knows whether it was submitted."""
     cluster = await workplace(state, name, who)
     mine = [team.name for team in cluster.teams if who.user in team.users]
     return render(
@@ -120,5 +132,6 @@ async def _page(
         example=view.EXAMPLE,
         containers=cluster.containers,
         copied=copied,
+        unsure=unsure,
         oob=False,
     )
