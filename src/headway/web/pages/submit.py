@@ -9,7 +9,7 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
-from headway.api import budgets, jobacts, jobs, runs
+from headway.api import budgets, clones, jobs, runs
 from headway.api.access import Member, Principal, State, note_failure, workplace
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
@@ -32,7 +32,7 @@ async def form(name: str, request: Request, state: State, who: Member) -> Respon
     number = request.query_params.get("from", "")
     draft = Draft(how="command" if request.query_params.get("how") == "command" else "script")
     if number.isascii() and number.isdigit() and len(number) < 12:
-        draft = Draft.like(await jobacts.script(name, int(number), state, who))
+        draft = Draft.like(await clones.origin_of(name, int(number), state, who))
     return await _page(name, state, who, draft, CheckJobOut(), copied=number)
 
 
@@ -42,7 +42,7 @@ async def check(name: str, request: Request, state: State, who: Member) -> Respo
     told = await _checked(name, state, who, draft)
     price = await _price(name, state, who, draft, told)
     beside = view.beside(told.faults, draft.how)
-    values = {"draft": draft, "told": told, "price": price, "budgets": [], "beside": beside, "oob": True}
+    values = {"draft": draft, "told": told, "price": price, "budgets": [], "beside": beside, "unsure": "", "oob": True}
     text = templates().get_template("parts/submit_check.html").render(**values)
     return HTMLResponse(text, headers=HEADERS)
 
@@ -55,7 +55,7 @@ async def send(name: str, request: Request, state: State, who: Member) -> Respon
     if told.faults or ask is None:
         return await _page(name, state, who, draft, told, status=422)
     try:
-        number = await _sent(name, ask, state, who)
+        number = await _sent(name, draft, ask, state, who)
     except NotAllowed:
         raise
     except HeadwayError as error:
@@ -66,10 +66,12 @@ async def send(name: str, request: Request, state: State, who: Member) -> Respon
     return see_other(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
 
-async def _sent(name: str, ask: CheckJobIn, state: AppState, who: Principal) -> int:
+async def _sent(name: str, draft: Draft, ask: CheckJobIn, state: AppState, who: Principal) -> int:
     if ask.run is not None:
         return (await runs.run(name, ask.run, state, who)).job_id
     assert ask.submit is not None
+    if draft.origin:
+        return (await runs.rerun_changed(name, int(draft.origin), ask.submit, state, who)).job_id
     return (await jobs.submit(name, ask.submit, state, who)).job_id
 
 
@@ -131,7 +133,7 @@ async def _page(
         launchers=view.LAUNCHERS,
         example=view.EXAMPLE,
         containers=cluster.containers,
-        copied=copied,
+        copied=copied or draft.origin,
         unsure=unsure,
         oob=False,
     )
