@@ -304,6 +304,8 @@ def op_switch(step: dict[str, Any]) -> None:
             op_daemon_reload({})
         op_units(step["take_up"])
         op_wait(step["probe"])
+        if "then" in step:
+            op_run(step["then"])
     except StepFailed as error:
         for file in step["files"]:
             if file["path"] in old:

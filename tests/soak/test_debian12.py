@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.lab import Lab
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+OLD = ("old-1-1", "old-1-2", "old-2-1")
 pytestmark = pytest.mark.soak
 SPEC = """\
 name: old
@@ -87,3 +90,30 @@ def test_a_gpu_error_costs_one_restart_and_the_node_is_tested_and_returned(lab: 
 
     lab.wait(over, "the incident to be over", patience_s=240)
     assert lab.field(job, "Restarts") == "1"
+
+
+def test_mpi_over_two_nodes(lab: Lab) -> None:
+    program = "/scratch/allreduce"
+    lab.head("sh", "-c", f"cat >{program}.c", stdin=(EXAMPLES / "allreduce.c").read_text())
+    lab.head("mpicc", "-O2", "-o", program, f"{program}.c")
+    job = lab.sbatch(
+        "ann", "-N2", "--ntasks-per-node=2", "--output=mpi.txt", wrap=f"srun {program} && mpirun {program}"
+    )
+    assert lab.wait_job(job) == "COMPLETED", lab.output("/home/ann/mpi.txt")
+    assert lab.output("/home/ann/mpi.txt").count("sum 10") == 8  # four ranks, twice
+
+
+def test_nodes_that_run_know_of_a_new_one(lab: Lab) -> None:
+    """Its controller is started anew for more nodes: a step that begins on an old node finds the new one nevertheless."""
+    waits = lab.sbatch("ann", "-N1", "-w", "old-1-1", wrap="while [ ! -e /scratch/grown ]; do sleep 0.2; done")
+    lab.wait_job(waits, "RUNNING")
+    file = lab.state / "old.yaml"
+    file.write_text(SPEC.replace("nodes: 2", "nodes: 4"))
+    lab.cli("apply", str(file), "--yes", timeout_s=600)
+    assert lab.state_of(waits) == "RUNNING"
+    new = [name for name in lab.head("sinfo", "-hN", "-o", "%N").out.split() if name not in OLD]
+    argv = ("-N2", "-w", f"old-1-1,{new[0]}", "--output=grown.txt")
+    job = lab.sbatch("ann", *argv, wrap="srun -N2 hostname")
+    lab.head("touch", "/scratch/grown")
+    assert lab.wait_job(job) == "COMPLETED", lab.output("/home/ann/grown.txt")
+    assert sorted(lab.output("/home/ann/grown.txt").split()) == sorted(["old-1-1", new[0]])

@@ -17,6 +17,7 @@ import pytest
 from headway.api import going
 from headway.api.notebooks import still_may
 from headway.domain.cluster import Team, User
+from headway.errors import Conflict
 from headway.store import AuditAsk, NotebookRow, people
 from headway.wire.clusters import NewsOut
 from headway.wire.work import ExecOut, SubmitOut
@@ -472,3 +473,17 @@ async def test_what_broke_under_a_write_is_in_the_trail(server: Server) -> None:
     (line,) = await server.store.audit_trail(AuditAsk(result="failed"))
     assert (line.person, line.action, line.target) == ("ann", "cancel", "lab/7")
     assert "hunter2" not in str(line)
+
+
+async def test_the_last_admin_who_may_do_anything_stays_one(server: Server) -> None:
+    """Without a Linux user an admin may only look, as one whom the sign-in provider sends may be."""
+    ann = await server.client("ann", "admin")
+    await server.store.add_from_provider("oda", "https://provider.example.org oda", role="admin", user="")
+    for role, user in (("admin", ""), ("viewer", "ann")):
+        with pytest.raises(Conflict, match="only admin"):
+            await server.store.change_person("ann", role=role, user=user)
+    with pytest.raises(Conflict, match="only admin"):
+        await server.store.delete_person("ann")
+    assert (await ann.get("/api/v1/people")).status_code == 200
+    await server.store.change_person("oda", role="admin", user="oda")
+    await server.store.change_person("ann", role="admin", user="")

@@ -90,6 +90,13 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
     assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 201
     server.work.answers["tunnel"] = Listening()
     assert (await now(nodes=("lab-1-1",)))[0] == "running"
+    led = len(server.work.named("tunnel"))
+    assert (await now(nodes=("lab-1-1",)))[0] == "running"
+    assert len(server.work.named("tunnel")) == led
+    assert (await now(state="PENDING", reason="Resources"))[0] == "waiting"  # requeued, and begun anew elsewhere
+    assert (await now(nodes=("lab-1-2",)))[0] == "running"
+    assert [call[1] for call in server.work.named("tunnel")][-1] == "lab-1-2"
+    assert len(server.work.named("tunnel")) == led + 1
     assert await now(state="COMPLETED", end_time=1000) == ("ended", "it ended by itself, or was idle")
     assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 409
     server.state.clock.now += 400  # type: ignore[attr-defined]

@@ -9,14 +9,21 @@ from typing import Any
 import pytest
 
 from headway.changes.accounts import desired
-from headway.changes.cluster import Goal, changeset
+from headway.changes.cluster import SLURM_CONF, Goal, changeset
+from headway.changes.machine import Wanted
 from headway.cluster.observe import _of_earlier_image
-from headway.domain.observed import Observed
+from headway.domain.change import Disturbs
+from headway.domain.files import File
+from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
+from headway.domain.unit import Unit
 from headway.errors import CommandFailed
 from headway.machines import image
+from headway.slurm import control
 from tests import builders
 
 LAB = builders.cluster(2)
+CONTROLLER = Unit("slurmctld.service", reload_on=(SLURM_CONF,), reload=("scontrol", "reconfigure"), stage="controller")
+UP = SeenUnit(True, True, 2.0, 7, "")
 MADE = tuple(replace(builders.machine(name), image="old") for name in (LAB.head, *LAB.slot_names))
 
 
@@ -51,3 +58,34 @@ async def test_machines_are_of_an_earlier_image_until_one_of_the_present_inputs_
     assert await _of_earlier_image("debian13", [replace(one, image="") for one in MADE]) == ()  # of somebody's own
     present = CommandFailed(["podman"], 125, "no")
     assert await _of_earlier_image("debian13", MADE) == ()
+
+
+def test_jobs_that_slurm_ends_are_named_by_partition_and_by_node() -> None:
+    conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
+    wanted = Wanted.make({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    seen = SeenMachine({SLURM_CONF: SeenFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
+    machines = {LAB.head: builders.machine(LAB.head)}
+    old = "NodeName=lab-1-[1-2] CPUs=64\nPartitionName=train Nodes=ALL\nPartitionName=debug Nodes=ALL\n"
+    observed = Observed(machines, {LAB.head: seen}, texts={SLURM_CONF: old}, aborted={"debug": (4, 5), "lab-1-1": (6,)})
+    goal = Goal(LAB, {"head": wanted, "node": Wanted.make({}, {}, ())}, desired(LAB))
+    (told,) = [one for one in changeset(goal, observed).asks if one.disturbs is Disturbs.JOBS]
+    assert (told.kind, told.what) == ("unit.reload", CONTROLLER.name)
+    assert told.why == (
+        "the partition debug goes, and with it jobs 4, 5; other processors or GPUs on lab-1-1: Slurm ends job 6 there"
+    )
+    nobody = changeset(goal, replace(observed, aborted={}))
+    assert not [one for one in nobody.asks if one.disturbs is Disturbs.JOBS]
+
+
+async def test_who_runs_or_waits_in_what_goes_is_asked_of_slurm() -> None:
+    asked: list[list[str]] = []
+
+    class Remote:
+        async def remote(self, _: Any, argv: list[str], **__: Any) -> Any:
+            asked.append(argv)
+            return SimpleNamespace(stdout="4 debug\n5 train,debug\n6 train\n")
+
+    found = await control.queued(Remote(), builders.machine(LAB.head), ["debug"])  # type: ignore[arg-type]
+    assert found == {"debug": (4, 5)}
+    assert "--partition=debug" in asked[0]
+    assert await control.queued(Remote(), builders.machine(LAB.head), []) == {}  # type: ignore[arg-type]

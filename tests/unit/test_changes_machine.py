@@ -69,6 +69,29 @@ def test_a_changed_file_reloads_or_restarts_by_what_it_changes() -> None:
     assert (last.kind, last.disturbs) == ("unit.restart", Disturbs.CONTROLLER_RESTART)
 
 
+def test_jobs_that_slurm_ends_by_the_new_file_are_said_and_asked_about() -> None:
+    seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
+    for effect, kind in ((Disturbs.RECONFIGURE, "unit.reload"), (Disturbs.CONTROLLER_RESTART, "unit.restart")):
+        wanted = replace(WANTED, effects={CONF: effect}, ends={CONF: "the partition debug goes, and with it job 4"})
+        last = list(machine_changes("lab-head", wanted, seen))[-1]
+        assert (last.kind, last.disturbs, last.why) == (kind, Disturbs.JOBS, wanted.ends[CONF])
+        assert not [one for one in machine_changes("lab-head", wanted, as_wanted()) if one.disturbs is Disturbs.JOBS]
+
+
+def test_a_controller_that_is_started_anew_for_a_changed_file_tells_the_nodes() -> None:
+    """They have their configuration from it, at their own start or by a reconfigure."""
+    seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
+    hard = replace(WANTED, effects={CONF: Disturbs.CONTROLLER_RESTART})
+    assert list(machine_changes("lab-head", hard, seen))[-1].data["reload"] is True
+    own = replace(UNITS[1], restart_on=("/etc/drop-in",))
+    files = {**WANTED.files, "/etc/drop-in": File("x")}
+    both = Wanted.make(files, {"munge_key": "d1"}, (UNITS[0], own))
+    last = list(machine_changes("lab-head", both, seen))[-1]
+    assert (last.kind, last.data["reload"]) == ("unit.restart", True)
+    last = list(machine_changes("lab-head", both, as_wanted()))[-1]
+    assert (last.kind, last.data["reload"]) == ("unit.restart", False)
+
+
 def test_a_wrong_mode_or_owner_counts_as_a_difference() -> None:
     seen = as_wanted()
     open_key = replace(seen.files[KEY], mode=0o444)

@@ -69,6 +69,22 @@ def test_no_machine_is_made_over_the_limit_and_slurm_is_told_not_to_ask() -> Non
     assert "70 USD" in shut.why
 
 
+def test_of_a_job_that_can_t_have_all_its_nodes_none_is_made() -> None:
+    """It goes back to the queue, and what had come up for it would stand there for nobody."""
+    found, asks = cluster("100"), ("allocated#", "none")
+    states = dict.fromkeys(found.slot_names[:3], asks)
+
+    def made(jobs: dict[str, tuple[int, ...]]) -> list[str]:
+        return [one.node for one in decide(found, states, {}, (), NOW, jobs=jobs) if isinstance(one, Make)]
+
+    one, two, three = found.slot_names[:3]
+    assert made({}) == [one, two]  # 100 USD pay for two beside the one that people have
+    assert made({one: (7,), two: (7,), three: (7,)}) == []
+    assert made({one: (7,), two: (8, 9), three: (9,)}) == [one]  # 8 shares a node with 9, which has one too many
+    assert made({one: (7,), two: (8,), three: (7,)}) == [one, three]
+    assert made({one: (7, 8), two: (8,), three: (7,)}) == []
+
+
 def test_a_group_over_the_limit_is_closed_for_as_long_as_it_is_told() -> None:
     found = replace(cluster("70"), groups=cluster("70").groups)
     states = dict.fromkeys(found.slot_names[:3], ("allocated#", "none"))

@@ -296,7 +296,23 @@ async def test_a_group_over_the_limit_has_an_incident_and_waits_longer_each_time
     assert world.did[-1] == "make lab-1-1"
     await world.look()
     assert (await incident(world)).state is IncidentState.RETURNED
-    assert world.waker.failures == {}
+    assert world.waker.over == {}
+
+
+async def test_a_machine_that_comes_up_does_not_make_forget_what_was_too_dear(world: World) -> None:
+    """A job for two nodes and one for one, where the limit pays for one: the large one's next try waits longer each time."""
+    price = Decimal(31)
+    world.waker.cluster = replace(
+        LAB, groups=(replace(LAB.groups[0], price_usd_per_node_hour=price),), most_usd_per_hour=price + 1
+    )
+    world.states |= {"lab-1-2": "allocated#", "lab-1-3": "allocated#"}
+    world.busy = {"lab-1-1": 4, "lab-1-2": 5, "lab-1-3": 5}
+    await world.look()
+    assert [words for words in world.did if words.startswith("make")] == ["make lab-1-1"]
+    assert world.waker.over == {"gpu": 1}
+    await world.look()
+    assert world.waker.over == {"gpu": 2}
+    assert [words for words in world.did if words.startswith("make")] == ["make lab-1-1"]
 
 
 async def test_where_people_scale_nobody_is_asked(world: World) -> None:

@@ -88,6 +88,8 @@ def test_our_own_mark_is_fine_but_under_another_name_it_is_not() -> None:
     )
     assert stops(ours) == ""
     assert "is lab-1-2 of this cluster already" in stops(look(known, of="lab-1-1", held=Holder("lab", "me", "lab-1-2")))
+    gone = look(known, of="lab-1-1", held=Holder("lab", "me", "lab-9-1"))  # hosts has one fewer, and fewer places
+    assert "is lab-9-1 of this cluster, a place that the file has no more" in stops(gone)
 
 
 def test_too_little_memory_stops() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headway.domain.change import Disturbs
 from headway.render import effect_of, render
-from headway.render.effect import changed_keys
+from headway.render.effect import Aborts, aborts, changed_keys
 from tests.render.cases import gpu_cluster, site_of
 
 BEFORE = gpu_cluster(1, 3)
@@ -42,3 +42,18 @@ def test_nothing_changed_or_nothing_there_disturbs_nothing() -> None:
     assert effect_of("", text()) is Disturbs.NOTHING
     assert effect_of(text(), text() + "# a comment\n") is Disturbs.NOTHING
     assert changed_keys("A=1\n", "a=1\n") == ()
+
+
+def test_slurm_ends_the_jobs_of_a_partition_that_goes_and_of_nodes_of_another_shape() -> None:
+    old = "NodeName=a-[1-3] CPUs=96 Gres=gpu:h100:8\nPartitionName=DEFAULT X=1\nPartitionName=train Nodes=a-1\n"
+    debug = "PartitionName=debug Nodes=ALL\n"
+    assert aborts(old + debug, old) == Aborts(frozenset({"debug"}))
+    assert not aborts(old, old + debug)
+    assert not aborts("", old)
+    assert not aborts(old, old.replace("Nodes=a-1", "Nodes=ALL"))
+    fewer = old.replace("a-[1-3] CPUs=96", "a-[1-2] CPUs=96")
+    assert not aborts(old, fewer)  # a node that goes is drained before
+    other = "NodeName=a-1 CPUs=96 Gres=gpu:h100:8\nNodeName=a-[2-3] CPUs=96 Gres=gpu:h100:4\nPartitionName=train Nodes=a-1\n"
+    assert aborts(old, other) == Aborts(nodes=frozenset({"a-2", "a-3"}))
+    assert aborts(old, old.replace("CPUs=96", "CPUs=128")).nodes == {"a-1", "a-2", "a-3"}
+    assert not aborts(text(), text({"PriorityWeightAge": "5"}))

@@ -199,6 +199,22 @@ def test_environment_names_the_server(tmp_path: Path, monkeypatch: pytest.Monkey
         client.me()
 
 
+def test_the_own_server_s_token_goes_to_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
+    monkeypatch.delenv("HEADWAY_TOKEN", raising=False)
+    (tmp_path / paths.CLIENT_FILE).write_text(json.dumps({"url": "http://127.0.0.1:7878", "token": "hw_own"}))
+    for url, token in (
+        ("http://127.0.0.1:7878/", "hw_own"),
+        ("http://colleague:7878", ""),
+        ("http://two:7878,http://127.0.0.1:7878", "hw_own"),  # said to be one
+    ):
+        monkeypatch.setenv("HEADWAY_URL", url)
+        assert in_reach()[1] == token
+    (tmp_path / paths.SERVER_FILE).write_text(json.dumps({"url": "http://127.0.0.1:9001"}))
+    monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9001")
+    assert in_reach()[1] == "hw_own"
+
+
 def test_of_several_servers_the_one_that_answers_is_spoken_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
     one, two = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))

@@ -314,6 +314,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("containers: {backend: enroot}", "containers.backend", "do not carry Enroot and Pyxis; leave it out"),
     ("containers: {backend: docker}", "containers.backend", "enroot"),
     ("mail: {relay: mail.example.org}", "mail.relay", "must be host:port"),
+    ('mail: {relay: "fd00::1:25"}', "mail.relay", "can't be an IPv6 address"),
     ("mail: {}", "mail.relay", "is missing"),
     ("alerts: {webhook: example.org/hook}", "alerts.webhook", "must be a URL"),
     ("alerts: {webhook: 'file:///etc/passwd'}", "alerts.webhook", "must be a URL"),

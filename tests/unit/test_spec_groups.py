@@ -108,18 +108,29 @@ def test_machines_that_are_there_keep_their_slots_and_the_first_free_ones_follow
     assert choose(got, ("lab-head", "lab-1-4")) == ("lab-1-1", "lab-1-4")
 
 
+def test_of_a_group_that_scales_by_itself_the_first_always_have_a_machine() -> None:
+    """Others that are there, and go when nobody needs them, don't count for them."""
+    got = cluster("name: lab\ngroups: {cpu: {plan: cpu-64, min: 2, max: 4, idle: 10}}")
+    assert choose(got, ("lab-head", "lab-cpu-1-3", "lab-cpu-1-4")) == tuple(f"lab-cpu-1-{n}" for n in (1, 2, 3, 4))
+    assert choose(got, ()) == ("lab-cpu-1-1", "lab-cpu-1-2")
+    assert choose(got, ("lab-cpu-1-4",)) == ("lab-cpu-1-1", "lab-cpu-1-2", "lab-cpu-1-4")
+
+
+def test_a_partition_s_number_of_nodes_is_not_the_cluster_s() -> None:
+    """Scaling changes no file of Slurm: what a partition has is the same before and after."""
+    text = "name: lab\nplan: h100-8\nnodes: {}\nmax: 8\nspares: 1\npartitions: {{train: {{nodes: 4}}, any: {{}}}}\n"
+    for nodes in (2, 4, 6):
+        train, every = cluster(text.format(nodes)).partitions
+        assert (len(train.nodes), len(every.nodes)) == (4, 9)
+    _, told = check(parse_yaml(text.format(4)), CATALOGUE, owner="ann")
+    assert [(one.path, one.level) for one in told] == [("partitions.train.nodes", "warning")]
+
+
 def test_of_too_many_the_broken_go_first_then_the_idle_then_the_last() -> None:
     got = cluster("name: lab\nplan: h100-8\nnodes: 2\nmax: 4")
     worth = {"lab-1-1": Worth.BROKEN, "lab-1-4": Worth.BUSY}
     assert choose(got, got.slot_names) == ("lab-1-1", "lab-1-2")
     assert choose(got, got.slot_names, worth) == ("lab-1-2", "lab-1-4")
-
-
-def test_a_group_that_scales_by_itself_keeps_what_it_has_and_has_its_least() -> None:
-    got = cluster()
-    assert [name for name in choose(got, ()) if "cpu" in name] == ["lab-cpu-1-1"]
-    there = ("lab-cpu-1-2", "lab-cpu-1-3")
-    assert tuple(name for name in choose(got, there) if "cpu" in name) == there
 
 
 def test_fewer_nodes_keep_their_places() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from sqlalchemy import insert, select
 
 from headway.domain.incident import XidClass
 from headway.domain.ledger import Run
+from headway.errors import Refused
 from headway.ledger.held import held
 from headway.store import schema as t
 from headway.store.keeping import Row, tables
@@ -104,6 +106,56 @@ async def test_what_the_server_remembers_itself_stays(stores: tuple[Store, Store
     assert await two.take_records("lab", again(rows)) == 0  # a second time nothing is doubled
     async with two._read() as db:
         assert len((await db.execute(select(t.incident_steps))).all()) == 1
+    for store in stores:
+        await store.close()
+
+
+async def test_others_may_write_while_rows_come_back(
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million rows take longer than an operation's lease lasts that is not renewed."""
+    monkeypatch.setattr("headway.store.keeping.AT_ONCE", 2)
+    one, two = stores
+    await filled(one)
+    rows = [row async for row in one.records("lab")]
+
+    async def with_others() -> AsyncIterator[Row]:
+        for number, row in enumerate(rows):
+            await two.note_refill("other", "vision", float(number))
+            yield row
+
+    await two.take_records("lab", with_others())
+    assert [name async for name, _ in two.records("lab")] == [name for name, _ in rows]
+    assert await two.refills("other") == {"vision": float(len(rows) - 1)}
+    for store in stores:
+        await store.close()
+
+
+@pytest.mark.parametrize("how", [Refused, asyncio.CancelledError])
+async def test_what_a_try_brought_that_did_not_end_goes_again(
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch, how: type[BaseException]
+) -> None:
+    """Refused: the file can't be read any further. Cancelled: the server was ended, and only the next try can clear up."""
+    monkeypatch.setattr("headway.store.keeping.AT_ONCE", 1)
+    one, two = stores
+    await filled(one)
+    await two.note_refill("lab", "speech", 9.0)  # its own, which stays
+    rows = [row async for row in one.records("lab")]
+
+    async def broken() -> AsyncIterator[Row]:
+        for row in rows[:-2]:
+            yield row
+        raise how("the end")
+
+    with pytest.raises(how):
+        await two.take_records("lab", broken())
+    left = [name for name, _ in [row async for row in two.records("lab")] if name not in ("refills", "uids")]
+    assert bool(left) == (how is asyncio.CancelledError)
+    assert await two.take_records("lab", again(rows)) > 0
+    (incident,) = await two.incidents("lab")
+    assert [step.text for step in (await two.incident(incident.number)).steps] == ["lab"]  # type: ignore[union-attr]
+    assert await two.refills("lab") == {"speech": 9.0}
+    assert await two.secrets("lab") == {}
     for store in stores:
         await store.close()
 

@@ -20,6 +20,9 @@ MOST_CODES = 10_000
 MOST_SESSIONS = 10_000
 
 
+Run = tuple[str, float]  # of a notebook's job: its first node, and when it began there
+
+
 @dataclass
 class _Pass:
     notebook: str
@@ -32,8 +35,8 @@ class _Pass:
 class Notebooks:
     """Who was let into which notebook, and what leads there."""
 
-    tunnels: dict[str, Tunnel] = field(default_factory=dict)
-    ready: set[str] = field(default_factory=set)  # whose Jupyter has answered
+    tunnels: dict[str, tuple[Run, Tunnel]] = field(default_factory=dict)
+    ready: dict[str, Run] = field(default_factory=dict)  # whose Jupyter has answered
     _codes: dict[str, _Pass] = field(default_factory=dict)
     _sessions: dict[str, _Pass] = field(default_factory=dict)
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
@@ -79,9 +82,13 @@ class Notebooks:
         for passes in (self._codes, self._sessions):
             for key in [key for key, known in passes.items() if known.notebook == notebook]:
                 del passes[key]
-        self.ready.discard(notebook)
         self._locks.pop(notebook, None)
-        tunnel = self.tunnels.pop(notebook, None)
+        await self.drop(notebook)
+
+    async def drop(self, notebook: str) -> None:
+        """What leads there: its job is elsewhere now."""
+        self.ready.pop(notebook, None)
+        _, tunnel = self.tunnels.pop(notebook, (None, None))
         if tunnel is not None:
             await tunnel.close()
 

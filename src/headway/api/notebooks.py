@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from headway.api import jobs
 from headway.api.access import Anyone, Member, Principal, Right, State, audit, must_not_have_left, principal, workplace
+from headway.api.handover import Run
 from headway.api.paging import ANY, Page, States, Words, fits
 from headway.api.runs import offered, send
 from headway.api.state import AppState
@@ -135,20 +136,27 @@ async def still_may(state: AppState, row: NotebookRow) -> bool:
 async def tunnel(state: AppState, row: NotebookRow) -> Tunnel:
     """What leads to its Jupyter; made anew where its job went to another node. Raises Conflict while it does not run."""
     async with state.notebooks.lock(row.id):
-        known = state.notebooks.tunnels.get(row.id)
-        if known is not None and known.alive:
-            return known
+        run, known = state.notebooks.tunnels.get(row.id, (None, None))
+        if known is not None:
+            seen = state.live.snapshot(row.cluster).by_id.get(row.job_id)
+            if known.alive and (seen is None or run_of(seen) == run):
+                return known
+            await state.notebooks.drop(row.id)  # requeued: the node it was on may be up, and lead nowhere
         _, cluster = await state.cluster(row.cluster)
         job = await _job(state, cluster, row)
         if job is None or job.state not in RUNNING or not job.nodes:
             raise Conflict(f"the notebook does not run{f': {_why(job)}' if job else ''}")
         made = await state.work.tunnel(cluster, job.nodes[0], row.user, jupyter.socket(row.folder))
-        state.notebooks.tunnels[row.id] = made
+        state.notebooks.tunnels[row.id] = run_of(job), made
         return made
 
 
-async def _answers(state: AppState, row: NotebookRow) -> bool:
-    if row.id in state.notebooks.ready:
+def run_of(job: JobState) -> Run:
+    return (job.nodes[0] if job.nodes else "", job.start_time or 0.0)
+
+
+async def _answers(state: AppState, row: NotebookRow, job: JobState) -> bool:
+    if state.notebooks.ready.get(row.id) == run_of(job):
         return True
     try:
         async with asyncio.timeout(PROBE_S):
@@ -156,7 +164,7 @@ async def _answers(state: AppState, row: NotebookRow) -> bool:
             await wire.close()
     except (HeadwayError, TimeoutError, OSError):
         return False
-    state.notebooks.ready.add(row.id)
+    state.notebooks.ready[row.id] = run_of(job)
     return True
 
 
@@ -173,7 +181,7 @@ async def _looked(
             await state.store.forget_notebook(row.id)
             return None
         return _out(row, cluster, who, job, now=now)
-    ready = job.state == "RUNNING" and await _answers(state, row)
+    ready = job.state == "RUNNING" and await _answers(state, row, job)
     return _out(row, cluster, who, job, ready=ready, now=now)
 
 

@@ -7,6 +7,7 @@ are on clusters is said by an admin, or by the claim that the server's settings 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import time
 import warnings
@@ -142,7 +143,7 @@ class Provider:
                 await _need_free(state, name, user)
                 known = await state.store.add_from_provider(name, subject, role=role or "viewer", user=user or "")
             except Conflict:
-                name = f"{name[:50]}-{claims['sub'][:12]}"
+                name = f"{name[:50]}-{hashlib.sha256(subject.encode()).hexdigest()[:8]}"
                 await _need_free(state, name, user)
                 known = await state.store.add_from_provider(name, subject, role=role or "viewer", user=user or "")
             await state.store.note(known.name, "person.add", known.name, {"by": "sign-in provider", "role": known.role})

@@ -14,6 +14,7 @@ from headway.changes.roll import earlier_note
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN, Cluster
+from headway.domain.hostlist import compress
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
 from headway.render.effect import effect_of
@@ -67,7 +68,22 @@ def with_effects(goal: Goal, observed: Observed) -> Goal:
     if head is None or not old:
         return goal
     effect = effect_of(old, head.files[SLURM_CONF].text, goal.cluster.slurm_version)
-    return replace(goal, roles={**goal.roles, "head": replace(head, effects={SLURM_CONF: effect})})
+    told = replace(head, effects={SLURM_CONF: effect}, ends={SLURM_CONF: _ended(goal.cluster, observed)})
+    return replace(goal, roles={**goal.roles, "head": told})
+
+
+def _ended(cluster: Cluster, observed: Observed) -> str:
+    """What Slurm ends by itself when it reads the new file, in words; "" where nobody runs or waits there."""
+    nodes = {name: jobs for name, jobs in observed.aborted.items() if name in cluster.group_of}
+    told = [
+        f"the partition {name} goes, and with it {_some(jobs)}"
+        for name, jobs in sorted(observed.aborted.items())
+        if name not in nodes
+    ]
+    if nodes:
+        jobs = tuple(sorted({job for some in nodes.values() for job in some}))
+        told.append(f"other processors or GPUs on {compress(nodes)}: Slurm ends {_some(jobs)} there")
+    return "; ".join(told)
 
 
 def _all(goal: Goal, observed: Observed) -> Iterator[Change]:

@@ -26,6 +26,7 @@ class Wanted:
     packages: tuple[str, ...] = ()  # that a machine one owns must have
     parts: str = ""  # digest of Headway's own parts there; "" = its image carries them
     effects: Mapping[str, Disturbs] = field(default_factory=dict)  # file -> what taking its change up disturbs
+    ends: Mapping[str, str] = field(default_factory=dict)  # file -> jobs that end when its change is taken up, and why
 
     @staticmethod
     def make(
@@ -133,17 +134,23 @@ def _unit_change(name: str, unit: Unit, wanted: Wanted, seen: SeenMachine, chang
     if found is None or not found.active:
         return Change("unit.start", name, unit.name, "is not running", data=data)
     current = found.loaded == wanted.loaded[unit.name]
-    if not current and _stale(unit.restart_on, seen, found.started, changed):
-        return Change("unit.restart", name, unit.name, "started before its files changed", unit.disturbs, data=data)
-    if not current and _stale(unit.reload_on, seen, found.started, changed):
+    again = not current and _stale(unit.restart_on, seen, found.started, changed)
+    anew = not current and _stale(unit.reload_on, seen, found.started, changed)
+    ends = "; ".join(wanted.ends[path] for path in unit.reload_on if anew and path in wanted.ends)
+    if again:
+        disturbs, why = (Disturbs.JOBS, ends) if ends else (unit.disturbs, "started before its files changed")
+        return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": anew})
+    if anew:
         effect = max(
             (wanted.effects[path] for path in unit.reload_on if path in wanted.effects),
             key=list(Disturbs).index,
             default=Disturbs.RECONFIGURE,
         )
+        disturbs = Disturbs.JOBS if ends else effect
         if effect is Disturbs.CONTROLLER_RESTART:
-            return Change("unit.restart", name, unit.name, "a changed setting is read only at start", effect, data=data)
-        return Change("unit.reload", name, unit.name, "has not read its changed files yet", effect, data=data)
+            why = ends or "a changed setting is read only at start"
+            return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": True})
+        return Change("unit.reload", name, unit.name, ends or "has not read its changed files yet", disturbs, data=data)
     if not found.enabled:
         return Change("unit.enable", name, unit.name, "would not start at boot", data=data)
     return None

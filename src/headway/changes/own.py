@@ -110,6 +110,13 @@ def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
             f"is held by {whose}, as {held.machine}",
             f"headway down {held.cluster} gives it back; if that cluster is no more, remove /etc/headway/held-by there",
         )
+    elif held.machine != survey.machine and held.machine not in cluster.machine_names:
+        count = len(cluster.slot_names)
+        yield _stop(
+            survey,
+            f"is {held.machine} of this cluster, a place that the file has no more",
+            f"headway scale {cluster.name} {count} with the file of before frees it once its jobs have ended; then change hosts",
+        )
     elif held.machine != survey.machine:
         yield _stop(
             survey,

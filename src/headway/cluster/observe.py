@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 
-from headway.changes.cluster import Goal
+from headway.changes.cluster import SLURM_CONF, Goal
 from headway.changes.machine import Wanted
 from headway.cluster import ops
 from headway.cluster.env import Env
@@ -16,6 +16,7 @@ from headway.domain.observed import Observed, SeenMachine
 from headway.errors import HeadwayError
 from headway.machines import image
 from headway.machines.base import Owned
+from headway.render.effect import Aborts, aborts
 from headway.slurm import control
 from headway.slurm.accounts import read
 
@@ -58,7 +59,10 @@ async def observe(goal: Goal, env: Env) -> Observed:
     replaced = await _replaced(env, cluster.name, wanted_names - machines.keys())
     leads = await head_now(cluster, env, machines)
     jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | replaced)
-    return Observed(machines, seen, unreachable, accounts, texts, frozenset(attached), jobs, replaced, await images)
+    ended = await _aborted(goal, env, leads, texts)
+    return Observed(
+        machines, seen, unreachable, accounts, texts, frozenset(attached), jobs, ended, replaced, await images
+    )
 
 
 async def _replaced(env: Env, cluster: str, names: Set[str]) -> frozenset[str]:
@@ -77,6 +81,20 @@ async def _jobs_on(env: Env, head: Machine | None, names: Set[str]) -> dict[str,
     except HeadwayError:
         return {}
     return {name: busy[name] for name in names if name in busy}
+
+
+async def _aborted(goal: Goal, env: Env, head: Machine | None, texts: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
+    """By partition or node: jobs that Slurm ends when it reads the file that is to be."""
+    wanted = goal.roles.get("head")
+    ending = aborts(texts.get(SLURM_CONF, ""), wanted.files[SLURM_CONF].text) if wanted else Aborts()
+    if not ending or head is None:
+        return {}
+    try:
+        busy = await control.busy_nodes(env.connections, head) if ending.nodes else {}
+        queued = await control.queued(env.connections, head, sorted(ending.partitions))
+    except HeadwayError:
+        return {}
+    return {**{name: busy[name] for name in ending.nodes if name in busy}, **queued}
 
 
 async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str, ...]:

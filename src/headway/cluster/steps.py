@@ -9,6 +9,7 @@ from headway.changes.machine import Wanted
 from headway.cluster import secrets as cluster_secrets
 from headway.cluster.ops import Step, file_step, run_step
 from headway.domain.change import Change
+from headway.domain.unit import Unit
 from headway.machines import image
 from headway.render import state
 from headway.render.checks import candidate_check
@@ -216,10 +217,11 @@ def _unit_steps(
                         "timeout_s": 30,
                         "message": "slurmctld does not answer",
                     },
+                    **({"then": _told(unit)} if change.data.get("reload") and unit.reload else {}),
                 }
             )
             continue
-        after = _after(name)
+        after = _after(name) + ([_told(unit)] if change.data.get("reload") and unit.reload else [])
         if steps and not after and _joins(steps[-1], step):
             steps[-1]["names"] = steps[-1]["names"] + step["names"]
             steps[-1]["stamps"] |= step["stamps"]
@@ -244,6 +246,12 @@ def _after(name: str) -> list[Step]:
     if name == "slurmctld.service":
         return [_wait(["scontrol", "ping"], "slurmctld does not answer")]
     return []
+
+
+def _told(unit: Unit) -> Step:
+    """slurmd has its configuration from slurmctld: at its own start, or when that is told to read its files again. One that is
+    merely started anew leaves all slurmd with the old one (src/slurmctld/controller.c, push_reconfig_to_slurmd)."""
+    return run_step(list(unit.reload))
 
 
 def kept(slurm_version: str) -> Step:

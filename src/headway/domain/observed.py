@@ -50,6 +50,9 @@ class Observed:
     texts: Mapping[str, str] = field(default_factory=dict)  # current text of the head's Slurm files, for diffs
     datasets: frozenset[str] = frozenset()  # names attached now
     jobs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # on nodes that are to go
+    aborted: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # by partition or node: jobs that slurm.conf ends
     replaced: frozenset[str] = frozenset()  # places for which the inventory names another machine than the one there
     of_earlier_image: tuple[str, ...] = ()  # machines made from a node image whose inputs have changed since
 

@@ -29,14 +29,18 @@ class Worth(IntEnum):
 
 def choose(cluster: Cluster, machines: Collection[str], worth: Mapping[str, Worth] | None = None) -> tuple[str, ...]:
     """The slots that should have a machine, in slot order. Those that have one keep it where possible; of too many the
-    worthless go first, then those in the last places. A group that scales by itself keeps what it has."""
+    worthless go first, then those in the last places. A group that scales by itself keeps what it has, and its first
+    slots always have one."""
     found = {name for group in cluster.groups for name in _of_group(group, machines, worth or {})}
     return tuple(name for name in cluster.slot_names if name in found)
 
 
 def _of_group(group: Group, machines: Collection[str], worth: Mapping[str, Worth]) -> list[str]:
     there = [name for name in group.slots if name in machines]
-    count = group.wanted if group.idle_s is None else max(group.wanted, len(there))
+    if group.idle_s is not None:
+        always = group.slots[: group.wanted]
+        return [name for name in group.slots if name in machines or name in always]
+    count = group.wanted
     if len(there) > count:
         place = {name: number for number, name in enumerate(group.slots)}
         there.sort(key=lambda name: (-worth.get(name, Worth.IDLE), place[name]))

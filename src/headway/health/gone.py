@@ -104,7 +104,10 @@ async def nobody_misses(tools: Tools, node: str) -> bool:
     machines = await tools.machines()
     if node in machines:
         return False
-    return not missed(tools.cluster.group_of[node], machines, await leaving(tools.env.provider, tools.cluster))
+    group = tools.cluster.group_of[node]
+    if group.idle_s is not None and node in group.slots[: group.wanted]:
+        return False  # it always runs, whoever else does
+    return not missed(group, machines, await leaving(tools.env.provider, tools.cluster))
 
 
 async def end(tools: Tools, incident: Incident) -> Incident:

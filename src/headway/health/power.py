@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -78,9 +78,11 @@ def decide(
     leaving: Collection[str] = (),
     waiting: Collection[str] = (),
     closed_s: Mapping[str, float] | None = None,
+    jobs: Mapping[str, Collection[int]] | None = None,
 ) -> Iterator[Deed]:
     """What to do now. `making`: nodes at whose machines somebody is at work; `leaving`: those whose machines are taken back;
-    `waiting`: groups of which none is to be made yet; `closed_s`: for how long a group is closed that would cost too much."""
+    `waiting`: groups of which none is to be made yet; `closed_s`: for how long one is closed that would cost too much; `jobs`:
+    node -> jobs that wait for it: of one that can't have all its nodes no machine is made: it would stand there for nobody."""
     budget = _Budget.of(cluster, {*machines, *making})
     for group in cluster.groups:
         short = _short(group, states, machines, making, leaving) if group.spot and group.name not in waiting else ()
@@ -91,25 +93,41 @@ def decide(
         yield from (GiveBack(name, STUCK) for name in ghosts)
         if group.idle_s is None:
             continue
-        over: list[str] = []
+        woken: list[str] = []
         for name in group.slots:
             if name in making or name in short or name in ghosts or name not in states:
                 continue
             deed = _of_node(name, states[name], machines.get(name), now)
             if isinstance(deed, Make):
-                if group.name in waiting:
-                    continue
-                if not budget.has_room(group):
-                    over.append(name)
-                    continue
-            if deed is not None:
+                woken += [name] if group.name not in waiting else []
+            elif deed is not None:
                 yield deed
+        over: list[str] = []
+        for together in _together(woken, jobs or {}):
+            if budget.has_room(group, len(together)):
+                yield from map(Make, together)
+            else:
+                over += together
         if over:
             until = now + (closed_s or {}).get(group.name, FIRST_WAIT_S)
             yield close(group, states, over, until, f"over the limit of {cluster.most_usd_per_hour} USD an hour")
         opened = tuple(name for name in group.slots if name in states and _over(states[name][1], now))
         if opened and not over:
             yield Open(opened)
+
+
+def _together(names: Sequence[str], jobs: Mapping[str, Collection[int]]) -> list[list[str]]:
+    """The nodes of one job, or of several that share some, are of use together alone."""
+    found: list[tuple[set[int], list[str]]] = []
+    for name in names:
+        mine, whole = set(jobs.get(name, ())), [name]
+        akin = [one for one in found if one[0] & mine]
+        at = found.index(akin[0]) if akin else len(found)
+        for one in reversed(akin):
+            found.remove(one)
+            mine, whole = mine | one[0], [*one[1], *whole]
+        found.insert(at, (mine, whole))
+    return [whole for _, whole in found]
 
 
 def _ghosts(
@@ -194,12 +212,12 @@ class _Budget:
     def of(cluster: Cluster, names: Collection[str]) -> _Budget:
         return _Budget(cluster, Counter(group.name for name, group in cluster.group_of.items() if name in names))
 
-    def has_room(self, group: Group) -> bool:
-        """For one more of this group, which counts from then on."""
+    def has_room(self, group: Group, count: int = 1) -> bool:
+        """For so many more of this group, which count from then on."""
         limit = self.cluster.most_usd_per_hour
-        self.there[group.name] += 1
+        self.there[group.name] += count
         prices = (one.price_usd_per_node_hour * max(one.wanted, self.there[one.name]) for one in self.cluster.groups)
         if limit is None or sum(prices, Decimal(0)) <= limit:
             return True
-        self.there[group.name] -= 1
+        self.there[group.name] -= count
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from headway.cluster.bring import bring, tell_prometheus
@@ -36,6 +36,7 @@ class Waker:
     clock: Callable[[], float] = time.time
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # slot -> who makes its machine
     failures: dict[str, int] = field(default_factory=dict)  # group -> in a row
+    over: dict[str, int] = field(default_factory=dict)  # group -> times in a row that it would have cost too much
     not_before: dict[str, float] = field(default_factory=dict)  # group -> when the next try may be, in unix seconds
     said: Said = field(default_factory=list)
     untold: bool = False  # Prometheus does not know of a machine yet
@@ -83,10 +84,14 @@ class Waker:
         waiting |= {groups[name].name for name in self.barred if name in groups}
         going = {*await leaving(self.env.provider, self.cluster), *self.barred}
         making = set(self.tasks)
-        closed_s = {group.name: power.wait_s(self.failures.get(group.name, 0) + 1) for group in self.cluster.groups}
-        deeds = list(
-            power.decide(self.cluster, states, machines, making, now, leaving=going, waiting=waiting, closed_s=closed_s)
-        )
+        closed_s = {group.name: power.wait_s(self.over.get(group.name, 0) + 1) for group in self.cluster.groups}
+        jobs = await self._wait_for(head, states)
+        wishes = power.decide(
+            self.cluster, states, machines, making, now,
+            leaving=going, waiting=waiting, closed_s=closed_s, jobs=jobs,
+        )  # fmt: skip
+        deeds = list(wishes)
+        self._fits(deeds)
         free = await self._free(head, [deed.node for deed in deeds if isinstance(deed, power.GiveBack)])
         for deed in deeds:
             if isinstance(deed, power.GiveBack) and deed.node not in free:
@@ -103,6 +108,18 @@ class Waker:
         self.told = there
         self.said += await unmade.look(self.cluster, self.env.store, states, machines, making, now, going)
 
+    async def _wait_for(self, head: Machine, states: Mapping[str, power.State]) -> Mapping[str, tuple[int, ...]]:
+        """Node -> jobs that have it; asked only where what is woken may cost too much."""
+        if self.cluster.most_usd_per_hour is None or not any(word.endswith("#") for word, _ in states.values()):
+            return {}
+        return await control.busy_nodes(self.env.connections, head)
+
+    def _fits(self, deeds: Collection[power.Deed]) -> None:
+        """A group of which machines are made and none is too dear begins anew."""
+        made = {self.cluster.group_of[deed.node].name for deed in deeds if isinstance(deed, power.Make)}
+        for name in made - {deed.group for deed in deeds if isinstance(deed, power.Close)}:
+            self.over.pop(name, None)
+
     async def _free(self, head: Machine, names: Collection[str]) -> set[str]:
         """Those of these nodes on which no job runs. One that waits for its machine has it among its jobs already: Slurm's
         word for the node tells that nothing runs there yet, and is asked for last."""
@@ -115,7 +132,7 @@ class Waker:
     async def _blame(self, deed: power.Deed) -> None:
         """Machines that came too late for Slurm, or never got to it, and those that would cost too much."""
         if isinstance(deed, power.Close):
-            self.failures[deed.group] = self.failures.get(deed.group, 0) + 1
+            self.over[deed.group] = self.over.get(deed.group, 0) + 1
             group = next(group for group in self.cluster.groups if group.name == deed.group)
             store, now = self.env.store, self.clock()
             await unmade.note(self.cluster, store, group, deed.nodes[0], deed.why, now, deed.until)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from headway.domain.change import Disturbs
+from headway.domain.hostlist import expand
 from headway.render import conf
 from headway.render.version import version
 
@@ -56,6 +59,43 @@ _RESTART_2205 = _RESTART_ALWAYS | frozenset(
         "treewidth",
     ]
 )
+
+# Of a node: slurmctld ends what runs there as soon as one of them is another ("due to change in socket/core configuration of
+# allocated nodes", "invalid GRES configuration"; src/slurmctld/read_config.c, job_mgr.c).
+_SHAPE = ("cpus", "boards", "socketsperboard", "sockets", "corespersocket", "threadspercore", "gres")
+
+
+@dataclass(frozen=True, slots=True)
+class Aborts:
+    """What a changed slurm.conf ends the jobs of, without asking anybody: they become NODE_FAIL."""
+
+    partitions: frozenset[str] = frozenset()  # that are not there any more, their waiting jobs too
+    nodes: frozenset[str] = frozenset()  # that have other processors or GPUs
+
+    def __bool__(self) -> bool:
+        return bool(self.partitions or self.nodes)
+
+
+def aborts(old: str, new: str) -> Aborts:
+    """From the two texts. No old text: nothing runs."""
+    partitions = frozenset(_lines(old, "partitionname")) - _lines(new, "partitionname").keys()
+    before, after = _shapes(old), _shapes(new)
+    nodes = frozenset(name for name in before.keys() & after.keys() if before[name] != after[name])
+    return Aborts(frozenset(name for name in partitions if name.lower() != "default"), nodes)
+
+
+def _shapes(text: str) -> dict[str, tuple[str, ...]]:
+    """Node -> its processors and GPUs."""
+    return {
+        name: tuple(line.get(key) or "" for key in _SHAPE)
+        for names, line in _lines(text, "nodename").items()
+        for name in expand(names)
+        if name.lower() != "default"
+    }
+
+
+def _lines(text: str, kind: str) -> dict[str, conf.Line]:
+    return {line.pairs[0][1]: line for line in conf.parse(text) if line.first == kind}
 
 
 def changed_keys(old: str, new: str) -> tuple[str, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from headway.domain.cluster import Cluster, Group
 from headway.domain.files import File
 from headway.domain.hostlist import compress
@@ -53,21 +51,9 @@ def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
 def _kept(cluster: Cluster) -> list[str]:
     fixed = [name for group in cluster.groups if group.idle_s is None for name in group.slots]
     found = [compress(fixed)] if fixed else []
-    return found + [item for group in by_itself(cluster) for item in _least(group)]
-
-
-def _least(group: Group) -> Iterator[str]:
-    """How many of each leaf always run: the count stands for its own item of the list alone, and an item has one bracket.
-    The first places are filled first, as where machines are made."""
-    leaves: dict[str, list[str]] = {}
-    for name in group.slots:
-        leaves.setdefault(name.rpartition("-")[0], []).append(name)
-    left = group.nodes
-    for names in leaves.values():
-        count = min(left, len(names))
-        left -= count
-        if count:
-            yield f"{compress(names)}:{count}"
+    # By name: with a count Slurm keeps so many idle ones beside those that work (power_save.c, _pick_exc_nodes).
+    least = [name for group in by_itself(cluster) for name in group.slots[: group.wanted]]
+    return found + ([compress(least)] if least else [])
 
 
 def tmpfiles(cluster: Cluster) -> tuple[str, ...]:

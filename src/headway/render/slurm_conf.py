@@ -53,7 +53,7 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
         _daemons(cluster, known, node),
         _resources(node),
         _isolation(node),
-        _accounting(cluster, node),
+        _accounting(cluster),
         _priority(),
         _preemption(cluster, known),
         _scheduling(cluster),
@@ -148,9 +148,9 @@ def _resources(node: Hardware) -> Section:
         ),
         Setting("SelectTypeParameters", "CR_Core_Memory"),
     ]
+    rows.append(Setting("GresTypes", "gpu"))  # also without any: teams may have a cap on them, and a GPU group may come
     if node.gpus:
         rows += [
-            Setting("GresTypes", "gpu"),
             Setting(
                 "DefCpuPerGPU", str(node.cpus_per_gpu), "A GPU brings its part of the node's CPUs and memory, so that"
             ),
@@ -202,10 +202,12 @@ def _isolation(node: Hardware) -> Section:
     )
 
 
-def _accounting(cluster: Cluster, node: Hardware) -> Section:
+def _accounting(cluster: Cluster) -> Section:
     rows = [
         Setting("AccountingStorageType", "accounting_storage/slurmdbd"),
         Setting("AccountingStorageHost", cluster.head),
+        # Without GPUs too: sacctmgr knows no limit on what is not accounted, and would refuse the team that has one.
+        Setting("AccountingStorageTRES", "gres/gpu", "GPU time is recorded and can be limited."),
         Setting(
             "AccountingStorageEnforce",
             "associations,limits,qos,safe",
@@ -214,8 +216,6 @@ def _accounting(cluster: Cluster, node: Hardware) -> Section:
         Setting("AccountingStoreFlags", "job_comment,job_script"),
         Setting("PrivateData", PRIVATE, PRIVATE_WHY),
     ]
-    if node.gpus:
-        rows.insert(2, Setting("AccountingStorageTRES", "gres/gpu", "GPU time is recorded and can be limited."))
     return Section("accounting", tuple(rows))
 
 

@@ -38,7 +38,7 @@ def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[]
         several = [one for one in url.split(",") if one] or [url]
         for one in several:
             _check(one, token)
-        token = token or _known(paths.state_dir())[1]
+        token = token or _own_token(several)
         if len(several) == 1:
             return several[0], token, None
 
@@ -108,6 +108,16 @@ def own_certificate(url: str) -> str:
         return str(running.get("cert", "")) if running["url"] == url.rstrip("/") else ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ""
+
+
+def _own_token(urls: list[str]) -> str:
+    """That of this state folder's server where it is one of these; who listens elsewhere does not get it."""
+    known, token = _known(paths.state_dir())
+    try:
+        running = str(json.loads((paths.state_dir() / paths.SERVER_FILE).read_text())["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        running = known
+    return token if {known.rstrip("/"), running.rstrip("/")}.intersection(url.rstrip("/") for url in urls) else ""
 
 
 def _through_sudo(folder: Path) -> tuple[str, str] | None:

@@ -95,6 +95,20 @@ async def busy_nodes(connections: Remote, head: Machine) -> dict[str, tuple[int,
     return {name: tuple(sorted(jobs)) for name, jobs in found.items()}
 
 
+async def queued(connections: Remote, head: Machine, partitions: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Partition -> jobs that run or wait in it, those that may go to several by each."""
+    if not partitions:
+        return {}
+    argv = ["squeue", "--all", "--noheader", f"--partition={','.join(partitions)}", "--format=%A %P"]
+    ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
+    found: dict[str, set[int]] = {}
+    for line in ran.stdout.splitlines():
+        number, _, names = line.partition(" ")
+        for name in set(names.strip().split(",")) & set(partitions):
+            found.setdefault(name, set()).add(int(number))
+    return {name: tuple(sorted(jobs)) for name, jobs in found.items()}
+
+
 async def nodes_drain(connections: Remote, head: Machine, names: Sequence[str], reason: str) -> None:
     """As `node_drain`, many at once."""
     await _update_nodes(connections, head, names, "State=DRAIN", f"Reason={_line(reason)}")

@@ -103,7 +103,9 @@ class PartitionPart(Part):
     """A Slurm partition: which nodes, how long, who, and whom it may preempt."""
 
     default: bool = Field(False, description="Jobs that name no partition come here. The first one unless said.")
-    nodes: int | None = Field(None, ge=1, le=MOST_NODES, description="Only the first N nodes; all of them unless said.")
+    nodes: int | None = Field(
+        None, ge=1, le=MOST_NODES, description="Only the first N places, however many nodes there are; all unless said."
+    )
     groups: list[str] = Field(
         default_factory=list, description="Only nodes of these groups; all of them unless said.", examples=[["gpu"]]
     )

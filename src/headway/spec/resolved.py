@@ -147,7 +147,7 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
     return tuple(
         Partition(
             name=name,
-            nodes=_nodes(part, file, slots),
+            nodes=_nodes(part, slots),
             default=name == default,
             tier=tier_of.get(name, tiers.LOWEST),
             max_time_s=_limit(part.max_time),
@@ -162,12 +162,11 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
     )
 
 
-def _nodes(part: PartitionPart, file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[str, ...]:
+def _nodes(part: PartitionPart, slots: tuple[Slot, ...]) -> tuple[str, ...]:
     if part.groups:
         return tuple(slot.name for slot in slots if slot.group in part.groups)
-    everywhere = tuple(slot.name for slot in slots)
-    # A partition over all nodes has the spares too: a spare takes any node's place there.
-    return everywhere if part.nodes is None or part.nodes == file.nodes else everywhere[: part.nodes]
+    # Of all nodes without a number: spares too, which take any node's place there, and what scaling brings.
+    return tuple(slot.name for slot in slots[: part.nodes])
 
 
 def _limit(seconds: int | None) -> int | None:

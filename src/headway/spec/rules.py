@@ -278,6 +278,9 @@ def _partition_sizes(draft: Draft) -> None:
             draft.fault(f"{path}.nodes", "and groups can't both be said", "keep one")
         elif draft.sure("nodes", "max") and have and part.nodes is not None and part.nodes > have:
             draft.fault(f"{path}.nodes", f"is {part.nodes}, and the cluster has {have} nodes", "spares don't count")
+        elif part.nodes is not None and part.nodes == draft.file.nodes and draft.total > part.nodes:
+            others = "no spare and none that scaling adds: leave it out for all of them"
+            draft.warn(f"{path}.nodes", f"is the {part.nodes} that there are, {others}")
         if part.default:
             defaults.append(name)
         longest, usual = part.max_time, part.default_time

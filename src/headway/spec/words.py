@@ -198,7 +198,9 @@ def relay_fault(relay: str) -> str:
     host, colon, port = relay.rpartition(":")
     if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
         return "must be host:port, for example mail.example.org:25"
-    return host_fault(host.removeprefix("[").removesuffix("]"))
+    if ":" in host:
+        return "can't be an IPv6 address: name the host, for example mail.example.org:25"
+    return host_fault(host)
 
 
 def url_fault(url: str) -> str:

@@ -6,19 +6,23 @@ version adds is kept without a word here."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Column, Integer, Select, Table, delete, func, insert, select
+from sqlalchemy import Column, Integer, Select, Table, delete, func, insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.store import schema as t
 from headway.store.base import Base
+from headway.store.runs import insert_into
 
 # The cluster's own row and its secrets are kept apart; operations and notebooks are of a moment; tokens and node images are the
 # server's; and of datasets the files are in no backup.
 _NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "datasets", "node_images"}
 
 Row = tuple[str, dict[str, Any]]  # (table, its values)
+AT_ONCE = 5000  # rows, a fraction of a second
+BRINGING = "restore.records"  # among secrets: the tables that rows are being brought back to
 
 
 class KeepStore(Base):
@@ -49,19 +53,49 @@ class KeepStore(Base):
         return tuple(sorted([*other, *taken]))
 
     async def take_records(self, cluster: str, rows: AsyncIterable[Row]) -> int:
-        """Brings rows back, all or none; how many. What the server remembers of the cluster is newer than any backup: a table
-        that has rows of it stays as it is."""
-        count = 0
-        async with self._write() as db:
-            known = {table.name for table in tables() if "cluster" in table.c and await _has(db, table, cluster)}
-            numbers: dict[tuple[str, int], int] = {}
-            async for name, values in rows:
-                if name == t.uids.name:
-                    if (await db.execute(select(t.uids.c.uid).where(t.uids.c.name == values["name"]))).first() is None:
-                        await db.execute(insert(t.uids).values(**values))
-                    continue
-                count += await _bring(db, name, values, known, numbers)
+        """Brings rows back; how many. What the server remembers of the cluster is newer than any backup: a table that has rows
+        of it stays as it is. Of a million rows it takes a minute, so they come in pieces, between which others may write:
+        leases are renewed. All or none come nevertheless: what a try brought that did not end goes again, at the latest
+        before the next one."""
+        await self._take_away(cluster)
+        empty = await self._empty(cluster)
+        await self.set_secret(cluster, BRINGING, " ".join(sorted(empty)))
+        count, numbers = 0, dict[tuple[str, int], int]()
+        try:
+            async for piece in _pieces(rows):
+                async with self._write() as db:
+                    for name, some in groupby(piece, key=lambda row: row[0]):
+                        count += await _bring(db, name, [values for _, values in some], empty, numbers)
+        except Exception:
+            await self._take_away(cluster)
+            raise
+        await self.drop_secret(cluster, BRINGING)
         return count
+
+    async def _empty(self, cluster: str) -> set[str]:
+        """The tables that have nothing of the cluster."""
+        async with self._read() as db:
+            named = [table for table in tables() if "cluster" in table.c]
+            full = {table.name for table in named if await _has(db, table, cluster)}
+        hanging = {table.name for table in tables() if (above := _parent(table, tables())) and above[1].name in full}
+        return {table.name for table in tables()} - full - hanging
+
+    async def _take_away(self, cluster: str) -> None:
+        """What a try brought that did not end."""
+        brought = (await self._bringing(cluster)).split()
+        if not brought:
+            return
+        for table in reversed(tables()):
+            if table.name in brought:
+                async with self._write() as db:
+                    keys = _rows_of(table, cluster).with_only_columns(*table.primary_key.columns).order_by(None)
+                    await db.execute(delete(table).where(tuple_(*table.primary_key.columns).in_(keys)))
+        await self.drop_secret(cluster, BRINGING)
+
+    async def _bringing(self, cluster: str) -> str:
+        mine = (t.secrets.c.cluster == cluster, t.secrets.c.name == BRINGING)
+        async with self._read() as db:
+            return str((await db.execute(select(t.secrets.c.value).where(*mine))).scalar() or "")
 
     async def set_secret(self, cluster: str, name: str, value: str) -> None:
         """Keeps a secret in the place of whatever was kept under its name."""
@@ -114,24 +148,42 @@ async def _has(db: AsyncConnection, table: Table, cluster: str) -> bool:
     return bool((await db.execute(query)).scalar())
 
 
+async def _pieces(rows: AsyncIterable[Row]) -> AsyncIterator[list[Row]]:
+    piece: list[Row] = []
+    async for row in rows:
+        piece.append(row)
+        if len(piece) == AT_ONCE:
+            yield piece
+            piece = []
+    yield piece
+
+
 async def _bring(
-    db: AsyncConnection, name: str, values: dict[str, Any], known: set[str], numbers: dict[tuple[str, int], int]
+    db: AsyncConnection, name: str, some: list[dict[str, Any]], empty: set[str], numbers: dict[tuple[str, int], int]
 ) -> int:
-    """Inserts a row under a number of this database's own; 0 where it has nothing to hang on."""
-    table = t.metadata.tables.get(name)
-    if table is None or name in known or table not in tables():  # of a newer Headway
+    """Inserts rows of a table, under numbers of this database's own; how many had something to hang on."""
+    if name == t.uids.name:
+        for values in some:
+            if (await db.execute(select(t.uids.c.uid).where(t.uids.c.name == values["name"]))).first() is None:
+                await db.execute(insert(t.uids).values(**values))
         return 0
-    values = {column: value for column, value in values.items() if column in table.c}
+    table = t.metadata.tables.get(name)
+    if table is None or name not in empty:  # of a newer Headway, or with rows of its own
+        return 0
+    some = [{column: value for column, value in values.items() if column in table.c} for values in some]
     parent = _parent(table, tables())
     if parent is not None:
         column, above = parent
-        number = numbers.get((above.name, values[column.name]))
-        if number is None:
-            return 0
-        values[column.name] = number
+        hung = [(values, numbers.get((above.name, values[column.name]))) for values in some]
+        some = [{**values, column.name: number} for values, number in hung if number is not None]
     counted = _numbered(table)
-    old = values.pop(counted, None) if counted else None
-    done = await db.execute(insert(table).values(**values))
-    if counted and old is not None and done.inserted_primary_key is not None:
-        numbers[name, old] = done.inserted_primary_key[0]
-    return 1
+    if not counted:
+        if some:
+            await db.execute(insert_into(db, table).on_conflict_do_nothing(), some)
+        return len(some)
+    for values in some:
+        old = values.pop(counted, None)
+        done = await db.execute(insert(table).values(**values))
+        if old is not None and done.inserted_primary_key is not None:
+            numbers[name, old] = done.inserted_primary_key[0]
+    return len(some)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from headway.errors import Conflict, NotFound, Refused
@@ -51,11 +51,13 @@ def _person(row: Any) -> Person:
 
 
 async def _need_other_admin(db: AsyncConnection, name: str) -> None:
-    """Raises Conflict when this person is the only admin."""
+    """Raises Conflict when this person is the only admin: one with a Linux user, for without they may only look."""
     p = t.people.c
-    admins = (await db.execute(select(p.name).where(p.role == "admin"))).scalars().all()
+    admins = (
+        (await db.execute(select(p.name).where(p.role == "admin", or_(p.user.is_(None), p.user != "")))).scalars().all()
+    )
     if list(admins) == [name]:
-        raise Conflict(f"{name} is the only admin", hint="make somebody else one first")
+        raise Conflict(f"{name} is the only admin with a Linux user", hint="make somebody else one first")
 
 
 class PeopleStore(Base):
@@ -116,7 +118,7 @@ class PeopleStore(Base):
         if role not in ROLES:
             raise Refused(f"no role {role!r}", hint=f"one of {', '.join(ROLES)}")
         async with self._change() as db:
-            if role != "admin":
+            if role != "admin" or user == "":
                 await _need_other_admin(db, name)
             changed = await db.execute(update(t.people).where(t.people.c.name == name).values(role=role, user=user))
             if not changed.rowcount:

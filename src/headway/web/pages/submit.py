@@ -9,11 +9,12 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
-from headway.api import budgets, jobacts, jobs, runs
+from headway.api import budgets, clones, jobs, runs
 from headway.api.access import Member, Principal, State, note_failure, workplace
 from headway.api.state import AppState
-from headway.errors import HeadwayError, NotAllowed, Unreachable
+from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.check import refusal
+from headway.store import StoreAway
 from headway.web import submit_view as view
 from headway.web.html import HEADERS, render, templates
 from headway.web.place import see_other
@@ -31,7 +32,7 @@ async def form(name: str, request: Request, state: State, who: Member) -> Respon
     number = request.query_params.get("from", "")
     draft = Draft(how="command" if request.query_params.get("how") == "command" else "script")
     if number.isascii() and number.isdigit() and len(number) < 12:
-        draft = Draft.like(await jobacts.script(name, int(number), state, who))
+        draft = Draft.like(await clones.origin_of(name, int(number), state, who))
     return await _page(name, state, who, draft, CheckJobOut(), copied=number)
 
 
@@ -41,7 +42,7 @@ async def check(name: str, request: Request, state: State, who: Member) -> Respo
     told = await _checked(name, state, who, draft)
     price = await _price(name, state, who, draft, told)
     beside = view.beside(told.faults, draft.how)
-    values = {"draft": draft, "told": told, "price": price, "budgets": [], "beside": beside, "oob": True}
+    values = {"draft": draft, "told": told, "price": price, "budgets": [], "beside": beside, "unsure": "", "oob": True}
     text = templates().get_template("parts/submit_check.html").render(**values)
     return HTMLResponse(text, headers=HEADERS)
 
@@ -54,19 +55,23 @@ async def send(name: str, request: Request, state: State, who: Member) -> Respon
     if told.faults or ask is None:
         return await _page(name, state, who, draft, told, status=422)
     try:
-        number = await _sent(name, ask, state, who)
+        number = await _sent(name, draft, ask, state, who)
     except NotAllowed:
         raise
     except HeadwayError as error:
         await note_failure(request, error)
+        if isinstance(error, Unanswered | StoreAway):  # it had gone out: sending it once more might make a second job
+            return await _page(name, state, who, draft, told, status=error.http_status, unsure=error.message)
         return await _page(name, state, who, draft, _refused(error), status=error.http_status)
     return see_other(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
 
-async def _sent(name: str, ask: CheckJobIn, state: AppState, who: Principal) -> int:
+async def _sent(name: str, draft: Draft, ask: CheckJobIn, state: AppState, who: Principal) -> int:
     if ask.run is not None:
         return (await runs.run(name, ask.run, state, who)).job_id
     assert ask.submit is not None
+    if draft.origin:
+        return (await runs.rerun_changed(name, int(draft.origin), ask.submit, state, who)).job_id
     return (await jobs.submit(name, ask.submit, state, who)).job_id
 
 
@@ -98,8 +103,17 @@ def _refused(error: HeadwayError) -> CheckJobOut:
 
 
 async def _page(
-    name: str, state: AppState, who: Principal, draft: Draft, told: CheckJobOut, *, status: int = 200, copied: str = ""
+    name: str,
+    state: AppState,
+    who: Principal,
+    draft: Draft,
+    told: CheckJobOut,
+    *,
+    status: int = 200,
+    copied: str = "",
+    unsure: str = "",
 ) -> Response:
+    """`unsure`: why nobody knows whether it was submitted."""
     cluster = await workplace(state, name, who)
     mine = [team.name for team in cluster.teams if who.user in team.users]
     return render(
@@ -119,6 +133,7 @@ async def _page(
         launchers=view.LAUNCHERS,
         example=view.EXAMPLE,
         containers=cluster.containers,
-        copied=copied,
+        copied=copied or draft.origin,
+        unsure=unsure,
         oob=False,
     )

@@ -26,5 +26,6 @@
     if (bad) input?.setAttribute("aria-invalid", "true");
     else input?.removeAttribute("aria-invalid");
   });
-  if (text?.value) text.dispatchEvent(new Event("change", { bubbles: true }));
+  // What the form came filled with is looked at too, once htmx listens.
+  addEventListener("DOMContentLoaded", () => { if (text?.value) text.dispatchEvent(new Event("change", { bubbles: true })); });
 })();

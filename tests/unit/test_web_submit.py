@@ -1,0 +1,43 @@
+"""The submit page where nobody knows whether the job was submitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway.domain.cluster import Team
+from headway.errors import HeadwayError, Unanswered, Unreachable
+from headway.store import StoreAway
+from headway.wire.work import SubmitOut
+from tests.unit.server_fakes import Server
+
+PAGE = "/clusters/lab/submit"
+
+
+@pytest.mark.parametrize(
+    ("error", "unsure"),
+    [
+        (Unanswered("lab-head did not say whether the job is submitted"), True),
+        (StoreAway("the database does not answer"), True),
+        (Unreachable("lab-head does not answer"), False),
+    ],
+)
+async def test_a_job_that_may_be_submitted_is_not_said_to_be_unsent(
+    server: Server, error: HeadwayError, unsure: bool
+) -> None:
+    server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
+    await server.apply("lab")
+
+    def submit(_: Any, request: Any, *__: Any) -> SubmitOut:
+        if "--test-only" not in request.args:
+            raise error
+        return SubmitOut(job_id=0, cluster="lab", user="eve", workdir="", message="")
+
+    server.work.answers["submit"] = submit
+    eve = await server.client("eve", "member")
+    sent = await eve.post(PAGE, data={"how": "script", "script": "#!/bin/sh\nhostname\n"})
+    assert sent.status_code == error.http_status
+    assert (error.message[1:] in sent.text, "was not sent" in sent.text) == (True, not unsure)
+    assert ("look in the queue</a> before you send it again" in sent.text) is unsure
+    assert "hostname" in sent.text  # what was filled in stays
