@@ -245,7 +245,7 @@ def serve_head(config: Config) -> None:
     Looks(leading).start()
     if config.first_head:
         Away(config).start()
-    watcher = HeadWatcher(head.beats)
+    watcher = HeadWatcher(head.beats, first=config.first)
     watcher.start()
     Giver(address, lambda: watcher.text).start()
     Relay(config, head.beats, FAULTS).start()

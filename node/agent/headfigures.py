@@ -21,9 +21,14 @@ DAEMONS = {  # name -> its process, of which the kernel keeps 15 letters
 }
 
 
+OF_THE_FIRST = frozenset({"slurmdbd", "mariadb", "prometheus", "alertmanager"})  # no second head has them
+FORGOTTEN_S = 900.0  # a node that is silent for so long was given back, or is known to be away
+
+
 class HeadWatcher(threading.Thread):
-    def __init__(self, beats: Mapping[str, float], proc: str = "/proc") -> None:
+    def __init__(self, beats: Mapping[str, float], proc: str = "/proc", *, first: bool = True) -> None:
         super().__init__(daemon=True)
+        self._daemons = {name: process for name, process in DAEMONS.items() if first or name not in OF_THE_FIRST}
         self._beats = beats
         self._proc = proc
         self._disks = Disks()
@@ -41,10 +46,13 @@ class HeadWatcher(threading.Thread):
     def look(self, now: float) -> None:
         running = names_of_processes(self._proc)
         ages = [
-            ("headway_beat_age_seconds", {"from": node}, round(now - at, 2)) for node, at in sorted(self._beats.items())
+            ("headway_beat_age_seconds", {"from": node}, round(now - at, 2))
+            for node, at in sorted(self._beats.items())
+            if now - at < FORGOTTEN_S
         ]
         daemons = [
-            ("headway_daemon_up", {"daemon": name}, float(process in running)) for name, process in DAEMONS.items()
+            ("headway_daemon_up", {"daemon": name}, float(process in running))
+            for name, process in self._daemons.items()
         ]
         figures = [*ages, *daemons, *machine.own(), *machine.figures(self._proc), *self._disks.figures]
         self.text = metrics.text("", "", False, [], [], {}, figures, {})

@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ops import packages, people
@@ -132,10 +133,12 @@ def op_leave(step: dict[str, Any]) -> None:
     if old:
         socket.sethostname(old)
         run(["cp", "-a", f"{BEFORE}/etc/hostname", "/etc/hostname"], 20)
+    op_remove(
+        {"path": MANAGED}
+    )  # first: with the list and without the copies, a second try would delete what it put back
     for path in (BEFORE, STAMPS):
         shutil.rmtree(path, ignore_errors=True)
-    for path in (MANAGED, "/etc/headway/held-by"):
-        op_remove({"path": path})
+    op_remove({"path": "/etc/headway/held-by"})
     subprocess.run(["systemctl", "daemon-reload"], capture_output=True, timeout=60, check=False)
     subprocess.run(["systemctl", "try-restart", "munge.service"], capture_output=True, timeout=60, check=False)
     subprocess.run(["systemctl", "reload", "ssh.service"], capture_output=True, timeout=60, check=False)
@@ -159,6 +162,7 @@ def op_managed(step: dict[str, Any]) -> None:
 
 def op_dir(step: dict[str, Any]) -> None:
     path, owner = step["path"], step.get("owner", "root")
+    uid, gid = uid_of(owner), gid_of(step.get("group", "root"))  # before it is there: nobody looks at whose it is again
     make_parents(path)
     if squatted(path, owner):  # whatever it is stays whose it is, under another name
         os.rename(path, f"{path}.not-of-{owner}-{time.time_ns()}")
@@ -168,7 +172,7 @@ def op_dir(step: dict[str, Any]) -> None:
     try:
         if squatted(path, owner):
             raise StepFailed(f"{path} was made by somebody else just now")
-        os.fchown(folder, uid_of(owner), gid_of(step.get("group", "root")))
+        os.fchown(folder, uid, gid)
         os.fchmod(folder, step.get("mode", 0o755))
     finally:
         os.close(folder)
@@ -219,8 +223,13 @@ def op_units(step: dict[str, Any]) -> None:
         run(argv, step.get("timeout_s", 90))
     except StepFailed as error:
         raise StepFailed(f"{error}{journal(names)}") from None
+    stamp(step.get("stamps", {}))
+
+
+def stamp(digests: Mapping[str, str]) -> None:
+    """Unit -> what it has read."""
     os.makedirs(STAMPS, exist_ok=True)
-    for name, digest in step.get("stamps", {}).items():
+    for name, digest in digests.items():
         with open(f"{STAMPS}/{name}", "w") as file:
             file.write(digest)
 
@@ -302,10 +311,11 @@ def op_switch(step: dict[str, Any]) -> None:
     try:
         if of_units:
             op_daemon_reload({})
-        op_units(step["take_up"])
+        op_units({**step["take_up"], "stamps": {}})
         op_wait(step["probe"])
         if "then" in step:
             op_run(step["then"])
+        stamp(step["take_up"].get("stamps", {}))  # an apply that is killed before has not told everybody
     except StepFailed as error:
         for file in step["files"]:
             if file["path"] in old:

@@ -227,15 +227,15 @@ def test_a_volume_that_hangs_and_one_that_can_not_be_had_stop_no_apply(lab: Lab)
 
 @pytest.mark.soak
 def test_what_people_used_before_counts_after_a_restore(lab: Lab, folder: Path) -> None:
-    """Slurm adds use up once a minute."""
+    """Slurm adds up what was used as jobs end, or within the minute."""
 
     def use() -> dict[str, int]:
         rows = lab.head("sshare", "-a", "-nP", "-o", "user,rawusage").out.split()
         return {user: int(raw) for user, _, raw in (row.partition("|") for row in rows) if user in {"ann", "ben"}}
 
+    before = use()["ben"]
     job = lab.sbatch("ben", "--nodes=2", "--exclusive", wrap="sleep 5")
     assert lab.wait_job(job) == "COMPLETED"
-    before = use()["ben"]
     lab.wait(lambda: use()["ben"] > before, "Slurm to count what ben used", patience_s=180)
     counted = use()
     kept = backup(lab, folder)

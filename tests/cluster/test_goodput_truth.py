@@ -54,5 +54,5 @@ def test_a_scripted_training_s_productive_seconds_are_measured_within_1_percent(
 
     lab.wait(settled, "the ledger to know both runs, and what was done again", patience_s=240)
     told = lab.client.goodput_of_job(lab.name, job).total
-    assert told.productive_gpu_hours * 3600 == pytest.approx(productive_s, rel=0.01)
+    assert told.productive_gpu_hours * 3600 == pytest.approx(productive_s, rel=0.01), told
     assert told.lost_gpu_hours * 3600 == pytest.approx(again_s, abs=2)

@@ -50,6 +50,13 @@ def test_a_file_written_after_its_daemon_started_is_caught_up_even_when_the_file
     ]
 
 
+def test_a_controller_whose_reload_was_cut_off_is_told_again() -> None:
+    """It has begun since with the new files, and the nodes have the old ones: only its stamp shows that."""
+    seen = as_wanted()
+    stamped = {name: replace(unit, loaded="of before") for name, unit in seen.units.items()}
+    assert kinds(replace(seen, units=stamped)) == [("unit.reload", "slurmctld.service")]
+
+
 def test_a_daemon_that_was_told_since_is_left_alone() -> None:
     seen = as_wanted(written=300.0)
     told = {name: replace(unit, loaded=WANTED.loaded[name]) for name, unit in seen.units.items()}

@@ -15,6 +15,7 @@ from headway.changes.accounts import desired
 from headway.changes.cluster import Goal
 from headway.cluster import ready
 from headway.cluster.env import Env
+from headway.domain.machine import Machine
 from headway.domain.slots import NO_MACHINE
 from headway.errors import Unreachable
 from headway.machines.run import Ran
@@ -77,9 +78,10 @@ async def test_a_slurmrestd_that_has_just_been_started_is_waited_for(monkeypatch
     assert answers == []
 
 
-async def test_a_node_that_stays_after_all_is_as_it_was_before() -> None:
+@pytest.mark.parametrize("most", [4, 5])
+async def test_a_node_that_stays_after_all_is_as_it_was_before(most: int) -> None:
     lab = builders.cluster(4, 0)
-    lab = replace(lab, groups=(replace(lab.groups[0], most=5),))
+    lab = replace(lab, groups=(replace(lab.groups[0], most=most),))
     reasons = dict(
         zip(lab.slot_names, ("none", "headway: leaves", "headway: leaves: ann: a fan", "headway: leaves"), strict=True)
     )
@@ -93,5 +95,41 @@ async def test_a_node_that_stays_after_all_is_as_it_was_before() -> None:
 
     goal = Goal(lab, {}, desired(lab), lab.slot_names)
     env: Any = Env(None, None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
-    await ready.mark_slots(goal, env, builders.machine(lab.head), {"lab-1-4"})
+    assert await ready.mark_slots(goal, env, builders.machine(lab.head), {"lab-1-4"}) == frozenset()
     assert did == ["NodeName=lab-1-2 State=RESUME", "NodeName=lab-1-3 State=DRAIN Reason=ann: a fan"]
+
+
+async def test_a_machine_that_an_apply_made_and_did_not_return_to_service_is_returned_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """lab-1-3 was made and marked as before when that apply was killed; lab-1-4 could not be made."""
+    lab = builders.cluster(4, 0)
+    reasons = dict(zip(lab.slot_names, ("none", "none", ready.NO_MACHINE, ready.NO_MACHINE), strict=True))
+
+    async def remote(_: Any, argv: Sequence[str], **__: Any) -> Ran:
+        return Ran(tuple(argv), 0, "".join(f"{n}|down|{why}\n" for n, why in reasons.items()), "", 0.0)
+
+    async def list_(_: str) -> tuple[Machine, ...]:
+        return tuple(builders.machine(name) for name in (lab.head, *lab.slot_names[:3]))
+
+    waited: list[frozenset[str]] = []
+    returned: list[frozenset[str]] = []
+
+    async def wait(_: Any, __: Any, ___: Any, names: frozenset[str]) -> None:
+        waited.append(names)
+
+    async def give(_: Any, __: Any, ___: Any, names: frozenset[str]) -> tuple[str, ...]:
+        returned.append(names)
+        return ()
+
+    async def spares(*_: Any) -> tuple[str, ...]:
+        return ()
+
+    async def say(*_: Any, **__: Any) -> None: ...
+
+    monkeypatch.setattr(ready, "wait_for_nodes", wait)
+    monkeypatch.setattr(ready, "return_nodes", give)
+    monkeypatch.setattr(ready, "hold_spares", spares)
+    env: Any = Env(SimpleNamespace(list=list_), None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
+    await ready.settle(Goal(lab, {}, desired(lab), lab.slot_names), env, say, frozenset(), failed=("lab-1-4",))
+    assert waited == returned == [frozenset({"lab-1-3"})]

@@ -62,6 +62,16 @@ async def test_the_head_comes_after_the_nodes_and_back_goes_back(server: Server)
     assert await state_of(server) == "ready"
 
 
+async def test_a_server_that_was_ended_at_the_head_goes_on_there(server: Server) -> None:
+    """The head may be gone by then, and without its controller nobody can look at nodes."""
+    server.work.answers["roll_head"] = None
+    await (await server.client()).post(AT, json={"head": True})
+    await server.store.save_cluster("lab", state="changing")  # as it was left
+    await server.work_off()
+    assert [name for name, _ in server.work.calls if name in ("roll", "roll_head")] == ["roll_head"]
+    assert await state_of(server) == "ready"
+
+
 async def test_a_node_that_fails_fails_the_roll_and_not_the_cluster(server: Server) -> None:
     server.work.answers["roll"] = Refused("lab-1-1: nvidia-smi lists 0 GPUs", hint="--back")
     answer = await (await server.client()).post(AT, json={})

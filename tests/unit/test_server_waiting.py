@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -204,3 +205,23 @@ async def test_it_does_not_step_aside_for_a_roll_which_steps_aside_for_it(server
     await (await server.client()).post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
     await server.work_off()
     assert seen == [("ready", False)]
+
+
+async def test_what_only_waits_keeps_no_other_cluster_waiting(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One may be carried out at a time here: another cluster's apply goes on while this one waits for jobs."""
+    monkeypatch.setattr("headway.server.reconcile.AT_ONCE", 1)
+    done = asyncio.Event()
+
+    async def apply(cluster: Any, *_: Any) -> bool:
+        if cluster.name == "other":
+            done.set()
+        else:
+            await server.work.waiting.begin()
+            await done.wait()
+        return False
+
+    server.work.answers["apply"] = apply
+    for name in ("lab", "other"):
+        await server.store.enqueue_operation(name, "apply", "ann", document={"spec": {"name": name}})
+    await server.work_off()
+    assert server.state.waiting == set()

@@ -94,6 +94,7 @@ class AppState:
     settings: Settings
     clock: Callable[[], float] = time.time
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is an operation to claim
+    waiting: set[str] = field(default_factory=set)  # operations that do nothing but wait for jobs just now
     plans: dict[str, PlanKept] = field(default_factory=dict)
     inputs: dict[tuple[str, str], asyncio.Queue[bytes]] = field(default_factory=dict)  # of running commands
     tries: Tries = field(default_factory=Tries)

@@ -135,7 +135,9 @@ def _unit_change(name: str, unit: Unit, wanted: Wanted, seen: SeenMachine, chang
         return Change("unit.start", name, unit.name, "is not running", data=data)
     current = found.loaded == wanted.loaded[unit.name]
     again = not current and _stale(unit.restart_on, seen, found.started, changed)
-    anew = not current and _stale(unit.reload_on, seen, found.started, changed)
+    # It reads its files at its start, and whom it tells of them only hears by a reload: an old stamp says that it was not made.
+    untold = bool(unit.reload and found.loaded)
+    anew = not current and (untold or _stale(unit.reload_on, seen, found.started, changed))
     ends = "; ".join(wanted.ends[path] for path in unit.reload_on if anew and path in wanted.ends)
     if again:
         disturbs, why = (Disturbs.JOBS, ends) if ends else (unit.disturbs, "started before its files changed")

@@ -183,7 +183,7 @@ class Run:
         await self._end_sessions()
         await wait_for_rest(cluster, self.env, self.machines[cluster.head])
         started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
-        await settle(self.goal, self.env, self.say, started - set(self.failures), self.leaving)
+        await settle(self.goal, self.env, self.say, started - set(self.failures), self.leaving, self.failures)
         if self.failures:
             raise not_there(self.failures, self.goal)
 

@@ -80,13 +80,11 @@ def _registered(node: NodeState) -> bool:
     return not {"NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}.intersection(node.states) and node.boot_time > 0
 
 
-async def mark_slots(goal: Goal, env: Env, head: Machine, leaving: Collection[str] = ()) -> None:
+async def mark_slots(goal: Goal, env: Env, head: Machine, leaving: Collection[str] = ()) -> frozenset[str]:
     """Slots without a machine are down, and say why; a node that was to leave and stays after all (all but `leaving`) is
-    as it was before."""
+    as it was before. Returns those that are to have a machine and are marked as having none: the apply that made it got no
+    further."""
     empty = set(goal.cluster.slot_names) - set(goal.machines)
-    scaled = any(group.idle_s is None and group.most > group.nodes for group in goal.cluster.groups)
-    if not (empty or scaled):
-        return
     states = await control.node_reasons(env.connections, head)
     by_itself = {name for name, group in goal.cluster.group_of.items() if group.idle_s is not None}
     unmarked = [name for name in sorted(empty - by_itself) if states.get(name, ("", NO_MACHINE))[1] != NO_MACHINE]
@@ -95,6 +93,7 @@ async def mark_slots(goal: Goal, env: Env, head: Machine, leaving: Collection[st
         reason = states.get(name, ("", ""))[1]
         if name not in leaving and reason.startswith(LEAVES):
             await stays(env, head, name, reason)
+    return frozenset(name for name in goal.machines if states.get(name, ("", ""))[1] == NO_MACHINE)
 
 
 async def serve(env: Env, head: Machine, name: str) -> None:
@@ -195,13 +194,23 @@ def _slurm_checks(
     return lines
 
 
-async def settle(goal: Goal, env: Env, say: Say, started: frozenset[str], leaving: Collection[str] = ()) -> None:
-    """After the daemons: slots without a machine out of Slurm's way, nodes registered, those that this run started
-    returned to service, spares held. `leaving`: nodes that another operation has drained."""
+async def settle(
+    goal: Goal,
+    env: Env,
+    say: Say,
+    started: frozenset[str],
+    leaving: Collection[str] = (),
+    failed: Collection[str] = (),
+) -> None:
+    """After the daemons: slots without a machine out of Slurm's way, nodes registered, those that this run or one before it
+    started returned to service, spares held. `leaving`: nodes that another operation has drained; `failed`: machines that
+    did not get there."""
     cluster = goal.cluster
-    head = (await machines_of(env, cluster.name))[cluster.head]
+    machines = await machines_of(env, cluster.name)
+    head = machines[cluster.head]
     began = time.monotonic()
-    await mark_slots(goal, env, head, leaving)
+    forgotten = await mark_slots(goal, env, head, leaving)
+    started |= {name for name in forgotten if name in machines and name not in failed}
     if started:
         await wait_for_nodes(cluster, env, head, started)
         await return_nodes(cluster, env, head, started)

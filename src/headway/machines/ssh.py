@@ -28,6 +28,7 @@ from headway.machines.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, writ
 
 _SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
 _FAN_OUT = 48  # remote commands at once, over all machines of a cluster
+_LONG_S = 600.0  # packages that are installed on many machines keep nobody's question waiting
 
 
 @dataclass(eq=False)
@@ -137,6 +138,7 @@ class Connections:
         self._forwards: dict[tuple[str, str | int], _Forward] = {}
         self._forward_lock = asyncio.Lock()
         self._gate = asyncio.Semaphore(_FAN_OUT)
+        self._long = asyncio.Semaphore(_FAN_OUT)
         self._folder: str | None = None
 
     def use_key(self, bootstrap_key: str) -> None:
@@ -171,7 +173,7 @@ class Connections:
         # No signal of ours reaches what sudo started.
         bounded = ["timeout", "-k", "5", str(math.ceil(timeout_s) + 2)] if machine.user != "root" else []
         out, err = Sink(max_output, on_line), Sink(max_output, on_line)
-        async with self._gate:
+        async with self._long if timeout_s > _LONG_S else self._gate:
             try:
                 async with asyncio.timeout(timeout_s), self._process(machine, [*bounded, *argv]) as process:
                     await asyncio.gather(

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import hashlib
 import os
+import resource
 import signal
 import socket
 import time
@@ -61,6 +62,12 @@ class Notebooks:
     url: str = ""
 
 
+def _allow_files() -> None:
+    """A connection stays open to each machine, and a shell's or systemd's usual 1,024 files are not enough for as many."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def serve(
     state_dir: Path,
     host: str = "127.0.0.1",
@@ -77,6 +84,7 @@ def serve(
     it (none: the state folder); port 0 takes a free one, a port in use gives way to a free
     one when it is the default. Refused when another server holds the state folder."""
     os.umask(0o077)
+    _allow_files()
     lock = files.take(state_dir)
     try:
         files.need_room(state_dir)

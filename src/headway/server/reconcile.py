@@ -31,7 +31,8 @@ from headway.wire.clusters import Document
 
 LEASE_S = 30.0
 LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
-AT_ONCE = 8
+AT_ONCE = 8  # beside those that only wait for jobs
+STEADY_S = 600.0
 KEEPING = ("backup", "restore", "rotate")
 BESIDE = ("backup", "dataset", "roll")  # the cluster is meanwhile and afterwards what it was
 AWAY_S = 2.0  # between looks whether the database is back
@@ -61,7 +62,7 @@ class Reconciler:
             while True:
                 state.wake.clear()
                 operation = None
-                if len(self._tasks) < AT_ONCE:
+                if sum(task.get_name() not in state.waiting for task in self._tasks) < AT_ONCE:
                     operation = await self._claim()
                 if operation is None:
                     with contextlib.suppress(TimeoutError):
@@ -86,6 +87,7 @@ class Reconciler:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._state.waiting.discard(task.get_name())
         self._state.wake.set()
         self._state.live.hub.publish(OPERATIONS)
         if not task.cancelled() and task.exception() is not None:
@@ -108,12 +110,14 @@ class Reconciler:
 
     async def _renew(self, operation: Operation) -> None:
         """Returns when the lease is lost."""
-        held_until = time.monotonic() + self._lease_s
+        began = time.monotonic()
+        held_until = began + self._lease_s
         while True:
             await asyncio.sleep(self._lease_s / 3)
             try:
                 until = self._state.clock() + self._lease_s
-                if not await self._state.store.renew(operation.id, self._owner, until):
+                steady = time.monotonic() - began > STEADY_S
+                if not await self._state.store.renew(operation.id, self._owner, until, steady=steady):
                     return
                 held_until = time.monotonic() + self._lease_s
             except Exception as error:

@@ -23,14 +23,19 @@ class Rolling:
     async def run(self) -> tuple[str, ...]:
         """The operation that goes on with it; () when it is done, or whoever comes next has other wishes."""
         state, name, params = self._state, self._operation.cluster, self._operation.params
-        _, cluster = await state.cluster(name)
+        row, cluster = await state.cluster(name)
         if params.get("stop"):
             await state.work.halt_roll(cluster, self._say)
             return ()
         back, until = bool(params.get("back")), params.get("until")
-        if not await state.work.roll(cluster, self._say, self._waits, back=back, until=until):
+        # A server that was ended while the head was made anew has left it so: without its controller no node can be looked at.
+        state.waiting.add(self._operation.id)  # days, perhaps, and a node or two at a time
+        state.wake.set()
+        at_the_head = params.get("head") and row.state == "changing"
+        if not at_the_head and not await state.work.roll(cluster, self._say, self._waits, back=back, until=until):
             return await self._go_on_later()
         if params.get("head"):
+            state.waiting.discard(self._operation.id)
             await state.store.save_cluster(name, state="changing")
             state.live.touch(name)
             await state.work.roll_head(cluster, self._say, back=back)

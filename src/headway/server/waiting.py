@@ -33,11 +33,14 @@ class Waiting:
     async def begin(self) -> None:
         if not self._waits:
             self._waits = True
+            self._state.waiting.add(self._operation.id)
+            self._state.wake.set()
             await self._turn("ready")
 
     async def end(self) -> None:
         if self._waits:
             self._waits = False
+            self._state.waiting.discard(self._operation.id)
             await self._turn("changing")
 
     async def others(self, nodes: Collection[str]) -> bool:

@@ -177,14 +177,16 @@ class OperationStore(Base):
         except IntegrityError:
             return None
 
-    async def renew(self, operation_id: str, owner: str, until: float) -> bool:
-        """Whether the lease was still this owner's and now runs `until`."""
+    async def renew(self, operation_id: str, owner: str, until: float, *, steady: bool = False) -> bool:
+        """Whether the lease was still this owner's and now runs `until`. `steady`: it has been carried out for so long that it
+        is not what brings servers down."""
         o = t.operations
+        values = {"lease_until": until, **({"attempts": 1} if steady else {})}
         async with self._write() as db:
             done = await db.execute(
                 update(o)
                 .where(o.c.id == operation_id, o.c.lease_owner == owner, o.c.state == "running")
-                .values(lease_until=until)
+                .values(**values)
             )
         return bool(done.rowcount)
 
