@@ -13,7 +13,7 @@ import pytest
 
 from headway.api.collect import collect
 from headway.api.state import AppState
-from headway.domain.cluster import Budget, Cluster
+from headway.domain.cluster import Budget, Cluster, Partition
 from headway.domain.ledger import Saves
 from headway.domain.live import SPARES
 from headway.errors import HeadwayError, Unreachable
@@ -432,6 +432,41 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     assert "waits for the next period" in held["warning"]
     wrong = await alice.post(f"{V1}/estimate", json={"submit": {"script": "#!/bin/sh\n#SBATCH -N99\n"}})
     assert (wrong.status_code, "99 nodes" in wrong.text) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("gpus_on_each", "flags", "nodes", "gpus", "usd"),
+    [
+        (8, "-t 60 --ntasks=4 --gpus-per-task=8", 4, 32, 32.0),
+        (8, "-t 60 -N2 --ntasks-per-node=4 --gpus-per-task=h100:1", 2, 8, 8.0),
+        (8, "-t 60 -n4 --ntasks-per-node=2 --gpus-per-node=8", 2, 16, 16.0),
+        (8, "-t 60 --gpus=12", 2, 12, 12.0),
+        (8, "-t 60 -N2 --exclusive", 2, 16, 16.0),
+        (8, "-t 60 --exclusive=user --gpus-per-node=2", 1, 2, 2.0),
+        (0, "-t 60 -n 256", 4, 0, 32.0),
+        (0, "-t 60 --nodes=4 --ntasks-per-node=64", 4, 0, 32.0),
+        (0, "-t 60 -n 4 -c 8", 1, 0, 4.0),
+        (0, "-t 60 -N2 --exclusive -c 4", 2, 0, 16.0),
+        (0, "-t 60 --exclusive", 1, 0, 8.0),
+        (0, "-t 60 -N3 -c 16", 3, 0, 6.0),
+        (0, "-t UNLIMITED -N1 -c 64", 1, 0, None),
+        (0, "-N1 -c 64", 1, 0, 192.0),
+    ],
+)
+async def test_a_price_is_that_of_all_that_a_job_would_hold(
+    server: Server, gpus_on_each: int, flags: str, nodes: int, gpus: int, usd: float | None
+) -> None:
+    plan = replace(builders.H100, gpus=gpus_on_each, cpus=64, price_usd_per_node_hour=Decimal(8))
+    parts = (Partition("train", tuple(f"lab-1-{i}" for i in (1, 2, 3, 4)), True, 1, None, 86400, (), False, 0, ()),)
+    server.work.clusters["lab"] |= {"plan": plan, "partitions": parts}
+    await server.apply("lab", nodes=4, note=flags)
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    alice = await server.client("alice", "member")
+    script = f"#!/bin/sh\n#SBATCH {flags}\n"
+    answer = await alice.post(f"{V1}/estimate", json={"submit": {"script": script}})
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert (told["nodes"], told["gpus"], told["usd"]) == (nodes, gpus, usd)
 
 
 async def test_hours_waits_and_free_gpus(server: Server, said: Accounting) -> None:
