@@ -225,8 +225,12 @@ async def test_a_restore_brings_records_and_then_the_machines(
     assert "backup of the cluster lab" in foreign.json()["detail"]
     assert server.work.named("restore") == []
     server.work.answers["restore"] = None
+    await server.store.note_refill("lab", "a", 900.0)
+    await server.store.note_budget("lab", "a", 0, "over", capped=True)
     answer = await client.post("/api/v1/clusters/lab/restore", json={**ask, "confirmed": True})
     await server.work_off()
+    assert await server.store.refills("lab") == {"a": 1.0}, "usage is that of the backup's moment"
+    assert await server.store.capped_teams("lab") == frozenset(), "nor are limits those that were known"
     done = await server.store.operation(answer.json()["id"])
     assert done.state == "done", done.error
     ((cluster, _, path, given, ref),) = server.work.named("restore")
@@ -409,6 +413,45 @@ async def test_a_backup_that_stays_away_is_told_once_a_turn(server: Server, rule
     clock.now += 3601
     assert await looked(server, rule, backups) == 1
     assert len(told()) == 2
+
+
+async def test_a_clock_that_was_ahead_once_keeps_no_backup_from_being_made(server: Server, rule: BackupRule) -> None:
+    clock: Any = server.state.clock
+    backups, year_s = Backups(server.state), 365 * 86_400
+
+    async def made() -> int:
+        await looked(server, rule, backups)
+        await server.work_off()
+        return len(server.work.named("back_up"))
+
+    clock.now += year_s
+    assert await made() == 1
+    clock.now -= year_s
+    assert [await made() for _ in range(3)] == [2, 2, 2]
+    clock.now += 3601
+    assert await made() == 3
+
+
+async def test_a_clock_that_was_ahead_once_silences_nobody(server: Server, rule: BackupRule) -> None:
+    def told() -> int:
+        return len([one for one in server.state.live.notices("lab") if "no backup" in one.text])
+
+    clock: Any = server.state.clock
+    backups, year_s = Backups(server.state), 365 * 86_400
+    clock.now += year_s
+    assert await looked(server, rule) == 1
+    clock.now -= year_s
+    await server.store.enqueue_operation("lab", "apply", "ann", params={})
+    assert await server.store.claim("test:0", server.state.clock(), 1e9) is not None
+    for wait_s in (0, 3600 + LATE_S + 2):
+        clock.now += wait_s
+        await looked(server, rule, backups)
+    assert told() == 1
+    clock.now += year_s
+    await looked(server, rule, backups)
+    clock.now -= year_s - 4000
+    await looked(server, rule, backups)
+    assert told() == 3
 
 
 async def test_a_roll_that_waits_keeps_no_backup_from_being_made(server: Server, tmp_path: Path) -> None:
