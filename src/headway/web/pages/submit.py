@@ -44,7 +44,7 @@ async def check(name: str, request: Request, state: State, who: Member) -> Respo
     told = await _checked(name, state, who, draft)
     price = await _price(name, state, who, draft, told)
     beside = view.beside(told.faults, draft.how)
-    values = {"draft": draft, "told": told, "price": price, "budgets": [], "beside": beside, "oob": True}
+    values = {"draft": draft, "told": told, "price": price, "budgets": [], "beside": beside, "unsure": "", "oob": True}
     text = templates().get_template("parts/submit_check.html").render(**values)
     return HTMLResponse(text, headers=HEADERS)
 
