@@ -66,18 +66,21 @@ class Head:
         try:
             told = json.loads(data)
             jobs = told.get("jobs", {})
-            rows = [(int(job), str(values.pop("n")), values) for job, values in jobs.items()]
+            rows = [
+                (int(job), str(values.pop("n")), at - max(0.0, float(values.pop("ago_s", 0.0))), values)
+                for job, values in jobs.items()
+            ]
             node, faults = str(told.get("node", "")), [dict(fault) for fault in told.get("faults", ())]
             checks = [dict(result) for result in told.get("checks", ())]
             turns = dict(told.get("turns", {}))
         except (ValueError, KeyError, TypeError, AttributeError):
             say("a message that is none of ours")
             return None
-        for job, number, values in rows:
+        for job, number, said_at, values in rows:
             if self._numbers.get(job) != number:
                 self._numbers[job] = number
                 try:
-                    self._add(job, {"t": round(at, 1), **values})
+                    self._add(job, {"t": round(said_at, 1), **values})
                 except OSError as error:
                     say(f"what job {job} reports is not kept: {error}")
         if not _NODE.fullmatch(node):

@@ -13,6 +13,7 @@ from typing import Any
 
 from .job import job_of
 
+SOON_S = 1.0  # between two reports of a job that are sent at once
 RATE_OVER_S = 30.0  # tokens a second are a mean over the last so many
 FORGET_S = 600.0  # a job that has said nothing for so long is forgotten by its node
 MOST_BYTES = 4096
@@ -53,6 +54,7 @@ class Spoken:
     at: float = 0.0  # of the machine's own clock that never goes back
     left: int = 0  # times it is still to be sent
     number: int = 0
+    soon: float = -1e9  # when a report was last sent at once
     _tokens: deque[tuple[float, int]] = field(default_factory=deque)
 
     def take(self, values: dict[str, Any], now: float) -> None:
@@ -89,8 +91,16 @@ class Reports:
     def take(self, data: bytes, pid: int, uid: int, now: float) -> None:
         job = self._who(pid, uid)
         values = parse(data) if job is not None and len(data) <= MOST_BYTES else None
-        if job is not None and values is not None:
-            self.jobs.setdefault(job, Spoken()).take(values, now)
+        if job is None or values is None:
+            return
+        spoken = self.jobs.setdefault(job, Spoken())
+        begins = values.get("step", 0) < spoken.values.get(
+            "step", 1 << 63
+        )  # or goes on from a checkpoint: from which step
+        spoken.take(values, now)
+        if begins and now - spoken.soon >= SOON_S:
+            spoken.soon = now
+            self._send({"jobs": {str(job): self._row(spoken, now)}})
 
     def flush(self, now: float) -> None:
         for job in [job for job, spoken in self.jobs.items() if now - spoken.at > FORGET_S]:
@@ -101,9 +111,7 @@ class Reports:
             if not spoken.left:
                 continue
             spoken.left -= 1
-            row = {"n": f"{self._run}.{spoken.number}", **spoken.values}
-            if spoken.tokens_per_s is not None:
-                row["tokens_per_s"] = spoken.tokens_per_s
+            row = self._row(spoken, now)
             size += len(json.dumps(row))
             if rows and size > MOST_SENT:
                 self._send({"jobs": rows})
@@ -111,3 +119,9 @@ class Reports:
             rows[str(job)] = row
         if rows:
             self._send({"jobs": rows})
+
+    def _row(self, spoken: Spoken, now: float) -> dict[str, Any]:
+        """With how long ago it was said: what is told of a run's last seconds comes when that is over."""
+        rate = {} if spoken.tokens_per_s is None else {"tokens_per_s": spoken.tokens_per_s}
+        ago_s = round(max(0.0, now - spoken.at), 1)
+        return {**spoken.values, **rate, "n": f"{self._run}.{spoken.number}", "ago_s": ago_s}

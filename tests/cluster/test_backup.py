@@ -227,7 +227,7 @@ def test_a_volume_that_hangs_and_one_that_can_not_be_had_stop_no_apply(lab: Lab)
 
 @pytest.mark.soak
 def test_what_people_used_before_counts_after_a_restore(lab: Lab, folder: Path) -> None:
-    """Slurm adds up what was used as jobs end, or within the minute."""
+    """Slurm adds up what was used as jobs end, and writes it down every five minutes (PERIODIC_CHECKPOINT)."""
 
     def use() -> dict[str, int]:
         rows = lab.head("sshare", "-a", "-nP", "-o", "user,rawusage").out.split()
@@ -237,7 +237,9 @@ def test_what_people_used_before_counts_after_a_restore(lab: Lab, folder: Path) 
     job = lab.sbatch("ben", "--nodes=2", "--exclusive", wrap="sleep 5")
     assert lab.wait_job(job) == "COMPLETED"
     lab.wait(lambda: use()["ben"] > before, "Slurm to count what ben used", patience_s=180)
-    counted = use()
+    counted, written = use(), ("stat", "-c", "%Y", "/srv/headway-state/slurmctld/assoc_usage")
+    since = int(lab.head("date", "+%s").out)
+    lab.wait(lambda: int(lab.head(*written, check=False).out or 0) > since, "Slurm to write it down", patience_s=480)
     kept = backup(lab, folder)
     lab.podman("rm", "--force", "--time", "0", lab.container("keep-head"))
     [disk] = (lab.state / "volumes").glob("*/head")

@@ -333,6 +333,10 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     ask["submit"]["script"] += "#SBATCH --array=0-9:3,20%2\n"
     array = (await alice.post(f"{V1}/estimate", json=ask)).json()
     assert (array["tasks"], array["gpus"], array["usd"], array["gpu_hours"]) == (5, 16, 160.0, 160.0)
+    parts = "#!/bin/sh\n#SBATCH -N1 --gpus-per-node=8 -t 2:00:00\n#SBATCH hetjob\n#SBATCH -N1 --gpus-per-node=4 -t 1:00:00\n"
+    het = (await alice.post(f"{V1}/estimate", json={"submit": {"script": parts}})).json()
+    assert (het["gpus"], het["nodes"], het["usd"], het["gpu_hours"], het["usd_per_hour"]) == (12, 2, 20.0, 20.0, 12.0)
+    assert het["time_limit_s"] == 7200
     form = {"how": "script", "script": "#!/bin/sh\n", "nodes": "2", "gpus": "8", "time": "2:00:00"}
     page = (await alice.post("/clusters/lab/submit/check", data=form)).text
     assert ("32.00 USD" in page, "of 10.00 GPU-hours a month are left to vision" in page) == (True, True)

@@ -151,6 +151,20 @@ async def test_a_secret_has_to_be_given_again(server: Server) -> None:
     assert server.work.named("submit")[-1][1].env == {"API_KEY": "k"}
 
 
+async def test_what_only_sounds_like_a_secret_is_kept_and_repeated(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    env = {"TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "2048", "AUTHOR": "ann"}
+    await eve.post(JOBS, json={"script": "#!/bin/sh\n", "env": env})
+    assert (await eve.post(f"{JOBS}/41/rerun", json={})).status_code == 201
+    assert server.work.named("submit")[-1][1].env == env
+    server.work.answers["cancel"] = None
+    steps = {"name": "one", "steps": {"a": {"run": "true", "env": env}}}
+    await eve.post(PIPELINES, json={"document": steps})
+    again = await eve.post(f"{PIPELINES}/one/retry", json={"steps": ["a"]})
+    assert again.status_code == 201, again.text
+    assert server.work.named("submit")[-1][1].env == {**env, "HEADWAY_PIPELINE": "one"}
+
+
 async def test_only_failed_tasks_are_retried(server: Server) -> None:
     eve = await server.client("eve", "member")
     await eve.post(JOBS, json={"script": "#!/bin/sh\n", "args": ["--array=0-3"], "chdir": "here"})

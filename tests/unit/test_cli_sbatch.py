@@ -40,6 +40,7 @@ from headway.errors import Refused
         ("-o out-%j.txt -e err x.sh", "-o out-%j.txt -e err", "x.sh", ""),
         ("--array=1-10%2 -- x.sh a", "--array=1-10%2", "x.sh", "a"),
         ("--test-only x.sh", "--test-only", "x.sh", ""),
+        ("-N1 : -N2 -G8 x.sh :", "-N1 : -N2 -G8", "x.sh", ":"),
         ("", "", None, ""),
         ("-", "", "-", ""),
     ],

@@ -9,6 +9,7 @@ import pytest
 
 from headway.domain.live import NodeState
 from headway.errors import Fault
+from headway.jobs.asked import asked, first_flags
 from headway.jobs.check import faults, start_of
 from headway.jobs.offer import offer_of
 from headway.jobs.script import run_faults
@@ -92,3 +93,50 @@ def test_a_command_may_have_as_many_gpus_as_a_node_was_found_to_have() -> None:
     assert run(10, many) == []
     (fault,) = run(8, small)
     assert (fault.path, "more than 4 GPUs" in fault.message) == ("gpus", True)
+
+
+def het(*components: str, word: str = "hetjob") -> str:
+    parts = (f"#SBATCH {line}\n" for line in f" | {word} | ".join(components).split(" | "))
+    return f"#!/bin/bash\n{''.join(parts)}srun x\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "found"),
+    [
+        (het("-N1 --gpus-per-node=8", "-N8"), "", ["N1 G8", "N8 G0"]),
+        (het("-N1 --gpus-per-node=8", "-N8", word="packjob"), "", ["N1 G8", "N8 G0"]),
+        (het("-N1 -G8"), "", ["N1 G8"]),
+        ("#!/bin/bash\n", "-N1 --gpus-per-node=8 : -N8", ["N1 G8", "N8 G0"]),
+        (het("-N1", "-N2 -G2"), "-N3", ["N3 G0", "N3 G2"]),  # one set of flags is for all of them
+        (het("-N1", "-N2 -G2", "-N3"), "-N4 : -N5", ["N4 G0", "N5 G2", "N5 G0"]),
+        (het("-N1 -G1"), "-N2 : -G3", ["N2 G1", "NNone G3"]),
+        (het("-N1 -t 60 -A red -p debug", "-N2 -t 5", "-N3"), "", ["N1 G0 60 red debug", "N2 G0 5 red", "N3 G0 5 red"]),
+    ],
+)
+def test_each_component_of_a_heterogeneous_job_asks_for_itself(script: str, flags: str, found: list[str]) -> None:
+    wants = asked(SubmitIn(script=script, args=flags.split()))
+    words = [[one.options.get(name, "") for name in ("time", "account", "partition")] for one in wants]
+    assert [
+        " ".join([f"N{one.nodes}", f"G{one.gpus}", *filter(None, more)]) for one, more in zip(wants, words, strict=True)
+    ] == found
+
+
+def test_a_heterogeneous_job_is_checked_component_by_component_and_as_a_whole() -> None:
+    def said(script: str, *flags: str) -> list[tuple[str, str]]:
+        request = SubmitIn(script=script, args=list(flags))
+        return [(one.path, one.message) for one in faults(request, LAB, "alice", offer_of(LAB, AS_FOUND))]
+
+    assert said(het("-N1 --gpus-per-node=8", "-N2")) == []  # 8 on one, none on the two others
+    assert said(het("-N1 --gpus-per-node=8", "-N1 --gpus-per-node=4")) == []
+    assert said(het("-N1 --gpus-per-node=8", "-N2 --gpus-per-node=4")) == [
+        ("gpus", "16 GPUs are asked for; lab has 12")
+    ]
+    assert said(het("-N1", "-N3 --gpus-per-node=9 -p nope")) == [
+        ("partition", "component 2 of 2: there is no partition 'nope'"),
+        ("gpus", "component 2 of 2: 9 GPUs on each node are asked for; a node of lab has 8"),
+    ]
+
+
+def test_flags_of_the_form_are_the_first_component_s() -> None:
+    assert first_flags(["-N1"], ["--time=5"]) == ["-N1", "--time=5"]
+    assert first_flags(["-N1", ":", "-N2"], ["--time=5"]) == ["-N1", "--time=5", ":", "-N2"]

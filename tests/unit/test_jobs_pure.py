@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.errors import Refused
 from headway.jobs.array import array_out, failed_tasks, ranges, with_array
-from headway.jobs.lineage import is_secret, lost_secrets, masked, masked_text, masked_words
 from headway.jobs.run import again, prepare_run, prepare_submit
 from headway.jobs.tail_array import tasks_of
 from headway.jobs.words import container_word, explained, hint, why
@@ -44,28 +43,6 @@ def test_what_still_runs_has_not_failed() -> None:
 @pytest.mark.parametrize("flags", [["--array=0-9"], ["--array", "0-9"], ["-a", "0-9"], ["-a0-9"], ["--arr=0-9"], []])
 def test_a_retry_asks_for_its_tasks_only(flags: list[str]) -> None:
     assert with_array(SubmitIn(args=["-N1", *flags, "-J", "x"]), "3,5").args == ["-N1", "-J", "x", "--array=3,5"]
-
-
-@pytest.mark.parametrize(
-    ("name", "secret"),
-    [("HF_TOKEN", True), ("WANDB_API_KEY", True), ("AWS_SECRET_ACCESS_KEY", True), ("DB_PASSWORD", True), ("KEY", True),
-     ("MONKEY", False), ("TOKENIZER", True), ("LR", False), ("PATH", False)],
-)  # fmt: skip
-def test_names_say_what_is_secret(name: str, secret: bool) -> None:
-    assert is_secret(name) is secret
-
-
-def test_secrets_are_masked_wherever_they_stand() -> None:
-    env = masked({"HF_TOKEN": "x", "LR": "1"})
-    assert env == {"HF_TOKEN": "********", "LR": "1"}
-    assert lost_secrets(env) == ["HF_TOKEN"]
-    assert masked_text("export HF_TOKEN=abc LR=2\nx=$HF_TOKEN") == "export HF_TOKEN=******** LR=2\nx=$HF_TOKEN"
-    assert masked_words(["--hf-token=abc", "--api-key", "k", "--lr=1"]) == [
-        "--hf-token=********",
-        "--api-key",
-        "********",
-        "--lr=1",
-    ]
 
 
 @pytest.mark.parametrize(

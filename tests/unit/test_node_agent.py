@@ -86,11 +86,22 @@ def test_the_newest_of_each_job_is_sent_and_once_more_and_then_nothing() -> None
     ears.take(say(step=9, loss=2.0), 3, 0, 0.5)  # in no job
     for now in (2.0, 4.0, 6.0, 8.0):
         ears.flush(now)
-    assert [sorted(message["jobs"]) for message in sent] == [["12", "13"], ["12", "13"]]
-    assert sent[0]["jobs"]["12"]["step"] == 4
-    assert sent[0] == sent[1], "the same number: the head keeps it once"
+    first, other, once, again = sent
+    assert [first["jobs"]["12"]["step"], other["jobs"]["13"]["step"]] == [0, 9], "where it begins is told at once"
+    assert [sorted(message["jobs"]) for message in (once, again)] == [["12", "13"], ["12", "13"]]
+    assert [message["jobs"]["12"]["step"] for message in (once, again)] == [4, 4]
+    assert once["jobs"]["12"]["n"] == again["jobs"]["12"]["n"], "the same number: the head keeps it once"
+    assert [message["jobs"]["12"]["ago_s"] for message in (first, once, again)] == [0.0, 1.6, 3.6]
     ears.flush(1000.0)
     assert not ears.jobs, "a job that has ended is forgotten"
+
+
+def test_where_a_training_goes_on_after_a_restart_is_told_at_once_and_no_flood() -> None:
+    sent: list[dict[str, Any]] = []
+    ears = node(sent)
+    for step, now in ((7, 0.0), (8, 0.5), (5, 2.0), (4, 2.1), (3, 2.2), (6, 2.5), (2, 3.5)):
+        ears.take(say(step=step), 1, 0, now)
+    assert [message["jobs"]["12"]["step"] for message in sent] == [7, 5, 2]
 
 
 def test_the_rate_is_of_the_last_half_minute_and_begins_anew_after_a_restart() -> None:
@@ -110,7 +121,7 @@ def test_messages_stay_below_what_a_datagram_takes() -> None:
     for number in range(300):
         ears.take(say(step=1, **{f"{'n' * 60}{i}": 1.123456789 for i in range(16)}), number, 0, 0.0)
     ears.flush(2.0)
-    assert sum(len(message["jobs"]) for message in sent) == 300
+    assert sum(len(message["jobs"]) for message in sent[300:]) == 300  # behind the first ones, which go at once
     assert max(len(json.dumps(message)) for message in sent) < 40_000
 
 
@@ -132,7 +143,9 @@ def test_the_head_keeps_each_report_once_and_goes_on_after_a_kill(tmp_path: Path
         file.write('{"t": 103, "st')  # killed in the middle of a line
     head = relay.Head(str(tmp_path))
     head.take(message("a.2", step=2, loss=2.0), 104.0)
-    assert rows(tmp_path, 12) == [{"t": 100.0, "step": 1, "loss": 3.0}, {"t": 104.0, "step": 2, "loss": 2.0}]
+    head.take(message("a.3", step=3, loss=1.0, ago_s=2.5), 108.0)
+    assert rows(tmp_path, 12)[2:] == [{"t": 105.5, "step": 3, "loss": 1.0}], "when it was said, not when it came"
+    assert rows(tmp_path, 12)[:2] == [{"t": 100.0, "step": 1, "loss": 3.0}, {"t": 104.0, "step": 2, "loss": 2.0}]
     assert [path.name for path in tmp_path.iterdir()] == ["12.jsonl"]
 
 

@@ -17,7 +17,9 @@ from tests import builders
 
 from headway.domain.live import JobState
 from headway.errors import Refused
-from headway.wire.work import SubmitOut
+from headway.jobs.lineage import kept_request
+from headway.jobs.run import prepare_run
+from headway.wire.work import RunIn, SubmitOut
 
 pytestmark = pytest.mark.browser
 EVIL = "\"><img src=x onerror='window.hit=1'><script>window.hit=1</script>"
@@ -151,6 +153,7 @@ def test_what_can_be_done_with_a_job(demo: Site, page: Page, complaints: list[st
     expect(page.locator("#toasts")).to_contain_text("Job 105 is held")
     page.get_by_role("link", name="Clone").click()
     expect(page.locator("#f-script")).to_have_value(demo_state.SCRIPT.decode())
+    expect(page.locator("#verdict")).to_contain_text("It fits.")
     demo.goto(page, "/clusters/demo/jobs/104", role="viewer")
     expect(page.locator("#do-cancel")).to_have_count(0)
     expect(page.locator("#log-text")).to_have_count(0)
@@ -218,6 +221,7 @@ def test_a_submission_is_checked_beside_its_fields_and_sent(demo: Site, page: Pa
     demo.work.answers["submit"] = Refused("sbatch: error: QOSMaxSubmitJobPerUserLimit", hint="wait")
     page.get_by_role("button", name="Submit").click()
     expect(page.locator(".field.is-bad")).to_contain_text("QOSMaxSubmitJobPerUserLimit")
+    expect(page.locator("#verdict")).to_contain_text("1 thing to put right")
     expect(page.locator("#f-partition")).to_have_value("train")
     demo.work.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
     page.get_by_role("button", name="Submit").click()
@@ -237,3 +241,33 @@ def test_a_command_becomes_a_script(demo: Site, page: Page) -> None:
     page.locator("#f-gpus").press("Tab")
     expect(page.locator("#verdict")).to_contain_text("It fits.")
     expect(page.locator(".s-made pre")).to_contain_text("torchrun")
+
+
+def test_a_clone_has_its_own_folder_and_asks_for_secrets_again(demo: Site, page: Page, complaints: list[str]) -> None:
+    run = RunIn(
+        argv=["torchrun", "train.py", "--tokenizer", "gpt2"], nodes=2, gpus=8, env={"HF_TOKEN": "s3cret", "A": "1"}
+    )
+    _, cluster = demo.run(demo.state.cluster("demo"))
+    first = prepare_run(run, cluster, "alice", "20260101-000000-abcd")
+    keeping = demo.state.store.note_job("demo", 104, person="alice", user="alice", kind="run",
+                                        request=kept_request(first), facts={}, audit={})  # fmt: skip
+    demo.run(keeping)
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    page.get_by_role("link", name="Clone").click()
+    expect(page.locator("#f-args")).to_have_value("train.py --tokenizer gpt2")
+    expect(page.locator("#f-script")).to_have_value(re.compile(re.escape(first.work)))
+    expect(page.locator("#origin")).to_contain_text(f"name that one instead of {first.work}")
+    expect(page.locator("#f-chdir")).to_have_count(0)
+    expect(page.locator(".field.is-bad")).to_contain_text("HF_TOKEN was not kept, as it is a secret")
+    page.get_by_label("HF_TOKEN").fill("again")
+    page.get_by_label("HF_TOKEN").press("Tab")
+    expect(page.locator("#verdict")).to_contain_text("It fits.")
+    expect(page.locator(".field.is-bad")).to_have_count(0)
+    demo.work.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~", message="")
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url("**/jobs/105")
+    _, sent, _, stage = next(call for call in demo.work.named("submit")[::-1] if "--test-only" not in call[1].args)
+    assert (sent.env, sent.script_args) == (run.env | {"HF_TOKEN": "again"}, ["train.py", "--tokenizer", "gpt2"])
+    assert stage.work == sent.chdir != first.work
+    assert first.work not in sent.script
+    assert complaints == []

@@ -18,7 +18,7 @@ from headway.api.usage import HOUR_S, fresh, teams_seen
 from headway.changes.accounts import period_end
 from headway.domain.cluster import Cluster, Group
 from headway.errors import Fault, InvalidSpec
-from headway.jobs.check import Asked, asked, seconds
+from headway.jobs.asked import Asked, asked, seconds
 from headway.jobs.run import checked_run
 from headway.ledger.budgets import Level, Standing
 from headway.ledger.money import cents, usd
@@ -106,21 +106,27 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     if ask.run is not None:
         submit, _ = checked_run(ask.run, cluster, user, offered(state, cluster))
     assert submit is not None
-    want = asked(submit)
-    limit_s, group = _limit_s(cluster, want, told.partition), _group(cluster, want, told.partition)
-    per_hour = Fraction(group.price_usd_per_node_hour) * _nodes_held(group, want) * want.tasks
-    hours = None if limit_s is None else Fraction(limit_s, HOUR_S)
-    gpu_hours = None if hours is None else round(float(want.gpus * want.tasks * hours), 4)
-    cost = None if hours is None else per_hour * hours
-    team = want.options.get("account") or next((t.name for t in cluster.teams if user in t.users), "")
+    wants = asked(submit)
+    tasks = wants[0].tasks
+    # Where none is named the first is the one that sbatch has found, and all others are the default.
+    parts = [(want, told.partition if number == 0 else "") for number, want in enumerate(wants)]
+    costs = [_cost(cluster, want, partition) for want, partition in parts]
+    limits = [limit for _, limit in costs]
+    per_hour = sum((one for one, _ in costs), Fraction(0)) * tasks
+    gpu_hours = cost = None
+    if None not in limits:
+        hours = [Fraction(limit or 0, HOUR_S) for limit in limits]
+        gpu_hours = round(float(sum(want.gpus * length for want, length in zip(wants, hours, strict=True)) * tasks), 4)
+        cost = sum((one * length for (one, _), length in zip(costs, hours, strict=True)), Fraction(0)) * tasks
+    team = wants[0].options.get("account") or next((t.name for t in cluster.teams if user in t.users), "")
     budget = next((one for one in await budgets_lately(state, cluster) if one.team == team), None)
     waits = budget is not None and _spent(budget)
     return EstimateOut(
         team=team,
-        gpus=want.gpus,
-        nodes=want.nodes or 1,
-        tasks=want.tasks,
-        time_limit_s=limit_s,
+        gpus=sum(want.gpus for want in wants),
+        nodes=sum(want.nodes or 1 for want in wants),
+        tasks=tasks,
+        time_limit_s=None if None in limits else max(limit or 0 for limit in limits),
         gpu_hours=gpu_hours,
         usd=None if cost is None else usd(cents(cost)),
         usd_per_hour=usd(cents(per_hour)),
@@ -129,6 +135,12 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
         budget=budget,
         warning=_over(budget, cost, gpu_hours) if budget else "",
     )
+
+
+def _cost(cluster: Cluster, want: Asked, partition: str) -> tuple[Fraction, int | None]:
+    """(USD an hour of one component, its limit in seconds)."""
+    group = _group(cluster, want, partition)
+    return Fraction(group.price_usd_per_node_hour) * _nodes_held(group, want), _limit_s(cluster, want, partition)
 
 
 def _nodes_held(group: Group, want: Asked) -> Fraction:

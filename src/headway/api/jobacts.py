@@ -19,8 +19,9 @@ from headway.domain.hostlist import compress
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
 from headway.errors import Conflict, NotFound
-from headway.jobs.lineage import masked_text, masked_words
+from headway.jobs.masks import masked_text, masked_words
 from headway.jobs.placement import fewest, leaves_of
+from headway.store import JobRecord
 from headway.wire.incidents import IncidentOut
 from headway.wire.jobs import JobRunOut, JobRunsOut, LogFoundOut, LogPartOut, PlacementOut, ScriptOut
 from headway.wire.work import ExecIn, SubmitIn
@@ -156,24 +157,42 @@ async def script(name: str, job_id: Number, state: State, who: Member) -> Script
     cluster = await workplace(state, name, who)
     found = await state.job(cluster, job_id)
     await may_touch(state, cluster, who, found, f"read the script of job {job_id}")
-    number = found.array_job_id or job_id
-    record = await state.store.job_record(name, number)
-    if record is not None and record.user == found.user:  # or it is of an earlier life of the number
+    sent, _ = await what_was_sent(state, cluster, found)
+    return without_secrets(sent)
+
+
+def without_secrets(sent: ScriptOut) -> ScriptOut:
+    told = {"script_args": masked_words(sent.script_args), "sbatch_args": masked_words(sent.sbatch_args)}
+    return sent.model_copy(update={"text": masked_text(sent.text), **told})
+
+
+async def what_was_sent(state: AppState, cluster: Cluster, found: JobState) -> tuple[ScriptOut, JobRecord | None]:
+    """(As its owner wrote it, the record it is from). For who may read it."""
+    number = found.array_job_id or found.id
+    record = await record_of(state, cluster, found)
+    if record is not None:
         sent = SubmitIn.model_validate(record.request)
-        return ScriptOut(
+        told = ScriptOut(
             name=sent.script_name,
-            text=masked_text(sent.script or ""),
-            script_args=masked_words(sent.script_args),
-            sbatch_args=masked_words(sent.args),
+            text=sent.script or "",
+            script_args=sent.script_args,
+            sbatch_args=sent.args,
             chdir="" if record.kind == "run" or sent.bundle else sent.chdir,
             kind=record.kind,
         )
+        return told, record
     ask = ExecIn(argv=["sacct", "--noheader", "--batch-script", "-j", str(number)], user=found.user)
     ran = await state.work.run_command(cluster, ask, found.user)
     text = base64.b64decode(ran.stdout_b64).decode(errors="replace")
     at = text.find("#!")
     if ran.code or at < 0:
-        raise NotFound(f"no script is kept of job {job_id}", hint="salloc and srun have none")
-    return ScriptOut(
-        name=PurePosixPath(found.command).name or "script.sbatch", text=masked_text(text[at:]), kind="sbatch"
-    )
+        raise NotFound(f"no script is kept of job {found.id}", hint="salloc and srun have none")
+    return ScriptOut(name=PurePosixPath(found.command).name or "script.sbatch", text=text[at:], kind="sbatch"), None
+
+
+async def record_of(state: AppState, cluster: Cluster, found: JobState) -> JobRecord | None:
+    """What Headway kept of the job, or of the array that it is a task of."""
+    record = await state.store.job_record(cluster.name, found.array_job_id or found.id)
+    return (
+        record if record is not None and record.user == found.user else None
+    )  # else: of an earlier life of the number

@@ -16,7 +16,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.jobstate import ENDED
 from headway.domain.live import JobState
 from headway.errors import HeadwayError, NotFound, Refused
-from headway.jobs import lineage
+from headway.jobs import masks
 from headway.jobs.offer import Offer
 from headway.jobs.pipeline import latest, pipeline_out, step_run, to_repeat
 from headway.jobs.place import place
@@ -139,7 +139,7 @@ def _check(pipeline: Pipeline, cluster: Cluster, offer: Offer, user: str, work: 
 def _masked(pipeline: Pipeline) -> dict[str, Any]:
     document = pipeline.model_dump(mode="json", exclude={"defaults"})
     for step in document["steps"].values():
-        step["env"] = lineage.masked(step["env"])
+        step["env"] = masks.masked(step["env"])
     return document
 
 
@@ -148,7 +148,7 @@ def _with_env(pipeline: Pipeline, env: Mapping[str, str]) -> Pipeline:
     lost: set[str] = set()
     for step in pipeline.steps.values():
         step.env = {name: env.get(name, value) for name, value in step.env.items()}
-        lost.update(lineage.lost_secrets(step.env))
+        lost.update(masks.lost_secrets(step.env))
     if lost:
         raise Refused(
             f"the value of {', '.join(sorted(lost))} was not kept, as it is a secret",

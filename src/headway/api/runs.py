@@ -19,8 +19,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import Version
 from headway.domain.hostlist import compress
 from headway.domain.live import JobState
-from headway.errors import NotFound, Refused
-from headway.jobs import lineage
+from headway.errors import NotAllowed, NotFound, Refused
+from headway.jobs import lineage, masks
 from headway.jobs.array import array_out, failed_tasks, with_array
 from headway.jobs.offer import Offer, offer_of
 from headway.jobs.place import place
@@ -178,9 +178,9 @@ async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> 
         pipeline=record.pipeline,
         step=record.step,
         script_name=request.script_name,
-        script=lineage.masked_text(request.script or ""),
-        script_args=lineage.masked_words(request.script_args),
-        sbatch_args=lineage.masked_words(request.args),
+        script=masks.masked_text(request.script or ""),
+        script_args=masks.masked_words(request.script_args),
+        sbatch_args=masks.masked_words(request.args),
         workdir=request.chdir,
         env=request.env,
         bundle=request.bundle,
@@ -223,16 +223,29 @@ async def rerun(name: str, job_id: Number, request: RetryIn, state: State, who: 
     cluster = await workplace(state, name, who)
     record = await _record(state, cluster, job_id)
     await must_own(state, cluster, who, record, f"run job {job_id} again")
-    sent = _without_dependency(_with_secrets(record, request))
+    sent = without_dependency(_with_secrets(record, request))
     prepared = again(sent, record.facts, cluster, record.user, new_mark(who))
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
+
+
+async def rerun_changed(name: str, job_id: int, change: SubmitIn, state: AppState, who: Principal) -> SubmitOut:
+    """One's own job once more with another script, other words and flags, in a folder of its own, with the same environment
+    and files. `change.env`: secrets that were not kept."""
+    cluster = await workplace(state, name, who)
+    record = await _record(state, cluster, job_id)
+    if record.user != who.user:
+        raise NotAllowed(f"{who.person} may not clone job {job_id}: it belongs to {record.user}", hint="its owner may")
+    await must_own(state, cluster, who, record, f"clone job {job_id}")
+    sent = _with_secrets(record, RetryIn(env=change.env))
+    prepared = again(sent, record.facts, cluster, record.user, new_mark(who), change)
+    return await send(state, who, cluster, prepared, record.user, "rerun", parent=record.job_id)
 
 
 def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
     """The request with the values that were not kept. Raises Refused when one is missing."""
     sent = SubmitIn.model_validate(record.request)
     env = {**sent.env, **request.env}
-    lost = lineage.lost_secrets(env)
+    lost = masks.lost_secrets(env)
     if lost:
         raise Refused(
             f"the value of {', '.join(lost)} was not kept, as it is a secret",
@@ -241,7 +254,7 @@ def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
     return sent.model_copy(update={"env": env})
 
 
-def _without_dependency(request: SubmitIn) -> SubmitIn:
+def without_dependency(request: SubmitIn) -> SubmitIn:
     """What it once waited for has long ended."""
     if request.script is None:
         return request

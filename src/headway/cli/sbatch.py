@@ -61,7 +61,9 @@ def read(words: Sequence[str]) -> Line:
         if word == "--":
             _script(line, left)
             break
-        if word.startswith("--"):
+        if word == ":":  # between two components of a heterogeneous job
+            line.args.append(word)
+        elif word.startswith("--"):
             _long(line, word, left)
         elif word.startswith("-") and len(word) > 1:
             _short(line, word, left)

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from headway.domain.cluster import Cluster, Partition
+from headway.domain.cluster import Cluster, Partition, Team
 from headway.errors import Fault
+from headway.jobs.asked import Asked, asked, seconds
+from headway.jobs.masks import masked_lines, masked_names
 from headway.jobs.offer import Offer
 from headway.jobs.saying import length
 from headway.wire.work import SubmitIn
 
-# Options that are looked at, by their long name; and the letters that some have.
-_LETTERS = {"p": "partition", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time", "A": "account", "G": "gpus",
-            "J": "job-name", "a": "array", "q": "qos", "D": "chdir", "o": "output", "e": "error"}  # fmt: skip
-_LOOKED_AT = frozenset(
-    {
-        *_LETTERS.values(),
-        "gpus-per-node",
-        "gpus-per-task",
-        "ntasks-per-node",
-        "gres",
-        "mem",
-        "mem-per-gpu",
-        "mem-per-cpu",
-    }
-)
 _UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
 _START = re.compile(
@@ -41,95 +28,23 @@ _ABOUT = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a script and its flags ask for; flags go before #SBATCH lines. None: not said."""
-
-    options: dict[str, str]
-
-    @property
-    def nodes(self) -> int | None:
-        found = re.match(r"(\d+)", self.options.get("nodes", ""))
-        return int(found[1]) if found else None
-
-    @property
-    def gpus_per_node(self) -> int | None:
-        """As far as it is said so; of --gpus for one node only."""
-        if "gpus-per-node" in self.options:
-            return _count(self.options["gpus-per-node"])
-        if gres := self._gres:
-            return sum(_count(part or "1") for part in gres)
-        if "gpus" in self.options and self.nodes == 1:
-            return _count(self.options["gpus"])
-        return None
-
-    @property
-    def gpus(self) -> int:
-        """Of the whole job."""
-        if "gpus" in self.options:
-            return _count(self.options["gpus"])
-        return (self.gpus_per_node or 0) * (self.nodes or 1)
-
-    @property
-    def tasks(self) -> int:
-        """Of an array (`0-99:2`, `1,3,5-7%4`); 1 for any other job, and where sbatch will refuse what was written."""
-        words = self.options.get("array", "").partition("%")[0].split(",")
-        parts = [re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", word) for word in words]
-        return sum(len(range(int(one[1]), int(one[2] or one[1]) + 1, int(one[3] or 1))) for one in parts if one) or 1
-
-    @property
-    def gpu_type(self) -> str:
-        asked = (self.options.get(name, "").split(",")[0].removeprefix("gpu:") for name in ("gpus-per-node", "gpus"))
-        for text in (*asked, *self._gres):
-            words = text.split(":")
-            if len(words) > 1 and not words[0].isdigit():
-                return words[0]
-        return ""
-
-    @property
-    def _gres(self) -> list[str]:
-        """What --gres says of GPUs, behind that word; of other things (`tmp:10G`) nothing."""
-        parts = (part.partition(":") for part in self.options.get("gres", "").split(","))
-        return [count for name, _, count in parts if name == "gpu"]
-
-
-def asked(request: SubmitIn) -> Asked:
-    """Reads #SBATCH lines, down to the first command, and flags."""
-    options: dict[str, str] = {}
-    for line in (request.script or "").splitlines():
-        if line.startswith("#SBATCH"):
-            options |= _options(line.removeprefix("#SBATCH").partition(" #")[0].split())
-        elif line.strip() and not line.startswith("#"):
-            break
-    return Asked(options | _options(request.args))
-
-
-def seconds(text: str) -> int | None:
-    """Slurm's time: minutes, MM:SS, HH:MM:SS, D-HH[:MM[:SS]]. None for what is none; 0 for UNLIMITED."""
-    if text.upper() in ("UNLIMITED", "INFINITE", "-1"):
-        return 0
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
-    if found is None:
-        return None
-    days, *rest = found.groups()
-    one, two, three = (int(word) if word else None for word in rest)
-    assert one is not None
-    if days is not None:
-        return int(days) * 86400 + one * 3600 + (two or 0) * 60 + (three or 0)
-    if two is None:
-        return one * 60
-    return one * 60 + two if three is None else one * 3600 + two * 60 + three
-
-
 def faults(request: SubmitIn, cluster: Cluster, user: str, offer: Offer) -> list[Fault]:
-    """All of them, by field: script, partition, nodes, gpus, cpus, memory, time, account."""
-    want = asked(request)
-    return [
-        *_script(request),
-        *_partition(want, cluster, user),
-        *_size(want, cluster, offer),
-        *_team(want, cluster, user),
-    ]
+    """All of them, by field: script, args, flags, partition, nodes, gpus, cpus, memory, time, account."""
+    wants = asked(request)
+    found = [*_script(request), *_masked(request)]
+    for number, want in enumerate(wants, start=1):
+        own = [*_partition(want, cluster, user), *_size(want, cluster, offer)]
+        found += own if len(wants) == 1 else [_of_component(fault, number, len(wants)) for fault in own]
+    gpus = sum(want.gpus for want in wants)
+    if gpus > offer.gpus_in_all and not any((want.gpus_per_node or 0) > offer.gpus for want in wants):
+        found.append(
+            Fault("gpus", f"{gpus} GPUs are asked for; {cluster.name} has {offer.gpus_in_all}", "ask for fewer")
+        )
+    return [*found, *_team(wants, cluster, user)]
+
+
+def _of_component(fault: Fault, number: int, of: int) -> Fault:
+    return replace(fault, message=f"component {number} of {of}: {fault.message}")
 
 
 def start_of(said: str, now: float) -> tuple[int, str, str]:
@@ -160,6 +75,16 @@ def _script(request: SubmitIn) -> Iterator[Fault]:
         yield Fault("script", "the first line must name an interpreter", "begin with #!/bin/bash")
     elif "\r\n" in script:
         yield Fault("script", "it has Windows line ends, which sbatch refuses", "dos2unix, or set your editor to LF")
+
+
+def _masked(request: SubmitIn) -> Iterator[Fault]:
+    """What was shown without the values of secrets can't be sent so."""
+    again = "type the value again"
+    for line, name in masked_lines(request.script or ""):
+        yield Fault("script", f"line {line}: the value of {name} was left out, as it is a secret", again)
+    for field, words in (("args", request.script_args), ("flags", request.args)):
+        for name in masked_names(words):
+            yield Fault(field, f"the value of {name} was left out, as it is a secret", again)
 
 
 def _partition(want: Asked, cluster: Cluster, user: str) -> Iterator[Fault]:
@@ -197,8 +122,6 @@ def _size(want: Asked, cluster: Cluster, offer: Offer) -> Iterator[Fault]:
     if gpus > offer.gpus:
         has = f"a node of {cluster.name} has {offer.gpus}" if offer.gpus else f"{cluster.name} has none"
         yield Fault("gpus", f"{gpus} GPUs on each node are asked for; {has}", "ask for more nodes instead")
-    elif want.gpus > offer.gpus_in_all:
-        yield Fault("gpus", f"{want.gpus} GPUs are asked for; {cluster.name} has {offer.gpus_in_all}", "ask for fewer")
     types = offer.gpu_types
     if want.gpu_type and types and want.gpu_type.lower() not in {one.lower() for one in types}:
         yield Fault("gpus", f"there is no GPU of type {want.gpu_type}", f"{cluster.name} has {' and '.join(types)}")
@@ -210,48 +133,34 @@ def _size(want: Asked, cluster: Cluster, offer: Offer) -> Iterator[Fault]:
         yield Fault("memory", f"{memory // 1024} GiB on each node are asked for; a node has {offer.memory_mib // 1024}")
 
 
-def _team(want: Asked, cluster: Cluster, user: str) -> Iterator[Fault]:
+def _team(wants: Sequence[Asked], cluster: Cluster, user: str) -> Iterator[Fault]:
     by_name = {team.name: team for team in cluster.teams}
     mine = [team.name for team in cluster.teams if user in team.users]
-    name = want.options.get("account", "") or (mine[0] if mine else "")
     if not mine:
         yield Fault("account", f"{user} is in no team of {cluster.name}", "an admin adds people in the cluster's file")
         return
-    if name not in mine:
-        there = "is not yours" if name in by_name else f"is none of {cluster.name}'s"
-        yield Fault("account", f"team {name!r} {there}", f"you are in {', '.join(mine)}")
-        return
-    team = by_name[name]
-    if team.gpus is not None and want.gpus > team.gpus:
+    by_team: dict[str, list[Asked]] = {}
+    for want in wants:
+        by_team.setdefault(want.options.get("account", "") or mine[0], []).append(want)
+    for name, parts in by_team.items():
+        if name in mine:
+            yield from _caps(by_name[name], parts)
+        else:
+            there = "is not yours" if name in by_name else f"is none of {cluster.name}'s"
+            yield Fault("account", f"team {name!r} {there}", f"you are in {', '.join(mine)}")
+
+
+def _caps(team: Team, parts: Sequence[Asked]) -> Iterator[Fault]:
+    """What the team's people may not have in one job."""
+    gpus = sum(want.gpus for want in parts)
+    if team.gpus is not None and gpus > team.gpus:
         yield Fault(
-            "gpus", f"{want.gpus} GPUs are asked for; team {name} may hold {team.gpus} at once", "ask for fewer"
+            "gpus", f"{gpus} GPUs are asked for; team {team.name} may hold {team.gpus} at once", "ask for fewer"
         )
-    time_s = seconds(want.options.get("time", ""))
-    if team.gpu_hours is not None and time_s and want.gpus * time_s / 3600 > team.gpu_hours.hours:
-        cap = f"team {name} has {team.gpu_hours.hours.normalize():f} a {team.gpu_hours.per}"
-        yield Fault(
-            "time", f"it may use {want.gpus * time_s / 3600:.4g} GPU hours; {cap}", "ask for less time or fewer GPUs"
-        )
-
-
-def _options(words: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            if name in _LOOKED_AT:
-                found[name] = value if equals else (left.pop(0) if left else "")
-        elif word.startswith("-") and len(word) > 1 and word[1] in _LETTERS:
-            found[_LETTERS[word[1]]] = word[2:].removeprefix("=") or (left.pop(0) if left else "")
-    return {name: value.strip("\"'") for name, value in found.items()}
-
-
-def _count(text: str) -> int:
-    """`h100:8` -> 8, `8` -> 8, `h100` -> 1"""
-    last = text.split(",")[0].rpartition(":")[2].partition("(")[0]
-    return int(last) if last.isdigit() else 1
+    hours = sum(want.gpus * (seconds(want.options.get("time", "")) or 0) / 3600 for want in parts)
+    if team.gpu_hours is not None and hours > team.gpu_hours.hours:
+        cap = f"team {team.name} has {team.gpu_hours.hours.normalize():f} a {team.gpu_hours.per}"
+        yield Fault("time", f"it may use {hours:.4g} GPU hours; {cap}", "ask for less time or fewer GPUs")
 
 
 def _number(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -98,18 +98,47 @@ def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) ->
     return Prepared(request.model_copy(update={"chdir": str(inside)}), Stage(there.root, request.bundle, work))
 
 
-def again(request: SubmitIn, facts: Mapping[str, Any], cluster: Cluster, user: str, mark: str) -> Prepared:
+def own_folder(request: SubmitIn, cluster: Cluster, user: str) -> str:
+    """The folder that was made for this job alone, or for its pipeline; "" for one that works in a folder of the person's."""
+    runs, inside = PurePosixPath(place(cluster, user).runs), PurePosixPath(request.chdir)
+    first = inside.relative_to(runs).parts[0] if runs in inside.parents else ""
+    return str(runs / first) if _MARKED.search(first) else ""
+
+
+def again(
+    request: SubmitIn,
+    facts: Mapping[str, Any],
+    cluster: Cluster,
+    user: str,
+    mark: str,
+    change: SubmitIn | None = None,
+) -> Prepared:
     """The same request in a fresh copy of the same files, with its own checkpoints. `facts` are those kept of the first
-    run; the helper of that day is still where the script names it."""
+    run; the helper of that day is still where the script names it. `change` brings another script, words and flags: lines and
+    words that the first had too name the new folder, what is new in them is left as it was written."""
     there = place(cluster, user)
     launcher, checkpoints = str(facts.get("launcher", "")), str(facts.get("checkpoints", ""))
-    runs, inside = PurePosixPath(there.runs), PurePosixPath(request.chdir)
-    first, *rest = inside.relative_to(runs).parts if runs in inside.parents else ("",)
-    if not _MARKED.search(first):  # a folder of the person's own
-        return Prepared(request, None, launcher=launcher, checkpoints=checkpoints)
-    old, work = str(runs / first), there.work(_MARKED.sub("", first), mark)
-    script = request.script.replace(old, work) if request.script else request.script
-    fresh = request.model_copy(update={"chdir": str(PurePosixPath(work).joinpath(*rest)), "script": script})
+    new = change or request
+    told: dict[str, Any] = {
+        "script": new.script,
+        "script_name": new.script_name,
+        "script_args": new.script_args,
+        "args": new.args,
+    }
+    old = own_folder(request, cluster, user)
+    if not old:
+        fresh = request.model_copy(update={**told, "chdir": new.chdir})
+        return Prepared(fresh, None, launcher=launcher, checkpoints=checkpoints)
+    work = there.work(_MARKED.sub("", PurePosixPath(old).name), mark)
+
+    def moved(texts: Sequence[str], before: Sequence[str]) -> list[str]:
+        known = set(before)
+        return [text.replace(old, work) if text in known else text for text in texts]
+
+    if new.script is not None:
+        told["script"] = "\n".join(moved(new.script.split("\n"), (request.script or "").split("\n")))
+    told |= {"script_args": moved(new.script_args, request.script_args), "args": moved(new.args, request.args)}
+    fresh = request.model_copy(update={**told, "chdir": request.chdir.replace(old, work)})
     stage = Stage(there.root, request.bundle, work)
     return Prepared(fresh, stage, launcher=launcher, checkpoints=checkpoints.replace(old, work))
 

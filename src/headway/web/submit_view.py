@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
+from headway.api.clones import Origin
 from headway.errors import Fault
-from headway.jobs.check import asked
+from headway.jobs.asked import asked, first_flags
 from headway.wire.base import FaultOut
-from headway.wire.jobs import ScriptOut
 from headway.wire.work import CheckJobIn, ContainerIn, Launcher, RunIn, SubmitIn
 
 LAUNCHERS: tuple[tuple[str, str], ...] = (
@@ -30,8 +30,9 @@ srun python train.py
 """
 _FLAGS = (("partition", "partition"), ("account", "account"), ("nodes", "nodes"), ("gpus", "gpus-per-node"), ("time", "time"),
           ("job_name", "job-name"))  # fmt: skip
+_ENV = "env."  # before a variable's name, in the name of its field
 # Field of a fault -> the form's, where they differ.
-_AT = {"name": "job_name", "argv": "command", "memory": "gpus", "cpus": "nodes", "after": "flags", "env": "command",
+_AT = {"name": "job_name", "argv": "command", "memory": "gpus", "cpus": "nodes", "after": "flags",
        "team": "account", "container": "image"}  # fmt: skip
 
 
@@ -55,24 +56,43 @@ class Draft:
     gpus: str = ""
     time: str = ""
     job_name: str = ""
+    origin: str = ""  # the job that this one is cloned from, with its files and variables
+    folder: str = ""  # that job's own, which the new one does not share
+    env: Mapping[str, str] = field(default_factory=dict)  # of that job's variables those that were not kept
 
     @staticmethod
     def of(values: Mapping[str, object]) -> Draft:
-        known = {one.name: str(values[one.name]) for one in fields(Draft) if isinstance(values.get(one.name), str)}
+        names = [one.name for one in fields(Draft) if one.name != "env"]
+        known = {name: str(values[name]) for name in names if isinstance(values.get(name), str)}
         text = known.get("script", "").replace("\r\n", "\n")  # browsers send a text's lines so
         named = {**known, "script": text, "script_name": known.get("script_name") or "script.sbatch"}
-        return Draft(**{name: value if name == "script" else value.strip() for name, value in named.items()})
+        lost = {
+            name.removeprefix(_ENV): str(values[name]) for name in values if re.fullmatch(rf"{_ENV}[A-Za-z_]\w*", name)
+        }
+        texts = {name: value if name == "script" else value.strip() for name, value in named.items()}
+        return Draft(**texts, env=lost)
 
     @staticmethod
-    def like(sent: ScriptOut) -> Draft:
+    def like(origin: Origin) -> Draft:
         """Another job's, to be changed and sent again."""
+        sent = origin.sent
         return Draft(script=sent.text, script_name=sent.name, args=shlex.join(sent.script_args),
-                     flags=shlex.join(sent.sbatch_args), chdir=sent.chdir)  # fmt: skip
+                     flags=shlex.join(sent.sbatch_args), chdir=sent.chdir, origin=str(origin.job or ""),
+                     folder=origin.folder, env=dict.fromkeys(origin.lost, ""))  # fmt: skip
+
+    @property
+    def shown(self) -> list[str]:
+        """The fields that the page has, beside which a fault can be said."""
+        every = ["partition", "account", "nodes", "gpus", "time", "job_name"]
+        if self.how == "command":
+            return [*every, "command", "launcher", "tasks", "image"]
+        own = ["env"] if self.env else []
+        return [*every, "script", "args", "flags", *own, *([] if self.folder else ["chdir"])]
 
     @property
     def known(self) -> dict[str, str]:
-        """What the script itself asks for, shown as placeholders."""
-        return asked(SubmitIn(script=self.script)).options if self.how == "script" else {}
+        """What the script itself asks for, of several components the first, shown as placeholders."""
+        return asked(SubmitIn(script=self.script))[0].options if self.how == "script" else {}
 
 
 def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
@@ -84,7 +104,7 @@ def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
         return CheckJobIn(run=_run(draft)), []
     flags = [f"--{flag}={value}" for name, flag in _FLAGS if (value := getattr(draft, name))]
     sent = SubmitIn(script=draft.script, script_name=draft.script_name, script_args=shlex.split(draft.args),
-                    args=[*shlex.split(draft.flags), *flags], chdir=draft.chdir)  # fmt: skip
+                    args=first_flags(shlex.split(draft.flags), flags), chdir=draft.chdir, env=dict(draft.env))  # fmt: skip
     return CheckJobIn(submit=sent), []
 
 
@@ -95,7 +115,7 @@ def beside(faults: Sequence[FaultOut], how: str) -> dict[str, list[FaultOut]]:
     for fault in faults:
         at = _AT.get(fault.path, fault.path)
         at = at if at in names else ("script" if how == "script" else "command")
-        if how == "command" and at in ("script", "flags"):
+        if how == "command" and at in ("script", "args", "flags", "env"):
             at = "command"
         found.setdefault(at, []).append(fault)
     return found
@@ -115,6 +135,11 @@ def _unreadable(draft: Draft) -> list[Fault]:
             continue
         if name == "command" and draft.how == "command" and not words:
             found.append(Fault(name, "there is no command", "for instance: torchrun train.py --epochs 3"))
+    for name, value in draft.env.items():
+        if not value:
+            found.append(Fault("env", f"{name} was not kept, as it is a secret", "type its value again"))
+    if draft.origin and not re.fullmatch(r"\d{1,10}", draft.origin):
+        found.append(Fault("script", "there is no such job to clone", "begin at the job's page"))
     if draft.launcher not in dict(LAUNCHERS):
         found.append(Fault("launcher", "there is no such launcher"))
     if draft.nodes.strip("0") == "" and draft.nodes:

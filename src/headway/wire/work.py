@@ -127,8 +127,8 @@ class CheckJobIn(Ask):
 
 
 class CheckJobOut(Wire):
-    """What is wrong with it (fault.path: script, partition, nodes, gpus, cpus, memory, time, account); without faults when
-    and where it would start, as sbatch --test-only says."""
+    """What is wrong with it (fault.path: script, args, flags, partition, nodes, gpus, cpus, memory, time, account); without
+    faults when and where it would start, as sbatch --test-only says."""
 
     faults: list[FaultOut] = []
     starts_at: int = 0  # unix seconds; 0 = not known

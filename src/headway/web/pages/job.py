@@ -7,7 +7,7 @@ import contextlib
 from fastapi import Request
 from starlette.responses import Response
 
-from headway.api import jobacts, jobs
+from headway.api import clones, jobacts, jobs
 from headway.api.access import Anyone, Member, Number, Principal, State, may_touch, note_failure
 from headway.api.jobs import Task
 from headway.api.state import AppState
@@ -37,8 +37,9 @@ async def job(name: str, job_id: Number, state: State, who: Anyone) -> Response:
     _, cluster = await state.cluster(name)
     found = await state.job(cluster, job_id)
     runs = await _runs(state, cluster, found, who)
-    parts = await _parts(state, cluster, found, runs, who)
     mine = await _mine(state, cluster, who, found)
+    clone = mine and await clones.can_clone(state, cluster, who, found)
+    parts = await _parts(state, cluster, found, runs, mine=mine, clone=clone)
     return render(
         "job.html",
         viewer=who,
@@ -63,6 +64,7 @@ async def job(name: str, job_id: Number, state: State, who: Anyone) -> Response:
 @router.get("/clusters/{name}/jobs/{job_id}/live", response_model=None)
 async def live(name: str, job_id: Number, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
     known: dict[tuple[object, ...], JobRunsOut] = {}
+    cloned: dict[str, bool] = {}  # by whom; it does not change
 
     async def make(viewer: Principal) -> Parts:
         _, cluster = await state.cluster(name)
@@ -72,7 +74,11 @@ async def live(name: str, job_id: Number, request: Request, state: State, who: A
         if key not in known:  # accounting is asked only when the job did something
             known.clear()
             known[key] = await _runs(state, cluster, found, viewer)
-        return await _parts(state, cluster, found, known[key], viewer)
+        mine = await _mine(state, cluster, viewer, found)
+        if mine and viewer.person not in cloned:
+            cloned[viewer.person] = await clones.can_clone(state, cluster, viewer, found)
+        clone = mine and cloned[viewer.person]
+        return await _parts(state, cluster, found, known[key], mine=mine, clone=clone)
 
     return stream(request, state, name, make, prefix="job_")
 
@@ -96,11 +102,12 @@ async def act(
     return see_other(page, _SAID[verb].format(f"Task {task}" if task else f"Job {job_id}"))
 
 
-async def _parts(state: AppState, cluster: Cluster, job: JobState, runs: JobRunsOut, who: Principal) -> Parts:
+async def _parts(
+    state: AppState, cluster: Cluster, job: JobState, runs: JobRunsOut, *, mine: bool, clone: bool
+) -> Parts:
     progress = state.live.snapshot(cluster.name).progress.get(job.id)
-    mine = await _mine(state, cluster, who, job)
     return {
-        "head": view.head(cluster.name, job, why_of(state, cluster, job), mine=mine, clone=mine),
+        "head": view.head(cluster.name, job, why_of(state, cluster, job), mine=mine, clone=clone),
         "facts": view.facts(job, progress, runs, simulated=cluster.simulated_gpus),
         "timeline": view.timeline(cluster.name, job, runs),
         "chart": view.chart(job.id, progress),

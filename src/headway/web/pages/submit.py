@@ -11,7 +11,7 @@ from functools import partial
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
-from headway.api import budgets, jobacts, jobs, runs
+from headway.api import budgets, clones, jobs, runs
 from headway.api.access import Member, Principal, State, note_failure, workplace
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
@@ -34,7 +34,7 @@ async def form(name: str, request: Request, state: State, who: Member) -> Respon
     number = request.query_params.get("from", "")
     draft = Draft(how="command" if request.query_params.get("how") == "command" else "script")
     if number.isascii() and number.isdigit() and len(number) < 12:
-        draft = Draft.like(await jobacts.script(name, int(number), state, who))
+        draft = Draft.like(await clones.origin_of(name, int(number), state, who))
     return await _page(name, state, who, draft, CheckJobOut(), copied=number)
 
 
@@ -61,21 +61,26 @@ async def _send(name: str, draft: Draft, request: Request, state: AppState, who:
     if told.faults or ask is None:
         return await _page(name, state, who, draft, told, status=422)
     try:
-        number = await _sent(name, ask, state, who)
+        number = await _sent(name, draft, ask, state, who)
     except NotAllowed:
         raise
     except HeadwayError as error:
         await note_failure(request, error)
         if isinstance(error, Unanswered | StoreAway):  # it had gone out: sending it once more might make a second job
-            return await _page(name, state, who, draft, told, status=error.http_status, unsure=error.message)
+            again = str((await request.form()).get(deed.FIELD, ""))  # sent once more it is the same deed, done once
+            return await _page(
+                name, state, who, draft, told, status=error.http_status, unsure=error.message, again=again
+            )
         return await _page(name, state, who, draft, _refused(error), status=error.http_status)
     return deed.Done(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
 
-async def _sent(name: str, ask: CheckJobIn, state: AppState, who: Principal) -> int:
+async def _sent(name: str, draft: Draft, ask: CheckJobIn, state: AppState, who: Principal) -> int:
     if ask.run is not None:
         return (await runs.run(name, ask.run, state, who)).job_id
     assert ask.submit is not None
+    if draft.origin:
+        return (await runs.rerun_changed(name, int(draft.origin), ask.submit, state, who)).job_id
     return (await jobs.submit(name, ask.submit, state, who)).job_id
 
 
@@ -116,8 +121,9 @@ async def _page(
     status: int = 200,
     copied: str = "",
     unsure: str = "",
+    again: str = "",
 ) -> Response:
-    """`unsure`: why nobody knows whether it was submitted."""
+    """`unsure`: why nobody knows whether it was submitted; `again`: the deed that the form was."""
     cluster = await workplace(state, name, who)
     mine = [team.name for team in cluster.teams if who.user in team.users]
     return render(
@@ -137,8 +143,8 @@ async def _page(
         launchers=view.LAUNCHERS,
         example=view.EXAMPLE,
         containers=cluster.containers,
-        copied=copied,
-        deed=deed.new(),
+        copied=copied or draft.origin,
+        deed=again or deed.new(),
         unsure=unsure,
         oob=False,
     )

@@ -26,5 +26,8 @@
     if (bad) input?.setAttribute("aria-invalid", "true");
     else input?.removeAttribute("aria-invalid");
   });
-  if (text?.value) text.dispatchEvent(new Event("change", { bubbles: true }));
+  // What the form came filled with is looked at too, once htmx listens; what was said of it already stays.
+  addEventListener("DOMContentLoaded", () => {
+    if (text?.value && !form.querySelector("#verdict .is-bad")) text.dispatchEvent(new Event("change", { bubbles: true }));
+  });
 })();

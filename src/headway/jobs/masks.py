@@ -1,0 +1,161 @@
+"""Which names say that their value is a secret, and texts without such values. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+MASK = "********"
+# `export NAME=`, `--name=`, `--name VALUE`; one after the other in `--export=ALL,NAME=VALUE`.
+_NAMED = re.compile(
+    r"(?<![\w.-])(?:(?P<option>--?[A-Za-z][\w.-]*)(?:=|[ \t]+(?:\\\n[ \t]*)?(?!-))|(?P<name>[A-Za-z_][\w.-]*)=(?!=))"
+)
+_QUOTED = r""""(?:[^"\\]|\\.)*"|'[^']*'"""
+_VALUE = re.compile(
+    rf"""(?:{_QUOTED}|\$\{{[^}}\n]*\}}|\$\([^)\n]*\)|`[^`\n]*`|\\.|[^\s;&|"'\\()`<>]|["'][^\n]*)+""", re.DOTALL
+)
+_REFERENCE = re.compile(r'"?(?:\$\w+|\$[@*#?$!]|\$\{\w+(?::?[-+?])?\}|\$\([^)\n]*\)|`[^`\n]*`)+"?')
+_OPTION = re.compile(r"(--?[A-Za-z][\w.-]*|[A-Za-z_]\w*)=(.+)", re.DOTALL)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+# Names are looked at word by word: DB_PASSWORD, apiKey, --hf-token.
+_ALWAYS = re.compile(
+    r"secrets?|credentials?|authorization|passcode|jwt|sshpass|.*(?:password|passwd|passphrase)s?"
+    r"|(?:api|access|secret|private|account|auth|encryption|signing)(?:key|token)s?"
+)
+_LEFT_OUT = _set(
+    "value string header plain raw base64 prod production staging dev test old ro rw readonly"
+)  # at the end
+_SWITCHES = _set("use no enable disable skip require with is has")  # at the beginning: yes or no
+# At the end: what is said of a secret, or where one lies.
+_ABOUT = _set("file files path dir folder name names arn type len length limit count policy ttl age expiry manager store "
+              "provider helper backend prompt")  # fmt: skip
+_KEYS = _set("api access private secret account ssh auth encryption signing license deploy master")
+_OTHER_KEYS = _set(
+    "public pub primary sort foreign partition cache text image images label labels json data input inputs output outputs "
+    "target dict group metric index lookup row column field id loss reward prompt response answer question audio video "
+    "caption message messages shard train val eval batch split order map monitor best score state model content feature "
+    "features step time timestamp query value attention attn num max min per"
+)
+# A token of text, as trainings have them.
+_OTHER_TOKENS = _set(
+    "pad padding eos bos unk sep cls mask sos eot eod eom fim prefix suffix middle special start stop end begin first last "
+    "next prev current each every by per max min num single extra image video audio vision text speech speaker language "
+    "prompt response think thinking reasoning tool turn query memory register blank separator delimiter boundary newline "
+    "placeholder latent class sentinel dummy trigger instance concept initializer document lm word sub"
+)
+_TOKENS = _set("api auth access refresh bearer")  # what makes even several of them secret
+_PASSES = _set(
+    "db database user smtp mysql postgres pg redis admin root ftp http proxy mongo registry docker login mail"
+)
+_PATS = _set("github gitlab gh azure ado devops")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable's or option's name says that its value is one."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    while len(words) > 1 and (words[-1] in _LEFT_OUT or words[-1].isdigit()):
+        words.pop()
+    if not words or (len(words) > 1 and words[0] in _SWITCHES) or words[-1] in _ABOUT:
+        return False
+    if words[-2:] == ["application", "credentials"]:  # Google's: a path
+        return False
+    if any(_ALWAYS.fullmatch(word) for word in words):
+        return True
+    if any(word == "key" and before in _KEYS for before, word in pairwise(words)):
+        return True
+    return _ends_secret(words[-1], words[-2] if len(words) > 1 else "")
+
+
+def _ends_secret(last: str, before: str) -> bool:
+    match last:
+        case "key":
+            return before not in _OTHER_KEYS
+        case "token":
+            return before not in _OTHER_TOKENS
+        case "auth" | "oauth":
+            return True
+        case "keys":
+            return before in _KEYS
+        case "tokens":
+            return before in _TOKENS
+        case "pass" | "pwd":
+            return before in _PASSES
+        case "pat":
+            return before in _PATS
+    return False
+
+
+def masked(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: MASK if is_secret(name) else value for name, value in env.items()}
+
+
+def lost_secrets(env: Mapping[str, str]) -> list[str]:
+    """Variables whose values were not kept."""
+    return sorted(name for name, value in env.items() if value == MASK)
+
+
+def masked_text(text: str) -> str:
+    """`export HF_TOKEN=...` in a script, shown without its value, which may stand in quotes."""
+    found, at = [], 0
+    for one in _secrets(text):
+        if one.start >= at and not _REFERENCE.fullmatch(one.value):
+            found += [text[at : one.start], MASK]
+            at = one.start + len(one.value)
+    return "".join([*found, text[at:]])
+
+
+def masked_words(words: Sequence[str]) -> list[str]:
+    """`--hf-token=...` and `--hf-token ...`, shown without their values."""
+    found: list[str] = []
+    for before, word in pairwise(["", *words]):
+        option = _OPTION.fullmatch(word)
+        if option and is_secret(option[1]):
+            found.append(f"{option[1]}={MASK}")
+        elif _takes_secret(before, word):
+            found.append(MASK)
+        else:
+            found.append(masked_text(word))
+    return found
+
+
+def masked_lines(text: str) -> list[tuple[int, str]]:
+    """(number of the line, from 1; name) where a text still holds the mask in a secret's place."""
+    return [(text.count("\n", 0, one.start) + 1, one.name) for one in _secrets(text) if one.value.strip("\"'") == MASK]
+
+
+def masked_names(words: Sequence[str]) -> list[str]:
+    """Options and variables among these words that still hold the mask."""
+    found = []
+    for before, word in pairwise(["", *words]):
+        if word == MASK and _takes_secret(before, word):
+            found.append(before)
+        found += [name for _, name in masked_lines(word)]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Secret:
+    name: str
+    start: int  # of the value
+    value: str  # with its quotes
+
+
+def _secrets(text: str) -> Iterator[_Secret]:
+    for match in _NAMED.finditer(text):
+        name = match["option"] or match["name"]
+        value = _VALUE.match(text, match.end()) if is_secret(name) else None
+        if value:
+            yield _Secret(name, value.start(), value[0])
+
+
+def _takes_secret(option: str, word: str) -> bool:
+    """Whether the word is that option's value."""
+    return option.startswith("-") and "=" not in option and is_secret(option) and not re.match(r"--?[A-Za-z]", word)
