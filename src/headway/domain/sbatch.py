@@ -121,14 +121,11 @@ def _head(script: str) -> list[str]:
 
 def _words(line: str) -> tuple[list[str], list[str]]:
     """(the words of an #SBATCH line with their quotes, its comment)"""
-    text, words, at = line.removeprefix(_SIGN).strip(), list[str](), 0
-    while at < len(text):
-        word = _WORD.match(text, at)
-        if word is None:
-            return words, [text[at:]]
+    rest, words = line.removeprefix(_SIGN).strip(), list[str]()
+    while word := _WORD.match(rest):
         words.append(word[0])
-        at = word.end() + len(text[word.end() :]) - len(text[word.end() :].lstrip())
-    return words, []
+        rest = rest[word.end() :].lstrip()
+    return words, [rest] if rest else []
 
 
 def _end(line: str) -> str:

@@ -11,7 +11,7 @@ from headway.errors import NotFound, Unreachable
 from headway.sdk.costs import Costs
 from headway.sdk.discover import NO_SERVER_HINT
 from headway.sdk.errors import to_error
-from headway.sdk.following import LogReading, Patience
+from headway.sdk.following import followed
 from headway.sdk.transport import part
 from headway.sdk.work import Work
 from headway.wire.base import ErrorOut
@@ -412,25 +412,8 @@ class Client(Costs, Work):
         place."""
         path = f"/clusters/{part(cluster)}/jobs/{int(job_id)}/log"
         asked = {"frames": "1", "follow": "1" if follow else "", "err": "1" if err else "", "task": task}
-        reading = LogReading()
-        patience = Patience(patience_s)
-        while True:
-            try:
-                start = str(reading.at or "")
-                params = {key: value for key, value in {**asked, "start": start}.items() if value}
-                with self._stream(path, params, None) as answer:
-                    patience.heard()
-                    yield from reading.take(answer.iter_raw())
-            except Unreachable as caught:
-                error = caught
-            else:
-                error = Unreachable("the server ended before the log did", hint="headway server status")
-            if reading.failed is not None:
-                raise to_error(reading.failed)
-            if reading.ended:
-                return
-            patience.lost(error, for_good=not reading.can_go_on)
-            self.reconnect()
+        given = {key: value for key, value in asked.items() if value}
+        yield from followed(lambda at: self._stream(path, {**given, **at}, None), self.reconnect, patience_s)
 
     def exec(self, cluster: str, request: ExecIn, *, timeout_s: float = 3600.0) -> ExecOut:
         """One command on the login; its exit code and output untouched."""

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headway.errors import Refused, Unreachable
+from headway.sdk.errors import to_error
 from headway.wire.base import ErrorOut
 from headway.wire.frames import frames
+
+if TYPE_CHECKING:
+    import httpx
 
 RETRY_S = 0.5
 # Of who waits for a job's end without a time limit. A machine that is mended by the next day's work is lived through; a server
@@ -101,3 +107,28 @@ class Away:
         elif now - self._since > MOST_AWAY_S:
             raise error
         self.why = error
+
+
+def followed(
+    ask: Callable[[dict[str, str]], AbstractContextManager[httpx.Response]],
+    reconnect: Callable[[], object],
+    patience_s: float,
+) -> Iterator[bytes]:
+    """The log's bytes until its end. `ask`: for its answer from a place on. Raises Unreachable when no server comes for
+    `patience_s` seconds, or the place is not known, and what the server says."""
+    reading, patience = LogReading(), Patience(patience_s)
+    while True:
+        try:
+            with ask({"start": str(reading.at)} if reading.at else {}) as answer:
+                patience.heard()
+                yield from reading.take(answer.iter_raw())
+        except Unreachable as caught:
+            error = caught
+        else:
+            error = Unreachable("the server ended before the log did", hint="headway server status")
+        if reading.failed is not None:
+            raise to_error(reading.failed)
+        if reading.ended:
+            return
+        patience.lost(error, for_good=not reading.can_go_on)
+        reconnect()
