@@ -313,12 +313,14 @@ class Client(Costs, Work):
     def has_bundle(self, cluster: str, digest: str, *, user: str = "") -> bool:
         """Whether these files are on the cluster."""
         path = f"/clusters/{part(cluster)}/bundles/{part(digest)}"
-        return BundleOut.model_validate(self._json("GET", path, params=_user(user))).present
+        return BundleOut.model_validate(self._json("GET", path, params=_given({"user": user}))).present
 
     def put_bundle(self, cluster: str, digest: str, archive: bytes, *, user: str = "") -> BundleOut:
         """Sends a tar.gz of files, to be kept under their digest."""
         path = f"/clusters/{part(cluster)}/bundles/{part(digest)}"
-        return BundleOut.model_validate(self._json("PUT", path, data=archive, params=_user(user), timeout_s=600))
+        return BundleOut.model_validate(
+            self._json("PUT", path, data=archive, params=_given({"user": user}), timeout_s=600)
+        )
 
     def tasks(self, cluster: str, job_id: int) -> ArrayOut:
         """How the tasks of an array stand."""
@@ -377,8 +379,7 @@ class Client(Costs, Work):
         found: list[JobOut] = []
         cursor = ""
         while True:
-            params = {key: value for key, value in (asked | {"cursor": cursor}).items() if value}
-            page = self._read(JobsPage, self._json("GET", path, params=params))
+            page = self._read(JobsPage, self._json("GET", path, params=_given(asked | {"cursor": cursor})))
             found += page.jobs
             cursor = page.next
             if not cursor:
@@ -386,13 +387,13 @@ class Client(Costs, Work):
 
     def job(self, cluster: str, job_id: int, *, task: str = "") -> JobOut:
         """With `task` that one of the array."""
-        params = {"task": task} if task else None
-        return self._read(JobOut, self._json("GET", f"/clusters/{part(cluster)}/jobs/{int(job_id)}", params=params))
+        path = f"/clusters/{part(cluster)}/jobs/{int(job_id)}"
+        return self._read(JobOut, self._json("GET", path, params=_given({"task": task})))
 
     def cancel(self, cluster: str, job_id: int, *, task: str = "") -> None:
         """An array by its own number is cancelled whole, with `task` that one of it."""
-        params = {"task": task} if task else None
-        self._json("DELETE", f"/clusters/{part(cluster)}/jobs/{int(job_id)}", params=params)
+        path = f"/clusters/{part(cluster)}/jobs/{int(job_id)}"
+        self._json("DELETE", path, params=_given({"task": task}))
 
     def log(
         self,
@@ -407,13 +408,11 @@ class Client(Costs, Work):
         """The job's output (or with `err` its error output) in pieces; `follow` goes on until the job has ended. Of an
         array: every task's lines with its number before them, or only those of `task`.
 
-        It ends only with the log: a server that stops or is killed is waited for for `patience_s`, and the log goes on
-        where it was. Raises Unreachable when none comes, and at once for an array's tasks together, which have no such
-        place."""
+        It ends only with the log: a server that goes is waited for `patience_s` seconds, and the log goes on where it
+        was. Raises Unreachable when none comes, at once for an array's tasks together, which have no such place."""
         path = f"/clusters/{part(cluster)}/jobs/{int(job_id)}/log"
-        asked = {"frames": "1", "follow": "1" if follow else "", "err": "1" if err else "", "task": task}
-        given = {key: value for key, value in asked.items() if value}
-        yield from followed(lambda at: self._stream(path, {**given, **at}, None), self.reconnect, patience_s)
+        flags = {"frames": "1", "follow": "1" if follow else "", "err": "1" if err else "", "task": task}
+        yield from followed(lambda at: self._stream(path, _given(flags | at), None), self.reconnect, patience_s)
 
     def exec(self, cluster: str, request: ExecIn, *, timeout_s: float = 3600.0) -> ExecOut:
         """One command on the login; its exit code and output untouched."""
@@ -498,5 +497,5 @@ class Client(Costs, Work):
                     kind, data = "", []
 
 
-def _user(name: str) -> dict[str, str] | None:
-    return {"user": name} if name else None
+def _given(params: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in params.items() if value}
