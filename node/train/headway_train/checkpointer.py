@@ -39,7 +39,8 @@ class Checkpointer:
         _listen(signal, self._warned.raise_)
 
     def save(self, step: int, training: dict[str, Any], *, background: bool = False) -> None:
-        """Writes the state after `step`: models, optimizers, anything with a state_dict, and plain values.
+        """Writes the state after `step`: models, optimizers, anything with a state_dict, and plain values. Of what is
+        neither model nor optimizer and not the same on all ranks, each rank's own is kept.
 
         Returns when it is published; with `background` as soon as it is copied to main memory (one more copy of this
         rank's part), and the next `save`, `load` or `wait` waits for its end. Raises CheckpointError, on all ranks, when
@@ -67,14 +68,15 @@ class Checkpointer:
 
     def load(self, training: dict[str, Any]) -> int:
         """Reads the newest whole checkpoint into the same kind of dict that `save` was given, and returns its step: 0
-        when there is none. Raises CheckpointError when it does not fit, as after a change of the model."""
+        when there is none. With another number of ranks than saved it all have rank 0's of what each had its own of, which
+        is said on standard error. Raises CheckpointError when it does not fit, as after a change of the model."""
         self.wait()
         found = self._newest()
         if found is None:
             return 0
         place, manifest = found
         try:
-            self._ranks.together(lambda: state.read(training, place, self._ranks, manifest.format))
+            self._ranks.together(lambda: state.read(training, place, self._ranks, manifest))
         except CheckpointError as error:
             raise CheckpointError(f"{place} can't be loaded into this training: {error}") from None
         return manifest.step
@@ -89,7 +91,7 @@ class Checkpointer:
     def _save(self, step: int, training: dict[str, Any], *, background: bool) -> None:
         self.wait()
         self._agree(step)
-        held = state.capture(training)
+        held = state.hold(training, self._ranks)
         part = self._begin(step)
         if not background:
             self._finish(self._ranks, lambda: state.write(held, part, self._ranks), step, part)
