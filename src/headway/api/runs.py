@@ -25,6 +25,7 @@ from headway.jobs.array import array_out, failed_tasks, with_array
 from headway.jobs.offer import Offer, offer_of
 from headway.jobs.place import place
 from headway.jobs.run import Prepared, again, prepare_run, run_out
+from headway.jobs.script import BY_TASK
 from headway.store import JobRecord
 from headway.wire.jobs import ArrayOut
 from headway.wire.work import BundleOut, ExecIn, GitIn, LineageOut, RetryIn, RunIn, RunOut, SubmitIn, SubmitOut
@@ -165,7 +166,7 @@ async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> 
     await may_touch(state, cluster, who, record, f"look into job {job_id}")
     request = SubmitIn.model_validate(record.request)
     job = await _job(state, cluster, job_id)
-    folder, image = str(record.facts.get("checkpoints", "")), str(record.facts.get("container_image", ""))
+    folder, image = _checkpoints(record, job), str(record.facts.get("container_image", ""))
     seen = await _found(state, cluster, record.user, job_id, folder)
     return LineageOut(
         job_id=job_id,
@@ -260,6 +261,14 @@ def without_dependency(request: SubmitIn) -> SubmitIn:
         return request
     lines = [line for line in request.script.splitlines(keepends=True) if not line.startswith("#SBATCH --dependency=")]
     return request.model_copy(update={"script": "".join(lines)})
+
+
+def _checkpoints(record: JobRecord, job: JobState | None) -> str:
+    """The folder of the job's checkpoints, or of those of the task that it is; "" for none that is known."""
+    folder = str(record.facts.get("checkpoints", ""))
+    task = job.array_task if job and job.id != record.job_id else ""
+    apart = folder and task.isdigit() and BY_TASK in str(record.request.get("script") or "")
+    return f"{folder}/{task}" if apart else folder
 
 
 async def _record(state: AppState, cluster: Cluster, job_id: int) -> JobRecord:
