@@ -21,7 +21,8 @@ class Checkpointer:
 
     All ranks make one, after init_process_group, and all call its methods at the same steps. `directory` is
     $HEADWAY_CHECKPOINT_DIR unless given: the same again when the job is requeued. The newest `keep` are kept. `signal`
-    is the one the job asked for as a warning (`#SBATCH --signal=USR1@120`); see `warned`.
+    is the one the job asked for as a warning (`#SBATCH --signal=USR1@120`); see `warned`. Raises CheckpointError, on all
+    ranks, where a job has neither that variable nor a scratch folder.
     """
 
     def __init__(self, directory: str | Path | None = None, *, keep: int = 3, signal: str = "USR1") -> None:
@@ -30,7 +31,7 @@ class Checkpointer:
         self._ranks = Ranks()
         self._beside = Ranks()  # what is written in the background must not mix with what `_ranks` says meanwhile
         # The environment of rank 0 decides: a path that differs by a symbolic link on one machine would tear it apart.
-        self.directory = self._ranks.chosen(Path(directory) if directory is not None else files.default_folder())
+        self.directory = self._folder(directory)
         self._keep = keep
         self._swept = False
         self._writing: threading.Thread | None = None
@@ -85,6 +86,14 @@ class Checkpointer:
         """True, at the same step on all ranks, once after any of them got the warning that the job is about to be
         preempted or to reach its time limit. Call it at every step: it costs a message that nobody waits for."""
         return self._warned.seen()
+
+    def _folder(self, given: str | Path | None) -> Path:
+        def choose() -> Path:
+            return Path(given) if given is not None else files.default_folder()
+
+        chosen = self._ranks.together(choose, only=0)[0]
+        assert chosen is not None
+        return chosen
 
     # --- the parts of a save
 
