@@ -250,6 +250,28 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
         await store.close()
 
 
+async def test_a_large_run_of_weeks_is_cut_to_the_joule_there(url: str) -> None:
+    """In the product of its joules and its seconds, and of its CPUs' seconds with them, a bigint has no room."""
+    t0, life_s, nodes = 1_790_000_000, 2_600_001, tuple(f"lab-1-{i + 1}" for i in range(4))
+    cpus, joules, cpu_s = 2_560_000, 7_400_000_000_001, 2_560_000 * 2_600_000
+    lab = builders.cluster(4)
+    one = Run(
+        job=1, start=t0, end=t0 + life_s, submit=t0, eligible=t0, team="vision", user="alice", partition="train",
+        qos="vision", state="COMPLETED", nodes=nodes, gpus=32, cpus=cpus, memory_mib=1, time_limit_s=None,
+        used_cpu_s=0, used_memory_mib=0,
+    )  # fmt: skip
+    store = await open_store(Path(), url)
+    try:
+        await store.put_runs("large", [(one, held(one, lab.group_of), 0)])
+        await store.measure("large", [], t0, {(1, t0, "main"): (joules, cpu_s)})
+        during = life_s // 2
+        [total] = await store.usage("large", Span(t0, t0 + during, t0 + 2 * life_s), [])
+        assert total.energy_j == joules * during // life_s
+        assert total.unmeasured_cpu_s == cpus * during - cpu_s * during // life_s
+    finally:
+        await store.close()
+
+
 async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
     t0, how = span.start, CutShort("NODE_FAIL", "lab-1-1")
     assert await store.lost("ledger", span, Only()) == [(how, Amount("main", 8, 4 * 30, 4 * 30))]

@@ -243,6 +243,26 @@ async def test_reserved_machines_are_paid_for_until_the_cluster_is_down(server: 
     assert (await got(ann, "invoice?period=2026-10"))["total_usd"] == bill["total_usd"]
 
 
+async def test_jobs_that_run_when_the_cluster_goes_down_are_charged_until_then(
+    server: Server, said: Accounting
+) -> None:
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+    at(server, 4 * H)
+    ann = await server.client()
+    server.work.answers["down"] = ()
+    assert (await ann.post(f"{V1}/down", json={})).status_code == 202
+    await server.work_off()
+    at(server, 100 * H)
+    assert (await got(ann, "usage?start=2026-10"))["total"]["gpu_hours"] == 8 * 4.0
+    [listed] = (await got(ann, "usage/runs?start=2026-10"))["runs"]
+    assert listed["end"] == OCTOBER.start + 4 * H
+    # The cluster is made again on its kept data, and its accounting knows better.
+    said.runs = [run(1, 0, 3 * H, state="CANCELLED")]
+    await server.apply("lab", note="again")
+    assert (await got(ann, "usage?start=2026-10"))["total"]["gpu_hours"] == 8 * 3.0
+
+
 async def test_a_reserved_machine_that_is_not_there_is_off_where_the_invoice_bills_it_as_unused(
     server: Server, said: Accounting
 ) -> None:
@@ -336,6 +356,34 @@ async def test_a_record_that_comes_days_late_is_found_within_a_day(server: Serve
     assert (await got(ann, "usage?start=2026-10"))["total"]["runs"] == 1
 
 
+async def test_two_months_without_accounting_are_read_when_it_is_back(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    at(server, DAY_S)
+    await collect(server.state, cluster)
+    said.runs = [run(1, 2 * DAY_S, 3 * DAY_S), run(2, 50 * DAY_S, 51 * DAY_S)]
+    at(server, 60 * DAY_S)
+    await collect(server.state, cluster)
+    assert [len(await server.store.runs_of("lab", job)) for job in (1, 2)] == [1, 1]
+
+
+async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_read(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+    at(server, 400 * DAY_S)
+    await collect(server.state, cluster)
+    said.runs = []  # it ended, and accounting forgot it
+    at(server, 2 * DAY_S)
+    await collect(server.state, cluster)
+    [known] = await server.store.runs_of("lab", 1)
+    assert known.end == OCTOBER.start + 2 * DAY_S
+    said.runs = [run(2, H, 2 * H)]  # comes late
+    at(server, 3 * DAY_S + 60)
+    await collect(server.state, cluster)
+    assert len(await server.store.runs_of("lab", 2)) == 1
+
+
 async def test_a_cluster_that_is_gone_can_still_be_billed(server: Server, said: Accounting) -> None:
     await machines(server, 1)
     said.runs = [run(1, 0, 2 * H)]
@@ -352,6 +400,36 @@ async def test_a_cluster_that_is_gone_can_still_be_billed(server: Server, said: 
     vera = await server.client("vera", "lead")
     assert (await vera.get(f"{V1}/usage")).status_code == 403
     assert (await ann.get("/api/v1/clusters/never/usage")).status_code == 404
+
+
+async def test_the_last_month_of_a_cluster_that_is_down_is_charged_by_its_own_rules(
+    server: Server, said: Accounting
+) -> None:
+    """Its zone, who pays for what stood idle, shares and the price of power."""
+    server.work.clusters["lab"]["costs"] = Costs(
+        "Europe/Berlin", idle="centre:it", spare="share", pue=1.5, usd_per_kwh=Decimal("0.3")
+    )
+    await server.apply("lab", note="costs")
+    await machines(server, 2)
+    await server.store.put_node_spans("lab", [NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0)])
+    said.runs = [run(1, 0, 10 * H)]
+    at(server, 20 * H)
+    ann = await server.client()
+
+    async def told() -> list[Any]:
+        found = [await got(ann, f"{what}?period=2026-10") for what in ("invoice", "chargeback", "energy")]
+        return [{key: value for key, value in one.items() if key != "as_of"} for one in found]
+
+    before = await told()
+    assert before[0]["timezone"] == "Europe/Berlin"
+    assert {one["what"]: one["centre"] for one in before[1]["unassigned"]} == {"idle": "it"}
+    server.work.answers["down"] = ()
+    assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    assert await told() == before
+    at(server, 745 * H)
+    assert (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).status_code == 200
+    assert (await told())[1]["teams"] == before[1]["teams"]
 
 
 async def test_the_next_cluster_of_the_name_has_jobs_of_the_same_numbers(server: Server, said: Accounting) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from headway.api.collect import collect
 from headway.api.state import AppState
-from headway.domain.cluster import Budget, Cluster
+from headway.domain.cluster import Budget, Cluster, Partition
 from headway.domain.ledger import Saves
 from headway.domain.live import SPARES
-from headway.errors import HeadwayError, Unreachable
+from headway.errors import HeadwayError
 from headway.jobs.course import Course
 from headway.render.series import Row
 from headway.server.collector import Collector
@@ -24,7 +24,6 @@ from headway.store import PriceRow
 from headway.wire.work import SubmitOut
 from tests import builders
 from tests.unit.ledger_world import (
-    NOVEMBER,
     OCTOBER,
     TEAMS,
     V1,
@@ -79,6 +78,23 @@ async def test_power_and_idleness_are_measured_once(server: Server, said: Accoun
     assert {**mine["total"], "team": ""} == good["total"]
     assert (await ann.get(f"{V1}/goodput/jobs/8")).status_code == 404
     assert [one["kind"] for one in good["causes"]] == ["idle"]
+
+
+async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_measured(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    said.runs = [run(7, 0, 0)]
+    ahead = OCTOBER.start + 365 * 24 * H
+
+    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+        moments = [one for one in range(int(since), int(until) + 1, step) if one < ahead - H]
+        return (Row("power", "", {"hpc_job": "7"}, tuple((float(one), 700.0) for one in moments)),)
+
+    server.work.answers["metrics"] = metrics
+    for moment in (620, 365 * 24 * H, 680, 800, 1220):
+        at(server, moment)
+        await collect(server.state, cluster)
+    [found] = await server.store.runs_of("lab", 7)
+    assert (found.measured_s, found.energy_j) == (600 + 540, (600 + 540) * 700), "but for the minute it was ahead"
 
 
 async def test_nodes_with_energy_counters_are_measured_and_the_others_are_marked(
@@ -217,69 +233,6 @@ async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_d
     assert (await got(sam, "goodput/checkpoints?every_s=60&write_s=20&nodes=16"))["best_s"] > 60
 
 
-async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
-    server: Server, said: Accounting
-) -> None:
-    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
-    await server.apply("lab", note="budget")
-    cluster = (await server.state.cluster("lab"))[1]
-    await machines(server, 1)
-    said.runs = [run(1, 0, 0)]
-    told: list[str] = []
-    for hours in (5, 11, 12, 13, 14):
-        at(server, hours * H)
-        await collect(server.state, cluster)
-        told.append((await server.store.budget_level("lab", "vision", OCTOBER.start))[0])
-    assert told == ["ok", "warn", "warn", "over", "over"]
-    assert [call[1:] for call in server.work.named("hold_back")] == [("vision", True)]
-    warned = [one.text for one in server.state.live.notices("lab") if "USD" in one.text]
-    assert len(warned) == 2
-    vera = await server.client("vera", "lead")
-    note = (await vera.get("/clusters/lab/costs/note")).text
-    assert ("The budget of vision is spent." in note, "Its jobs wait for the next month." in note) == (True, True)
-    assert 'hx-get="/clusters/lab/costs/note"' in (await vera.get("/clusters/lab/queue")).text
-    assert "vision" not in (await (await server.client("sam", "member")).get("/clusters/lab/costs/note")).text
-    [mine] = await got(vera, "budgets")
-    assert (mine["level"], mine["held_back"], mine["used"], mine["left"]) == ("over", True, 112.0, 0.0)
-    said.runs = [run(1, 0, 14 * H)]
-    at(server, NOVEMBER.start - OCTOBER.start + 60)
-    await collect(server.state, cluster)
-    assert [call[1:] for call in server.work.named("hold_back")] == [("vision", True), ("vision", False)]
-
-
-async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Server, said: Accounting) -> None:
-    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
-    server.work.clusters["lab"]["teams"] = teams
-    await server.apply("lab", note="budget")
-    cluster = (await server.state.cluster("lab"))[1]
-    await machines(server, 1)
-    said.runs = [run(1, 0, 0)]
-
-    def sent() -> list[str]:
-        return [news.title for call in server.work.named("tell") for news in call[1]]
-
-    at(server, 11 * H)
-    server.work.answers["tell"] = Unreachable("Alertmanager on lab-head does not answer")
-    await collect(server.state, cluster)
-    server.work.answers["tell"] = None
-    del server.work.calls[:]
-    at(server, 11 * H + 60)
-    await collect(server.state, cluster)
-    await server.store.forget_runs("lab")  # all is counted again, and comes to the same level again
-    await server.store.note_budget("lab", "vision", OCTOBER.start, "ok", capped=False)
-    at(server, 11 * H + 120)
-    await collect(server.state, cluster)
-    assert sent() == ["lab: the budget of vision is soon spent"]
-    at(server, 13 * H)
-    await collect(server.state, cluster)
-    at(server, 14 * H)
-    await collect(server.state, cluster)
-    assert sent() == ["lab: the budget of vision is soon spent", "lab: the budget of vision is spent"]
-    [last] = server.work.named("tell")[-1][1]
-    assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
-
-
 async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(server: Server, said: Accounting) -> None:
     teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
     server.work.clusters["lab"]["teams"] = teams
@@ -349,6 +302,41 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     assert "waits for the next period" in held["warning"]
     wrong = await alice.post(f"{V1}/estimate", json={"submit": {"script": "#!/bin/sh\n#SBATCH -N99\n"}})
     assert (wrong.status_code, "99 nodes" in wrong.text) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("gpus_on_each", "flags", "nodes", "gpus", "usd"),
+    [
+        (8, "-t 60 --ntasks=4 --gpus-per-task=8", 4, 32, 32.0),
+        (8, "-t 60 -N2 --ntasks-per-node=4 --gpus-per-task=h100:1", 2, 8, 8.0),
+        (8, "-t 60 -n4 --ntasks-per-node=2 --gpus-per-node=8", 2, 16, 16.0),
+        (8, "-t 60 --gpus=12", 2, 12, 12.0),
+        (8, "-t 60 -N2 --exclusive", 2, 16, 16.0),
+        (8, "-t 60 --exclusive=user --gpus-per-node=2", 1, 2, 2.0),
+        (0, "-t 60 -n 256", 4, 0, 32.0),
+        (0, "-t 60 --nodes=4 --ntasks-per-node=64", 4, 0, 32.0),
+        (0, "-t 60 -n 4 -c 8", 1, 0, 4.0),
+        (0, "-t 60 -N2 --exclusive -c 4", 2, 0, 16.0),
+        (0, "-t 60 --exclusive", 1, 0, 8.0),
+        (0, "-t 60 -N3 -c 16", 3, 0, 6.0),
+        (0, "-t UNLIMITED -N1 -c 64", 1, 0, None),
+        (0, "-N1 -c 64", 1, 0, 192.0),
+    ],
+)
+async def test_a_price_is_that_of_all_that_a_job_would_hold(
+    server: Server, gpus_on_each: int, flags: str, nodes: int, gpus: int, usd: float | None
+) -> None:
+    plan = replace(builders.H100, gpus=gpus_on_each, cpus=64, price_usd_per_node_hour=Decimal(8))
+    parts = (Partition("train", tuple(f"lab-1-{i}" for i in (1, 2, 3, 4)), True, 1, None, 86400, (), False, 0, ()),)
+    server.work.clusters["lab"] |= {"plan": plan, "partitions": parts}
+    await server.apply("lab", nodes=4, note=flags)
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    alice = await server.client("alice", "member")
+    script = f"#!/bin/sh\n#SBATCH {flags}\n"
+    answer = await alice.post(f"{V1}/estimate", json={"submit": {"script": script}})
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert (told["nodes"], told["gpus"], told["usd"]) == (nodes, gpus, usd)
 
 
 async def test_hours_waits_and_free_gpus(server: Server, said: Accounting) -> None:
@@ -428,3 +416,30 @@ async def test_the_page_shows_the_same_figures_and_leads_to_the_runs(server: Ser
     theirs = await shown(vera, "invoice")  # not hers: the usage of her own team
     assert ("vision" in theirs, "speech" in theirs, "1,600.00" in theirs) == (True, False, False)
     assert "speech" not in await shown(vera, "chargeback")
+
+
+async def test_a_job_s_goodput_is_not_mixed_with_that_of_its_number_before(server: Server, said: Accounting) -> None:
+    """The cluster was taken down with its data and made again: its jobs are numbered from 1 once more."""
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(7, 0, H, state="NODE_FAIL"), run(7, 2 * H, 3 * H), run(8, H, 2 * H)]
+    server.work.answers |= {"saves": {7: Saves(50, 500.0, 5000.0)}, "down": ()}
+    at(server, 4 * H)
+    await collect(server.state, cluster)
+    ann = await server.client()
+    assert (await got(ann, "goodput/jobs/7"))["runs"] == 2
+    assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    assert (await got(ann, "goodput/jobs/7"))["runs"] == 2, "it is gone, and there is no other"
+    at(server, 5 * H)
+    await server.apply("lab", note="again")
+    server.work.answers["saves"] = {7: Saves(3, 3.0, 30.0)}
+    said.runs = [run(7, 5 * H, 7 * H, team="speech", user="sam")]
+    at(server, 8 * H)
+    await collect(server.state, cluster)
+    found = await got(ann, "goodput/jobs/7")
+    assert (found["user"], found["runs"], found["total"]["productive_gpu_hours"]) == ("sam", 1, 16.0)
+    assert (await got(ann, "goodput/jobs/8"))["runs"] == 1, "the new one has none of this number yet"
+    assert (await got(ann, "goodput/checkpoints?job=7"))["write_s"] == 1.0
+    vera = await server.client("vera", "lead")
+    assert (await vera.get(f"{V1}/goodput/jobs/7")).status_code == 404, "it is another team's now"

@@ -12,6 +12,7 @@ import pytest
 
 from headway.changes.accounts import desired
 from headway.changes.cluster import Goal, changeset
+from headway.cluster import leave
 from headway.cluster.apply import Run
 from headway.cluster.env import Env
 from headway.cluster.leave import Leaving, SteppedAside
@@ -86,6 +87,24 @@ class World:
         head = MACHINES[LAB.head]
         until = None if deadline is None else Deadline(deadline)
         return Leaving(LAB, env, self.say, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Whenever Prometheus is told which machines there are."""
+    found: list[str] = []
+
+    async def tell(cluster: Any, _: Any) -> None:
+        found.append(cluster.name)
+
+    monkeypatch.setattr(leave, "tell_prometheus", tell)
+    return found
+
+
+async def test_who_went_is_missed_by_nobody_while_others_are_waited_for(told: list[str]) -> None:
+    world = World(lab_1_2=(7,))
+    await world.leaving(world.now + 60).leave(["lab-1-2", "lab-1-3"])
+    assert told == ["lab"], "once, when lab-1-3 has gone and lab-1-2 works on; the apply tells of the rest"
 
 
 async def test_an_idle_node_is_drained_given_back_and_then_said_to_have_no_machine() -> None:

@@ -53,3 +53,17 @@ async def test_a_cap_is_refilled_once_at_the_start_of_its_period(tmp_path: Path)
         assert "name=vision" in head.heard[0]
     finally:
         await store.close()
+
+
+async def test_a_clock_that_was_ahead_once_keeps_no_period_from_beginning(tmp_path: Path) -> None:
+    store, head = await open_store(tmp_path), Head()
+    env = Env(cast(Any, None), store, cast(Any, head), tmp_path)
+    try:
+        await store.note_refill("lab", "vision", datetime(2031, 1, 1, tzinfo=UTC).timestamp())
+        for day in (10, 20):
+            assert await refill(LAB, env, machine("lab-head"), datetime(2026, 1, day, tzinfo=UTC)) == []
+        for _ in range(2):
+            await refill(LAB, env, machine("lab-head"), datetime(2026, 2, 1, tzinfo=UTC))
+        assert len(head.heard) == 1
+    finally:
+        await store.close()

@@ -13,7 +13,7 @@ import pytest
 
 from headway.domain.live import JobState
 from headway.errors import CommandFailed, NotFound, Refused, Unreachable
-from headway.jobs.tail import tail_log
+from headway.jobs.tail import Part, tail_log
 from headway.machines.run import Ran
 from tests.builders import job, machine
 
@@ -126,8 +126,9 @@ async def test_a_restart_is_told_before_what_the_new_run_writes() -> None:
     head.file = b""
     head.frames.put_nowait(b"T\n")
     head.write(b"step 2\n")
-    assert await take(chunks) == b"--- restarted (1) ---\n"
-    assert await take(chunks) == b"step 2\n"
+    said, new = await take(chunks), await take(chunks)
+    assert (said, isinstance(said, Part)) == (b"--- restarted (1) ---\n", False)
+    assert (new, isinstance(new, Part) and new.at) == (b"step 2\n", 0)
     now.now = replace(DONE, restarts=1)
     assert await rest(chunks) == b"", "told once, and the new file's end was reached"
 
@@ -181,3 +182,15 @@ async def test_the_error_file_and_jobs_without_a_file() -> None:
     await chunks.aclose()  # type: ignore[attr-defined]
     with pytest.raises(NotFound, match="no log file"):
         await rest(tail(Head(), Job(replace(RUNS, stdout=""))))
+
+
+async def test_each_part_says_where_in_the_file_it_lies() -> None:
+    head, now = Head(b"step 1\n"), Job(RUNS)
+    chunks = tail(head, now, start=7)
+    head.write(b"step 2\n")
+    head.write(b"step 3\n")
+    parts = [await take(chunks), await take(chunks)]
+    assert [(part, getattr(part, "at", None)) for part in parts] == [(b"step 2\n", 7), (b"step 3\n", 14)]
+    head.file = (head.file or b"") + b"end\n"
+    now.now = DONE
+    assert [(part, getattr(part, "at", None)) async for part in chunks] == [(b"end\n", 21)]

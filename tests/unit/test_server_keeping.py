@@ -18,7 +18,7 @@ from headway.domain.cluster import BackupRule
 from headway.errors import Refused, Unreachable
 from headway.keep.archive import Header, Reader, key_of
 from headway.keep.restore import read, remember
-from headway.server.keeping import AGAIN_S, LATE_S, Backups
+from headway.server.keeping import Backups
 from headway.server.reconcile import Reconciler
 from headway.store.operations import MAX_ATTEMPTS
 from headway.store.records import OWN_SECRETS
@@ -225,8 +225,12 @@ async def test_a_restore_brings_records_and_then_the_machines(
     assert "backup of the cluster lab" in foreign.json()["detail"]
     assert server.work.named("restore") == []
     server.work.answers["restore"] = None
+    await server.store.note_refill("lab", "a", 900.0)
+    await server.store.note_budget("lab", "a", 0, "over", capped=True)
     answer = await client.post("/api/v1/clusters/lab/restore", json={**ask, "confirmed": True})
     await server.work_off()
+    assert await server.store.refills("lab") == {"a": 1.0}, "usage is that of the backup's moment"
+    assert await server.store.capped_teams("lab") == frozenset(), "nor are limits those that were known"
     done = await server.store.operation(answer.json()["id"])
     assert done.state == "done", done.error
     ((cluster, _, path, given, ref),) = server.work.named("restore")
@@ -310,129 +314,6 @@ async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> Non
     )
     assert (await server.store.operation(asked.json()["id"])).state == "failed"
     assert [name for name in await server.store.secrets("lab") if name.startswith("rotating/")] == []
-
-
-# --- by the clock
-
-
-async def looked(server: Server, rule: BackupRule | None, backups: Backups | None = None) -> int:
-    """One look of the loop; how many backups have been asked for since the beginning."""
-    cluster = replace(builders.cluster(4, name="lab"), backup=rule)
-    server.work.whole["lab"] = cluster
-    row = await server.store.cluster("lab")
-    assert row is not None
-    document = {**row.document, "spec": {**row.document["spec"], "backup": {"rule": str(rule)}}}
-    await server.store.save_cluster("lab", document)
-    row = await server.store.cluster("lab")
-    assert row is not None
-    await (backups or Backups(server.state))._look(row)
-    if backups is None:
-        await server.work_off()
-    return len(server.work.named("back_up"))
-
-
-async def test_a_backup_is_made_when_its_time_has_come(server: Server, tmp_path: Path) -> None:
-    server.work.answers["back_up"] = None
-    file = tmp_path / "key"
-    file.write_text("correct horse battery\n")
-    rule = BackupRule(str(tmp_path / "b"), 3600, 2, str(file))
-    (tmp_path / "b").mkdir()
-    clock: Any = server.state.clock
-    assert await looked(server, None) == 0
-    assert await looked(server, rule) == 1
-    assert await looked(server, rule) == 1
-    clock.now += 3601
-    assert await looked(server, rule) == 2
-    server.work.answers["back_up"] = Refused("full")
-    clock.now += 3601
-    assert await looked(server, rule) == 3
-    assert await looked(server, rule) == 3
-    clock.now += AGAIN_S + 1
-    assert await looked(server, rule) == 4
-
-
-@pytest.fixture
-def rule(server: Server, tmp_path: Path) -> BackupRule:
-    """Every hour; two are kept."""
-    server.work.answers["back_up"] = None
-    (tmp_path / "key").write_text("correct horse battery\n")
-    (tmp_path / "b").mkdir()
-    return BackupRule(str(tmp_path / "b"), 3600, 2, str(tmp_path / "key"))
-
-
-async def test_an_apply_that_failed_ends_no_backups(server: Server, rule: BackupRule) -> None:
-    await server.store.save_cluster("lab", state="failed")
-    assert await looked(server, rule) == 1
-    assert (await (await server.client()).get("/api/v1/clusters/lab")).json()["state"] == "failed"
-
-
-async def test_many_other_operations_make_no_backup_due(server: Server, rule: BackupRule) -> None:
-    assert await looked(server, rule) == 1
-    for number in range(60):
-        operation = await server.store.enqueue_operation("lab", "dataset", "ann", params={"n": number})
-        assert await server.store.claim("test:0", server.state.clock(), 30.0) is not None
-        await server.store.finish(operation.id, "test:0", "done")
-    assert await looked(server, rule) == 1
-
-
-async def test_a_backup_that_somebody_makes_is_not_the_one_by_the_clock(
-    server: Server, rule: BackupRule, tmp_path: Path
-) -> None:
-    client = await server.client()
-    ask = {"to": str(tmp_path / "elsewhere"), "passphrase": PHRASE}
-    assert (await client.post("/api/v1/clusters/lab/backup", json=ask)).status_code == 202
-    await server.work_off()
-    assert await looked(server, rule) == 2
-    assert await looked(server, rule) == 2
-
-
-async def test_a_backup_that_stays_away_is_told_once_a_turn(server: Server, rule: BackupRule) -> None:
-    def told() -> list[str]:
-        return [one.text for one in server.state.live.notices("lab") if "no backup" in one.text]
-
-    clock: Any = server.state.clock
-    backups = Backups(server.state)
-    assert await looked(server, rule) == 1
-    await server.store.enqueue_operation("lab", "apply", "ann", params={})  # jobs are waited for, perhaps for days
-    assert await server.store.claim("test:0", server.state.clock(), 1e9) is not None
-    clock.now += 3600 + LATE_S
-    assert await looked(server, rule, backups) == 1
-    assert told() == []
-    clock.now += 2
-    for _ in range(2):
-        assert await looked(server, rule, backups) == 1
-    (text,) = told()
-    assert (
-        "there is no backup of it since 1970-01-01 00:16 UTC, and one is wanted every 1h 00m: an apply is under way"
-        in text
-    )
-    clock.now += 3601
-    assert await looked(server, rule, backups) == 1
-    assert len(told()) == 2
-
-
-async def test_a_roll_that_waits_keeps_no_backup_from_being_made(server: Server, tmp_path: Path) -> None:
-    server.work.answers |= {"back_up": None, "roll": True}
-    file = tmp_path / "key"
-    file.write_text("correct horse battery\n")
-    await server.store.enqueue_operation("lab", "roll", "ann", params={})
-    assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
-    assert await looked(server, BackupRule(str(tmp_path), 3600, 2, str(file))) == 1
-
-
-async def test_two_servers_make_one(server: Server, tmp_path: Path) -> None:
-    from headway.api.keeping import queue_backup
-
-    first = await queue_backup(server.state, "lab", "headway", tmp_path, "correct horse", ref="scheduled-5")
-    assert first is not None
-    assert await queue_backup(server.state, "lab", "headway", tmp_path, "correct horse", ref="scheduled-5") is None
-
-
-async def test_a_key_file_that_is_not_there_is_said(server: Server, tmp_path: Path) -> None:
-    rule = BackupRule(str(tmp_path), 3600, 2, str(tmp_path / "none"))
-    assert await looked(server, rule) == 0
-    (notice, *_) = server.state.live.notices("lab")
-    assert "can't be made" in notice.text
 
 
 @pytest.mark.parametrize("kind", ["backup", "restore", "rotate", "dataset"])

@@ -193,3 +193,21 @@ async def test_how_a_task_ended_is_not_read_off_another_one() -> None:
     assert await control.job_word(slurm, HEAD, 1) == "COMPLETING"
     assert not await control.ends_badly(slurm, HEAD, 1)
     assert not await control.was_killed(slurm, HEAD, 1)
+
+
+async def test_a_team_without_a_qos_is_let_go_and_can_t_be_held_back() -> None:
+    nothing = (1, " Nothing modified\n", "")
+    for on, answer, fails in (
+        (False, nothing, False),
+        (True, nothing, True),
+        (False, (1, "", "sacctmgr: error: Problem talking to the database: Connection refused"), True),
+        (False, OK, False),
+    ):
+        argv = tuple(control.holding_back("vision", on=on))
+        slurm = Scontrol({argv: answer})
+        if fails:
+            with pytest.raises(CommandFailed):
+                await control.hold_back(slurm, HEAD, "vision", on=on)
+        else:
+            await control.hold_back(slurm, HEAD, "vision", on=on)
+        assert slurm.said == [argv]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headway.domain.cluster import Cluster
 from headway.domain.ledger import Held, Life, NodeSpan, Run, SpanKind
 from headway.errors import Conflict
 from headway.ledger import goodput
@@ -38,8 +40,8 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await made.close()
 
 
-async def put(store: Store, *runs: Run, cluster: str = "lab", **mark: int) -> None:
-    await store.put_runs(cluster, [(one, held(one, LAB.group_of), 0) for one in runs], **mark)
+async def put(store: Store, *runs: Run, cluster: str = "lab", of: Cluster = LAB, **mark: int) -> None:
+    await store.put_runs(cluster, [(one, held(one, of.group_of), 0) for one in runs], **mark)
 
 
 async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_another(store: Store) -> None:
@@ -50,6 +52,65 @@ async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_anothe
     assert [(one.job, one.start - T0, one.end - T0) for one in found] == [(7, 200, 300), (7, 0, 100)]
     [total] = await store.usage("lab", Span(T0, T0 + H, T0 + H), ["team"])
     assert (total.by, total.runs, total.gpu_s, total.waited_s, total.waited_gpu_s) == (("vision",), 2, 4 * 200, 40, 160)
+
+
+async def test_another_file_changes_nothing_of_what_a_run_held(store: Store) -> None:
+    """Two groups become one node of a third with another plan: what ran on the others ran there, and costs what it did."""
+    [main] = LAB.groups
+    a, b = (replace(main, name=name, slots=main.slots[i : i + 2]) for i, name in ((0, "a"), (2, "b")))
+    plan = replace(main.plan, name="b200-4", gpu_type="b200", gpus=4)
+    before, after = (
+        replace(LAB, groups=(a, b)),
+        replace(LAB, groups=(replace(main, name="c", plan=plan, slots=main.slots[:1]),)),
+    )
+    wide = run(1, 0, 0, nodes=("lab-1-1", "lab-1-3"), gpus=16)
+    await put(store, wide, run(2, 0, 100, nodes=("lab-1-4",)), of=before)
+    await store.measure("lab", [(1, T0 + 60, 60, 20, 900)], T0 + 60)
+    span = Span(T0, T0 + H, T0 + 100)
+
+    async def told() -> object:
+        cells = [(one.group, one.use.team, one.use.per_node, one.use.unit_s) for one in await store.held("lab", span)]
+        on = [
+            (one.node, one.units, one.per_node)
+            for one in await store.held_on("lab", [("lab-1-3", T0, T0 + 50)], T0 + 100)
+        ]
+        [total] = await store.usage("lab", span, ["gpu_type"])
+        return sorted(cells), on, (total.by, total.runs, total.gpu_s, total.energy_j)
+
+    known = await told()
+    assert known == (
+        [("a", "vision", 8, 800), ("b", "vision", 8, 1200)], [("lab-1-3", 8, 8)], (("h100",), 2, 2000, 900)
+    )  # fmt: skip
+    await store.forget_runs("lab")
+    await put(store, replace(wide, end=T0 + 100, state="COMPLETED"), run(2, 0, 100, nodes=("lab-1-4",)), of=after)
+    assert await told() == known
+    assert [(one.group, one.state) for one in await store.runs_of("lab", 1)] == [("a", "COMPLETED"), ("b", "COMPLETED")]
+    # One that begins now is of the file that is now.
+    await put(store, run(3, 50, 100, nodes=("lab-1-1",)), of=after)
+    assert [(one.group, one.gpu_type) for one in await store.runs_of("lab", 3)] == [("c", "b200")]
+
+
+async def test_a_run_that_holds_other_nodes_than_it_was_known_to_hold_counts_once(store: Store) -> None:
+    [main] = LAB.groups
+    a, b = (replace(main, name=name, slots=main.slots[i : i + 2]) for i, name in ((0, "a"), (2, "b")))
+    both = replace(LAB, groups=(a, b))
+    await put(store, run(1, 0, 0, nodes=("lab-1-1", "lab-1-3"), gpus=16), of=both)
+    await store.measure("lab", [(1, T0 + 60, 60, 20, 900)], T0 + 60, {(1, T0, "b"): (100, 7)})
+    await put(store, run(1, 0, 100, nodes=("lab-1-3",), gpus=8), of=both)
+    [found] = await store.runs_of("lab", 1)
+    assert (found.group, found.gpus, found.measured_s, found.idle_s) == ("b", 8, 60, 20)
+    assert (found.energy_j, found.cpu_measured_s) == (1000, 7), "what its nodes drew together"
+    assert await store.held_on("lab", [("lab-1-1", T0, T0 + 50)], T0 + 100) == []
+    [total] = await store.usage("lab", Span(T0, T0 + H, T0 + H), [])
+    assert (total.runs, total.gpu_s) == (1, 800)
+
+
+async def test_a_node_that_no_file_knew_is_of_its_group_once_one_does(store: Store) -> None:
+    [main] = LAB.groups
+    await put(store, run(1, 0, 0), of=replace(LAB, groups=(replace(main, slots=main.slots[1:]),)))
+    assert [one.group for one in await store.runs_of("lab", 1)] == [""]
+    await put(store, run(1, 0, 0))
+    assert [(one.group, one.units) for one in await store.runs_of("lab", 1)] == [("main", 4)]
 
 
 async def test_a_run_over_two_groups_waits_once_and_with_all_its_gpus(store: Store) -> None:
@@ -123,6 +184,14 @@ async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: St
     [found] = await store.runs_of("lab", 1)
     assert (found.end - T0, found.state) == (60, "UNKNOWN")
     assert await store.open_runs("lab") == []
+
+
+async def test_a_long_run_that_accounting_forgot_counts_in_its_last_hour_too(store: Store) -> None:
+    await put(store, run(1, 0, 0), run(2, 8 * H, 8 * H + 60))
+    await store.end_runs("lab", [(1, T0)], T0 + 10 * H)
+    span = Span(T0 + 9 * H, T0 + 20 * H, T0 + 20 * H)
+    assert [one.gpu_s for one in await store.usage("lab", span, [])] == [4 * H]
+    assert [one.job for one in await store.runs("lab", span)] == [1]
 
 
 async def test_two_clusters_of_one_database_know_nothing_of_each_other(store: Store) -> None:

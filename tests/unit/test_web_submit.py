@@ -41,3 +41,12 @@ async def test_a_job_that_may_be_submitted_is_not_said_to_be_unsent(
     assert (error.message[1:] in sent.text, "was not sent" in sent.text) == (True, not unsure)
     assert ("look in the queue</a> before you send it again" in sent.text) is unsure
     assert "hostname" in sent.text  # what was filled in stays
+
+
+async def test_what_is_being_filled_in_is_looked_at(server: Server) -> None:
+    server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
+    await server.apply("lab")
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="", message="")
+    eve = await server.client("eve", "member")
+    told = await eve.post(f"{PAGE}/check", data={"how": "script", "script": "#!/bin/sh\nhostname\n"})
+    assert (told.status_code, "It fits." in told.text) == (200, True)

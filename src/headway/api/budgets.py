@@ -110,21 +110,26 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     tasks = wants[0].tasks
     # Where none is named the first is the one that sbatch has found, and all others are the default.
     parts = [(want, told.partition if number == 0 else "") for number, want in enumerate(wants)]
-    costs = [_cost(cluster, want, partition) for want, partition in parts]
-    limits = [limit for _, limit in costs]
-    per_hour = sum((one for one, _ in costs), Fraction(0)) * tasks
+    groups = [_group(cluster, want, partition) for want, partition in parts]
+    gpus = [_gpus(group, want) for group, want in zip(groups, wants, strict=True)]
+    rates = [
+        Fraction(group.price_usd_per_node_hour) * _nodes_held(group, want)
+        for group, want in zip(groups, wants, strict=True)
+    ]
+    limits = [_limit_s(cluster, want, partition) for want, partition in parts]
+    per_hour = sum(rates, Fraction(0)) * tasks
     gpu_hours = cost = None
     if None not in limits:
         hours = [Fraction(limit or 0, HOUR_S) for limit in limits]
-        gpu_hours = round(float(sum(want.gpus * length for want, length in zip(wants, hours, strict=True)) * tasks), 4)
-        cost = sum((one * length for (one, _), length in zip(costs, hours, strict=True)), Fraction(0)) * tasks
+        gpu_hours = round(float(sum(held * length for held, length in zip(gpus, hours, strict=True)) * tasks), 4)
+        cost = sum((rate * length for rate, length in zip(rates, hours, strict=True)), Fraction(0)) * tasks
     team = wants[0].options.get("account") or next((t.name for t in cluster.teams if user in t.users), "")
     budget = next((one for one in await budgets_lately(state, cluster) if one.team == team), None)
     waits = budget is not None and _spent(budget)
     return EstimateOut(
         team=team,
-        gpus=sum(want.gpus for want in wants),
-        nodes=sum(want.nodes or 1 for want in wants),
+        gpus=sum(gpus),
+        nodes=sum(_nodes(group, want) for group, want in zip(groups, wants, strict=True)),
         tasks=tasks,
         time_limit_s=None if None in limits else max(limit or 0 for limit in limits),
         gpu_hours=gpu_hours,
@@ -137,19 +142,26 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     )
 
 
-def _cost(cluster: Cluster, want: Asked, partition: str) -> tuple[Fraction, int | None]:
-    """(USD an hour of one component, its limit in seconds)."""
-    group = _group(cluster, want, partition)
-    return Fraction(group.price_usd_per_node_hour) * _nodes_held(group, want), _limit_s(cluster, want, partition)
-
-
 def _nodes_held(group: Group, want: Asked) -> Fraction:
     """Of the group's nodes, as they are paid for: 2 of 8 GPUs are a quarter of one."""
-    plan = group.plan
+    plan, nodes = group.plan, _nodes(group, want)
+    if want.exclusive:
+        return Fraction(nodes)
     if plan.gpus:
         return Fraction(want.gpus, plan.gpus)
-    cpus = min(plan.cpus, int(want.options.get("cpus-per-task") or 1)) * (want.nodes or 1)
-    return Fraction(cpus, plan.cpus or 1)
+    return min(Fraction(nodes), Fraction(want.cpus, plan.cpus or 1))
+
+
+def _nodes(group: Group, want: Asked) -> int:
+    """Those that it says, else as many as what it asks for fills."""
+    if want.nodes:
+        return want.nodes
+    amount, on_each = (want.gpus, group.plan.gpus) if want.gpus else (want.cpus, group.plan.cpus)
+    return max(want.least_nodes, -(-amount // max(1, on_each)))
+
+
+def _gpus(group: Group, want: Asked) -> int:
+    return group.plan.gpus * _nodes(group, want) if want.exclusive else want.gpus
 
 
 def unit_words(unit: str) -> str:
@@ -172,12 +184,14 @@ def _over(budget: BudgetOut, cost: Fraction | None, gpu_hours: float | None) -> 
 
 def _limit_s(cluster: Cluster, want: Asked, partition: str) -> int | None:
     """None: it may run on and on."""
-    text = want.options.get("time", "")
-    if text and (asked_s := seconds(text)):
+    asked_s = seconds(want.options.get("time", ""))
+    if asked_s:
         return asked_s
     name = want.options.get("partition", "").split(",")[0] or partition
     found = next((one for one in cluster.partitions if one.name == name or (not name and one.default)), None)
-    return None if found is None else found.default_time_s or found.max_time_s
+    if found is None or asked_s == 0:  # UNLIMITED: as long as the partition lets it
+        return found.max_time_s if found else None
+    return found.default_time_s or found.max_time_s
 
 
 def _group(cluster: Cluster, want: Asked, partition: str) -> Group:

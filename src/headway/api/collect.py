@@ -104,8 +104,8 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     mark = await store.mark(name)
     if mark.collected_to:
         since = min(mark.collected_to, now) - OVERLAP_S
-        if now - mark.swept_at >= DAY_S:
-            since = now - SWEEP_S
+        if not 0 <= now - mark.swept_at < DAY_S:  # also where the clock was ahead at the last time
+            since = min(since, now - SWEEP_S)
     else:
         row = await state.row(name)
         first = min((life.began for life in await store.lives(name, 0, now + 1)), default=now)
@@ -120,7 +120,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         if until == now:
             here = {(run.job, run.start) for run in found}
             gone = [one for one in await store.open_runs(name) if one not in here]
-            await store.end_runs(name, gone, max(mark.collected_to, 0) or now)
+            await store.end_runs(name, gone, min(mark.collected_to, now) or now)
         at, step = until, DAY_S if len(found) > FEW else min(2 * step, SWEEP_S)
     await store.put_node_spans(name, await state.work.node_events(cluster, since))
     await _losses(state, cluster)
@@ -154,6 +154,9 @@ async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
     name = cluster.name
     mark = await state.store.mark(name)
     until = (now - 2 * 10) // MEASURE_S * MEASURE_S  # what was scraped lately is there by now
+    if mark.measured_to > now + MOST_MEASURED_S:  # the clock was ahead: from here on again, and nothing twice
+        await state.store.set_mark(name, measured_to=until)
+        return
     since = max(mark.measured_to, until - MOST_MEASURED_S)
     if until <= since:
         return
@@ -196,15 +199,16 @@ def samples(rows: Iterable[Row]) -> list[Sample]:
 
 
 async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
-    """Who has come to a new level is told once; whose budget is spent is held back, and let go with the next period."""
+    """Who has come to a new level is told once; whose budget is spent is held back, and let go with the next period. Of a period
+    of which nothing is noted (it just began, or accounting came out of a backup) Slurm is told in any case."""
     store, name = state.store, cluster.name
     found = await budget_standings(state, cluster, now)
     held_back = await store.capped_teams(name)
     wanted = budgets.capped(found)
     by_team = {one.team: one for one in found}
     for team in sorted(held_back - by_team.keys()):  # its budget was taken out of the file
-        await _hold(state, cluster, team, on=False)
-        await store.note_budget(name, team, 0, "ok", capped=False)
+        if await _hold(state, cluster, team, on=False):
+            await store.note_budget(name, team, 0, "ok", capped=False)
     for one in found:
         level, capped = await store.budget_level(name, one.team, one.start)
         holds, held_now = one.team in wanted, one.team in held_back
@@ -212,7 +216,7 @@ async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
             continue
         if one.level is not budgets.Level.OK and level != one.level.value:
             await telling.note_budget(state, cluster, one, now)
-        if holds != held_now and not await _hold(state, cluster, one.team, on=holds):
+        if (holds != held_now or not level) and not await _hold(state, cluster, one.team, on=holds):
             continue
         await store.note_budget(name, one.team, one.start, one.level.value, capped=holds)
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from headway.api.access import Member, Principal, Right, State, audit, workplace
 from headway.api.errors import error_out
 from headway.api.going import while_allowed
-from headway.api.jobs import Octets, place
+from headway.api.jobs import Octets, over, place
 from headway.api.state import AppState
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.wire.frames import frame
@@ -46,12 +46,8 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
             raise NotAllowed(f"{who.person} is not {user} any more")
         await workplace(state, name, who)
 
-    frames = while_allowed(request, _frames(state, request, pieces, key, held), Right.WORK, still, _over)
+    frames = while_allowed(request, _frames(state, request, pieces, key, held), Right.WORK, still, over)
     return Octets(frames, headers=headers)
-
-
-def _over(why: str) -> bytes:
-    return frame("error", error_out(NotAllowed(why)).model_dump_json().encode())
 
 
 @router.post("/{key}/input", status_code=204)

@@ -14,7 +14,7 @@ from headway.api.causes import QUEUE, took
 from headway.api.reckoning import Look, Sums, place_of
 from headway.api.saving import Stalls, failure_hours, stalls
 from headway.api.state import AppState
-from headway.api.usage import MonthText, fresh, hours_of, looked, teams_seen
+from headway.api.usage import MonthText, fresh, hours_of, looked, runs_of_job, teams_seen
 from headway.errors import NotFound
 from headway.ledger import goodput as good
 from headway.ledger.goodput import Cause, Parts
@@ -37,7 +37,7 @@ async def goodput_of_job(name: str, job_id: Number, state: State, who: Anyone) -
     place = await place_of(state, name)
     seen = teams_seen(place, who)
     await fresh(state, place)
-    runs = [one for one in await state.store.runs_of(name, job_id) if seen is None or one.team in seen]
+    runs = await runs_of_job(state, name, job_id, seen)
     if not runs:
         raise NotFound(f"the ledger of {name} has no run of job {job_id}", hint=f"headway usage {name} --runs")
     parts = [_parts_of(one, place.now) for one in runs]
@@ -48,7 +48,7 @@ async def goodput_of_job(name: str, job_id: Number, state: State, who: Anyone) -
         user=runs[-1].user,
         runs=len({one.start for one in runs}),
         as_of=place.now,
-        simulated=place.cluster.simulated_gpus if place.cluster else False,
+        simulated=place.simulated,
         total=_parts_out(runs[-1].team, whole),
     )
 
@@ -82,7 +82,7 @@ async def goodput_of(state: AppState, look: Look) -> GoodputOut:
         start=month.start,
         end=month.end,
         as_of=place.now,
-        simulated=place.cluster.simulated_gpus if place.cluster else False,
+        simulated=place.simulated,
         total=_parts_out("", whole),
         teams=[_parts_out(team, one) for team, one in parts.items()],
         causes=[

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
 from headway.api.access import Anyone, Member, Number, Principal, Right, State, audit, may_touch, workplace
 from headway.api.datasets import pinned
+from headway.api.errors import error_out
 from headway.api.going import while_allowed
 from headway.api.listing import jobs_body
 from headway.api.packed import accepts_gzip
@@ -23,18 +25,30 @@ from headway.api.world import why_of
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
-from headway.errors import Conflict, HeadwayError, NotFound, Refused, Unreachable
+from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unreachable
 from headway.jobs.check import faults, refusal, start_of
 from headway.jobs.run import checked_run, prepare_submit
 from headway.jobs.staging import with_stage
+from headway.jobs.tail import Part
 from headway.jobs.tail_array import tasks_of
 from headway.jobs.words import NO_CONTAINER, container_word
+from headway.wire.frames import frame
 from headway.wire.jobs import JobOut, JobsAsk, JobsPage
 from headway.wire.work import CheckJobIn, CheckJobOut, ExecIn, ExecOut, SubmitIn, SubmitOut
 
 
+class BrokenOff(Exception):
+    """What is sent can't be brought to its end."""
+
+
 class Octets(StreamingResponse):
+    """Bytes as they come. Those that end with BrokenOff have no end on the wire either: nobody takes them for all."""
+
     media_type = "application/octet-stream"
+
+    async def stream_response(self, send: Send) -> None:
+        with contextlib.suppress(BrokenOff):
+            await super().stream_response(send)
 
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
@@ -163,13 +177,16 @@ async def log(
     err: bool = False,
     start: Annotated[int, Query(ge=0, le=2**53, description="from this byte on; not of an array's tasks together")] = 0,
     task: Task = "",
+    frames: Annotated[bool, Query(description="in frames, whose last one says that this was all")] = False,
 ) -> Octets:
     """The job's output as it is written; `follow` goes on until the job has ended. An array asked for by its first
-    number: all its tasks' lines, each with its number before it."""
+    number: all its tasks' lines, each with its number before it. Where the server stops or something fails before the end,
+    the answer breaks off."""
     _, cluster = await state.cluster(name)
     found = await state.job(cluster, job_id)
     await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
-    if found.array_job_id == job_id and not task:
+    whole_array = found.array_job_id == job_id and not task
+    if whole_array:
         stream = state.work.tail_array(cluster, job_id, follow=follow, err=err)
     else:
         if task:
@@ -186,8 +203,9 @@ async def log(
     async def still(who: Principal) -> None:
         await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
 
-    pieces = while_allowed(request, _pieces(state, first, stream), Right.WORK, still, _aside)
-    return Octets(pieces, headers=headers)
+    pieces = _pieces(state, first, stream)
+    told, last = (_framed(pieces, None if whole_array else start), over) if frames else (_plain(pieces), _aside)
+    return Octets(while_allowed(request, told, Right.WORK, still, last), headers=headers)
 
 
 def _aside(words: str) -> bytes:
@@ -195,11 +213,47 @@ def _aside(words: str) -> bytes:
     return f"--- {words} ---\n".encode()
 
 
+def over(why: str) -> bytes:
+    """The last frame for somebody who may no longer have what follows."""
+    return frame("error", error_out(NotAllowed(why)).model_dump_json().encode())
+
+
+async def _plain(pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """Only the bytes. An error under way is a line of its own, after which they break off."""
+    try:
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+    except HeadwayError as error:
+        yield _aside(error.message)
+        raise BrokenOff from error
+
+
+async def _framed(pieces: AsyncGenerator[bytes, None], at: int | None) -> AsyncIterator[bytes]:
+    """Frames of wire.frames; `at`: where in its file the log begins, None where it is of many files."""
+    if at is not None:
+        yield frame("at", b"%d" % at)
+    try:
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                if not isinstance(piece, Part):
+                    yield frame("said", piece)
+                    continue
+                if piece.at != at:
+                    yield frame("at", b"%d" % piece.at)
+                yield frame("out", piece)
+                at = piece.at + len(piece)
+        yield frame("end", b"")
+    except BrokenOff:
+        return
+    except Exception as error:  # the answer has begun: what went wrong can only be its last frame
+        yield frame("error", error_out(error).model_dump_json().encode())
+
+
 async def _pieces(
     state: AppState, first: asyncio.Future[bytes | None], stream: AsyncIterator[bytes]
-) -> AsyncIterator[bytes]:
-    """The log until its end, or until the server stops. An error under way is a line of its own: the head is long
-    gone."""
+) -> AsyncGenerator[bytes, None]:
+    """The log until its end. Raises BrokenOff when the server stops before that, and what the stream raises."""
     stopping = asyncio.ensure_future(state.live.stopping.wait())
     following = first
     try:
@@ -207,14 +261,12 @@ async def _pieces(
             waits: set[asyncio.Future[Any]] = {following, stopping}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if not following.done():
-                return
+                raise BrokenOff
             piece = following.result()
             if piece is None:
                 return
             yield piece
             following = asyncio.ensure_future(_next(stream))
-    except HeadwayError as error:
-        yield _aside(error.message)
     finally:
         stopping.cancel()
         following.cancel()

@@ -8,32 +8,46 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
+import structlog
+
 from headway.api.state import AppState
 from headway.changes.accounts import period_start
 from headway.domain.cluster import Cluster, Costs
 from headway.domain.ledger import Price
-from headway.errors import Conflict, NotFound, Refused
+from headway.errors import Conflict, HeadwayError, NotFound, Refused
 from headway.ledger import budgets, chargeback, invoice, spans
 from headway.ledger.chargeback import Chargeback, Rules
 from headway.ledger.invoice import Invoice, Segment
 from headway.ledger.periods import Period, month, month_of, zone
-from headway.store import InvoiceRow
+from headway.store import ClusterRow, InvoiceRow
 from headway.store.usage import Cell, Only, RunRow, Span
 
 ALL = Only()
 
+log = structlog.get_logger("headway.ledger")
+
 
 @dataclass(frozen=True)
 class Place:
-    """A cluster of the ledger: it may be down, or gone, and is billed for what it was."""
+    """A cluster of the ledger. One that is down, or gone, is billed for what it was: as its `last` file says, where that can
+    still be read."""
 
     name: str
     cluster: Cluster | None
     now: int
+    last: Cluster | None = None
+
+    @property
+    def known(self) -> Cluster | None:
+        return self.cluster or self.last
+
+    @property
+    def simulated(self) -> bool:
+        return self.known is not None and self.known.simulated_gpus
 
     @property
     def costs(self) -> Costs:
-        return self.cluster.costs if self.cluster else Costs()
+        return self.known.costs if self.known else Costs()
 
     @property
     def rules(self) -> Rules:
@@ -41,7 +55,7 @@ class Place:
 
     @property
     def shares(self) -> dict[str, int]:
-        return {team.name: team.share for team in self.cluster.teams} if self.cluster else {}
+        return {team.name: team.share for team in self.known.teams} if self.known else {}
 
     def month(self, name: str) -> Period:
         """That month, or the one that is now. Raises Refused."""
@@ -104,7 +118,19 @@ async def place_of(state: AppState, name: str) -> Place:
     cluster = await state.resolved(row) if row else None
     if cluster is None and name not in await state.store.billed_clusters():
         await state.row(name)  # says which there are
-    return Place(name, cluster, int(state.clock()))
+    return Place(name, cluster, int(state.clock()), None if cluster else await _last(state, name))
+
+
+async def _last(state: AppState, name: str) -> Cluster | None:
+    """As it was when it went down."""
+    ended = await state.store.last_down(name)
+    if ended is None or not ended.document:
+        return None
+    try:
+        return await state.resolved(ClusterRow(name, ended.document, {}, "down", ended.person, ended.created_at))
+    except HeadwayError as error:  # a file of another Headway
+        log.warning("the last file can't be read", cluster=name, error=error.message)
+        return None
 
 
 async def bill(state: AppState, place: Place, period: Period, sums: Sums | None = None) -> Bill:

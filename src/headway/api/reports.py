@@ -47,7 +47,7 @@ async def energy_of(state: AppState, look: Look) -> EnergyOut:
         end=month.end,
         pue=place.costs.pue,
         usd_per_kwh=None if price is None else float(price),
-        simulated=place.cluster.simulated_gpus if place.cluster else False,
+        simulated=place.simulated,
         total=_energy_row("", totals, place.costs.pue, price),
         teams=[_energy_row(team, parts, place.costs.pue, price) for team, parts in sorted(teams.items())],
     )

@@ -15,7 +15,7 @@ from headway.api.access import Anyone, State
 from headway.api.causes import CHECKPOINTS, NAMED
 from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
-from headway.api.usage import HOUR_S, teams_seen
+from headway.api.usage import HOUR_S, runs_of_job, teams_seen
 from headway.domain.ledger import Life, Saves
 from headway.errors import Refused
 from headway.ledger import goodput as good
@@ -73,7 +73,7 @@ async def checkpoints(
     it was measured, else by what is said here. Raises Refused where neither is known."""
     place = await place_of(state, name)
     seen = teams_seen(place, who)
-    runs = [one for one in await state.store.runs_of(name, job) if seen is None or one.team in seen] if job else []
+    runs = await runs_of_job(state, name, job, seen) if job else []
     known = (await state.store.saves(name, [job])).get(job) if runs else None
     if known is not None and known.count >= FEWEST:
         every_s, write_s = every_s or known.every_s, write_s or known.write_s

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 from headway.api.handover import Notebooks
 from headway.api.live import Live, Snapshot, topic
@@ -100,6 +101,7 @@ class AppState:
     tries: Tries = field(default_factory=Tries)
     notebooks: Notebooks = field(default_factory=Notebooks)
     commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
+    forms: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # under way, by web.deed
     deeds: dict[tuple[str, str], DeedOut] = field(default_factory=dict)  # (cluster, node): a person's latest
     beside: set[asyncio.Task[None]] = field(default_factory=set)  # what goes on after its request was answered
     worlds: dict[str, tuple[Snapshot, World, dict[int, Why | None]]] = field(default_factory=dict)  # api.world's

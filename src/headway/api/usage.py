@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -86,6 +87,14 @@ def teams_seen(place: Place, who: Principal) -> tuple[str, ...] | None:
     if place.cluster is None:
         raise NotAllowed(f"{place.name} is down: what it used is for operators and admins", hint="ask one of them")
     return tuple(team.name for team in place.cluster.teams if sees_usage(place.cluster, who, team.name))
+
+
+async def runs_of_job(state: AppState, name: str, job: int, seen: tuple[str, ...] | None) -> list[RunRow]:
+    """Of the newest cluster of that name that had a job of this number, as far as one sees them."""
+    runs = await state.store.runs_of(name, job)
+    ends = await state.store.data_ends(name)
+    newest = bisect(ends, runs[-1].start) if runs else 0
+    return [one for one in runs if bisect(ends, one.start) == newest and (seen is None or one.team in seen)]
 
 
 async def looked(state: AppState, name: str, who: Principal, period: str) -> Look:
@@ -172,7 +181,7 @@ async def usage_of(
         end=period.end,
         as_of=place.now,
         stale=stale,
-        simulated=place.cluster.simulated_gpus if place.cluster else False,
+        simulated=place.simulated,
         rows=sorted(rows, key=lambda row: (-row.gpu_hours, -row.cpu_hours, *row.by.values())),
         total=_row({}, totals, sum(cost.values(), Fraction(0)), place.costs.pue),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headway.changes.cluster import Goal
-from headway.cluster import ops, secrets
+from headway.cluster import secrets
 from headway.cluster.apply import Run
 from headway.cluster.env import Env, Say
 from headway.cluster.goal import goal_of, site_of
@@ -15,7 +15,6 @@ from headway.domain.cluster import Cluster
 from headway.domain.observed import NOT_SEEN, Observed
 from headway.domain.slots import choose
 from headway.errors import Refused, Unreachable
-from headway.render.monitoring import TARGETS
 
 
 async def bring(
@@ -36,16 +35,6 @@ async def bring(
     run.machines.update(machines)
     run.controller_up.set()
     await run.bring(name, [Change("machine.create", name, name, why)])
-
-
-async def tell_prometheus(cluster: Cluster, env: Env) -> None:
-    """Its list of machines follows those that there are."""
-    machines = await machines_of(env, cluster.name)
-    head = machines.get(cluster.head)
-    if head is None:
-        return
-    goal = await _goal(cluster, env, machines)
-    await ops.perform(env.connections, head, [ops.file_step(TARGETS, goal.roles["head"].files[TARGETS])])
 
 
 async def _goal(cluster: Cluster, env: Env, machines: Collection[str]) -> Goal:

@@ -12,11 +12,12 @@ from typing import Protocol
 
 from headway.cluster.env import Env, Say
 from headway.cluster.sendaway import LOOK_S, SendAway, listed
+from headway.cluster.targets import tell_prometheus
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES, NO_MACHINE, Deadline, out_before
-from headway.errors import Refused
+from headway.errors import HeadwayError, Refused
 from headway.slurm import control
 
 LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about to end
@@ -96,7 +97,10 @@ class Leaving:
         while left := [name for name in names if name not in self.gone]:
             known = await self._drain(head, left)
             busy = await control.busy_nodes(self.env.connections, head)
-            await self._give_back([name for name in left if name not in busy], known)
+            idle = [name for name in left if name not in busy]
+            await self._give_back(idle, known)
+            if idle and len(idle) < len(left) and until is not None and not self.stays:
+                await self._tell(head)
             jobs = {name: busy[name] for name in left if name in busy}
             if jobs and jobs != said and until is not None:
                 said = jobs
@@ -115,6 +119,13 @@ class Leaving:
                     raise SteppedAside
             if jobs:
                 await self.sleep(LOOK_S)
+
+    async def _tell(self, head: Machine) -> None:
+        """Others are waited for, days perhaps: until then those that went are nobody's to miss."""
+        try:
+            await tell_prometheus(self.cluster, self.env)
+        except HeadwayError as error:
+            await self.say(head.name, f"Prometheus can't be told: {error.message.splitlines()[0]}", level="warning")
 
     async def _drain(self, head: Machine, names: Sequence[str]) -> tuple[str, ...]:
         """At each look, for a wait may be days: a person may have returned a node meanwhile. What somebody else has said of it

@@ -14,11 +14,12 @@ from headway.slurm import control
 
 async def refill(cluster: Cluster, env: Env, head: Machine, now: datetime) -> list[tuple[str, str]]:
     """Sets back every team whose period began since the last time; a server that was away catches up. A team seen for
-    the first time is noted: its usage begins with it. Returns (team, words) for people to read."""
+    the first time is noted: its usage begins with it. So is one whose last time is yet to come: the clock was ahead then.
+    Returns (team, words) for people to read."""
     last = await env.store.refills(cluster.name)
     capped = [team for team in cluster.teams if team.gpu_hours is not None]
     for team in capped:
-        if team.name not in last:
+        if last.get(team.name, float("inf")) > now.timestamp():
             await env.store.note_refill(cluster.name, team.name, now.timestamp())
     known = {name: datetime.fromtimestamp(at, now.tzinfo) for name, at in last.items()}
     said = []

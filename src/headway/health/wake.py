@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from headway.cluster.bring import bring, tell_prometheus
+from headway.cluster.bring import bring
 from headway.cluster.env import Env
 from headway.cluster.leads import head_now
 from headway.cluster.members import leaving
+from headway.cluster.targets import tell_prometheus
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.machine import Machine

@@ -18,12 +18,14 @@ _LOOKED_AT = frozenset(
         "gpus-per-node",
         "gpus-per-task",
         "ntasks-per-node",
+        "exclusive",
         "gres",
         "mem",
         "mem-per-gpu",
         "mem-per-cpu",
     }
 )
+_ALONE = frozenset({"exclusive"})  # a value follows only behind "="
 _HET = ("hetjob", "packjob")  # `#SBATCH hetjob` is between two components; Slurm once said packjob
 # What the next component asks for too, as sbatch has it, unless it says otherwise.
 _INHERITED = ("account", "array", "chdir", "error", "job-name", "output", "qos", "time")
@@ -52,11 +54,35 @@ class Asked:
         return None
 
     @property
+    def least_nodes(self) -> int:
+        """By what it says of nodes, or of tasks and how many of them a node has."""
+        on_each = _number(self.options.get("ntasks-per-node", ""))
+        return self.nodes or (-(-_number(self.options.get("ntasks", "")) // on_each) if on_each else 0) or 1
+
+    @property
+    def processes(self) -> int:
+        """Tasks that srun would start, as Slurm calls them."""
+        on_each = _number(self.options.get("ntasks-per-node", "")) or 1
+        return _number(self.options.get("ntasks", "")) or on_each * self.least_nodes
+
+    @property
+    def cpus(self) -> int:
+        """Of all its nodes."""
+        return max(self.least_nodes, self.processes * (_number(self.options.get("cpus-per-task", "")) or 1))
+
+    @property
     def gpus(self) -> int:
         """Of all its nodes."""
         if "gpus" in self.options:
             return _count(self.options["gpus"])
-        return (self.gpus_per_node or 0) * (self.nodes or 1)
+        if self.gpus_per_node is None and "gpus-per-task" in self.options:
+            return _count(self.options["gpus-per-task"]) * self.processes
+        return (self.gpus_per_node or 0) * self.least_nodes
+
+    @property
+    def exclusive(self) -> bool:
+        """Its nodes are its own as a whole; with `=user` they are only nobody else's."""
+        return self.options.get("exclusive") == ""
 
     @property
     def tasks(self) -> int:
@@ -67,7 +93,10 @@ class Asked:
 
     @property
     def gpu_type(self) -> str:
-        asked = (self.options.get(name, "").split(",")[0].removeprefix("gpu:") for name in ("gpus-per-node", "gpus"))
+        asked = (
+            self.options.get(name, "").split(",")[0].removeprefix("gpu:")
+            for name in ("gpus-per-node", "gpus", "gpus-per-task")
+        )
         for text in (*asked, *self._gres):
             words = text.split(":")
             if len(words) > 1 and not words[0].isdigit():
@@ -151,10 +180,14 @@ def _options(words: Sequence[str]) -> dict[str, str]:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             if name in _LOOKED_AT:
-                found[name] = value if equals else (left.pop(0) if left else "")
+                found[name] = value if equals or name in _ALONE else (left.pop(0) if left else "")
         elif word.startswith("-") and len(word) > 1 and word[1] in _LETTERS:
             found[_LETTERS[word[1]]] = word[2:].removeprefix("=") or (left.pop(0) if left else "")
     return {name: value.strip("\"'") for name, value in found.items()}
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
 
 
 def _count(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 from typing import Any
 
@@ -33,7 +34,9 @@ async def log_part(
 
 
 def window(data: bytes, offset: int, size: int, lines: int) -> LogPartOut:
-    """The last lines of what was read; half a line at its beginning is left for the part before."""
+    """The last lines of what was read; half a line at its beginning is left for the part before. The last line may be half
+    of one: there is no line break at its end then."""
+    data = _whole(data)
     end = offset + len(data)
     if offset:
         first = data.find(b"\n") + 1
@@ -42,6 +45,13 @@ def window(data: bytes, offset: int, size: int, lines: int) -> LogPartOut:
     kept = data.splitlines(keepends=True)[-lines:]
     text = b"".join(kept)
     return LogPartOut(text=text.decode(errors="replace"), start=end - len(text), end=end, size=size)
+
+
+def _whole(data: bytes) -> bytes:
+    """Without the part of a character at its end: the rest of it comes with what follows."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data[-4:])
+    return data.removesuffix(decoder.getstate()[0])
 
 
 async def log_search(links: Links, head: Machine, job: JobState, text: str, *, err: bool) -> LogFoundOut:

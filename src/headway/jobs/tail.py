@@ -26,6 +26,19 @@ _FRAME = (
 _RECONNECT_S = 60.0  # how long a head that went away may take to come back
 RETRY_S = 1.0
 
+
+class Part(bytes):
+    """What lies in the file, and at which of its bytes it begins."""
+
+    at: int
+
+
+def part_of(data: bytes, at: int) -> Part:
+    made = Part(data)
+    made.at = at
+    return made
+
+
 JobNow = Callable[[], Awaitable[JobState]]
 
 
@@ -39,8 +52,8 @@ async def tail_log(
     start: int = 0,
     poll_s: float = 1.0,
 ) -> AsyncIterator[bytes]:
-    """The bytes of the job's output (`err`: of its error file) from `start` on, and between them lines `--- ... ---` of
-    ours.
+    """The bytes of the job's output (`err`: of its error file) from `start` on, each a Part, and between them lines
+    `--- ... ---` of ours, which are none.
 
     `job_now` says how the job stands (SlurmReader.job, or what the server remembers). Without `follow`: what is there
     now. Raises NotFound when there is no file and none can come, Refused when its user may not read it.
@@ -90,9 +103,9 @@ class _Part:
             if answer.get("error"):
                 raise HeadwayError(f"{self.path} on {self.head.name}: {answer['error']}")
             data = base64.b64decode(answer["b64"])
-            self.offset += len(data)
             if data:
-                yield data
+                yield part_of(data, self.offset)
+            self.offset += len(data)
             if len(data) < _READ_LIMIT:
                 return
 
@@ -205,7 +218,7 @@ class _Follow:
                 if line.startswith(b"D "):
                     data = await reader.exactly(int(line[2:]))
                     # Counted when handed on: a cancel before that leaves the place where it was.
-                    await self._queue.put(data)
+                    await self._queue.put(part_of(data, self._offset))
                     self._offset += len(data)
                 elif line == b"T":
                     await self._cut()

@@ -11,6 +11,7 @@ from headway.errors import NotFound, Unreachable
 from headway.sdk.costs import Costs
 from headway.sdk.discover import NO_SERVER_HINT
 from headway.sdk.errors import to_error
+from headway.sdk.following import followed
 from headway.sdk.transport import part
 from headway.sdk.work import Work
 from headway.wire.base import ErrorOut
@@ -392,15 +393,25 @@ class Client(Costs, Work):
         self._json("DELETE", f"/clusters/{part(cluster)}/jobs/{int(job_id)}", params=params)
 
     def log(
-        self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False, task: str = ""
+        self,
+        cluster: str,
+        job_id: int,
+        *,
+        follow: bool = False,
+        err: bool = False,
+        task: str = "",
+        patience_s: float = 60.0,
     ) -> Iterator[bytes]:
         """The job's output (or with `err` its error output) in pieces; `follow` goes on until the job has ended. Of an
-        array: every task's lines with its number before them, or only those of `task`."""
-        params = {"follow": "1" if follow else "", "err": "1" if err else "", "task": task}
-        with self._stream(
-            f"/clusters/{part(cluster)}/jobs/{int(job_id)}/log", {k: v for k, v in params.items() if v}, None
-        ) as answer:
-            yield from answer.iter_raw()
+        array: every task's lines with its number before them, or only those of `task`.
+
+        It ends only with the log: a server that stops or is killed is waited for for `patience_s`, and the log goes on
+        where it was. Raises Unreachable when none comes, and at once for an array's tasks together, which have no such
+        place."""
+        path = f"/clusters/{part(cluster)}/jobs/{int(job_id)}/log"
+        asked = {"frames": "1", "follow": "1" if follow else "", "err": "1" if err else "", "task": task}
+        given = {key: value for key, value in asked.items() if value}
+        yield from followed(lambda at: self._stream(path, {**given, **at}, None), self._reconnect, patience_s)
 
     def exec(self, cluster: str, request: ExecIn, *, timeout_s: float = 3600.0) -> ExecOut:
         """One command on the login; its exit code and output untouched."""

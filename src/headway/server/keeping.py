@@ -80,6 +80,7 @@ class Keep:
         state.live.touch(name)
         await state.forget(name)  # what was held open was opened with other keys
         await state.work.restore(cluster, self._say, path, key, self._params["ref"])
+        await state.store.caps_of(name, kept.proof.header.at)
 
     async def rotate(self) -> None:
         state, name = self._state, self._operation.cluster
@@ -156,9 +157,9 @@ class Backups:
         if last is not None and not last.finished:
             return
         due = 0.0
-        if last is not None:
+        if last is not None and last.created_at <= now:  # else the clock was ahead then: it may be due at any time
             due = last.created_at + (rule.every_s if last.state == "done" else min(rule.every_s, AGAIN_S))
-        if now < due or now - self._refused.get(name, float("-inf")) < AGAIN_S:
+        if now < due or 0 <= now - self._refused.get(name, float("-inf")) < AGAIN_S:
             return
         folder = allowed(state, rule.to)
         passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
@@ -169,8 +170,10 @@ class Backups:
         """Once a turn, that there has been none for too long."""
         state, now = self._state, self._state.clock()
         last, done = await state.store.scheduled_backup(name), await state.store.scheduled_backup(name, "done")
-        since = done.created_at if done else self._seen.setdefault(name, now)
+        seen = self._seen[name] = min(self._seen.get(name, now), now)
+        since = done.created_at if done and done.created_at <= now else seen
         told = self._told.get(name, float("-inf"))
+        told = told if told <= now else float("-inf")
         if (last is not None and not last.finished) or now <= max(since + LATE_S, told) + rule.every_s:
             return
         self._told[name] = now

@@ -253,9 +253,10 @@ class Reconciler:
         return Deadline((operation.started_at or self._state.clock()) + float(after_s))
 
     async def _bill_no_more(self, name: str) -> None:
-        """Nothing of it is paid for any more."""
+        """Nothing of it is paid for any more, and no job of it runs: an end that accounting says later goes before ours."""
         store, now = self._state.store, self._state.clock()
         await store.end_lives(name, int(now))
+        await store.end_runs(name, await store.open_runs(name), int(now))
         await store.note_prices(released(await store.prices(name), (), now))
 
     @staticmethod

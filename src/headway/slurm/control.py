@@ -354,8 +354,10 @@ async def refill(connections: Remote, head: Machine, argv: Sequence[str]) -> Non
 
 async def hold_back(connections: Remote, head: Machine, team: str, *, on: bool) -> None:
     """None of the team's jobs starts while this is on. It is said by a limit of its QOS that no cluster file sets, so that an
-    apply leaves it as it is."""
-    await connections.remote(head, holding_back(team, on=on), timeout_s=_TIMEOUT_S)
+    apply leaves it as it is. Where there is no such QOS (the team left the file) nothing is held back."""
+    ran = await connections.remote(head, holding_back(team, on=on), timeout_s=_TIMEOUT_S, check=False)
+    if ran.code != 0 and (on or "nothing modified" not in ran.stdout.lower()):
+        raise CommandFailed(ran.argv, ran.code, ran.stderr or ran.stdout, where=head.name)
 
 
 def holding_back(team: str, *, on: bool) -> list[str]:

@@ -9,6 +9,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headway.errors import Refused
+from headway.store import ledger_schema as ledger
 from headway.store import schema as t
 from headway.store.base import Base
 from headway.store.records import ClusterRow
@@ -68,7 +69,9 @@ class ClusterStore(Base):
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
                 await db.execute(delete(t.volume_speeds).where(t.volume_speeds.c.cluster == name))
                 await db.execute(delete(t.refills).where(t.refills.c.cluster == name))
+                await db.execute(delete(ledger.budget_notes).where(ledger.budget_notes.c.cluster == name))
                 # A new cluster of this name counts its jobs from 1 again.
+                await db.execute(delete(ledger.job_saves).where(ledger.job_saves.c.cluster == name))
                 await db.execute(delete(t.jobs).where(t.jobs.c.cluster == name))
                 await db.execute(delete(t.datasets).where(t.datasets.c.cluster == name))
                 await db.execute(delete(t.job_datasets).where(t.job_datasets.c.cluster == name))
@@ -110,6 +113,14 @@ class ClusterStore(Base):
             mine = (t.refills.c.cluster == cluster, t.refills.c.team == team)
             await db.execute(delete(t.refills).where(*mine))
             await db.execute(insert(t.refills).values(cluster=cluster, team=team, at=at))
+
+    async def caps_of(self, cluster: str, at: float) -> None:
+        """Slurm's limits and usage are again those of that moment: teams that were set back since may be due again, and whose
+        jobs are held back is not known."""
+        r, b = t.refills, ledger.budget_notes
+        async with self._write() as db:
+            await db.execute(update(r).where(r.c.cluster == cluster, r.c.at > at).values(at=at))
+            await db.execute(delete(b).where(b.c.cluster == cluster))
 
     # --- people on machines
 

@@ -92,6 +92,24 @@ class OperationStore(Base):
         async with self._read() as db:
             return tuple(_operation(row) for row in await db.execute(query))
 
+    async def last_down(self, cluster: str) -> Operation | None:
+        """The one that took the cluster of that name down last; its document is what the cluster was."""
+        o = t.operations
+        query = select(o).where(o.c.cluster == cluster, o.c.kind == "down", o.c.state == "done")
+        async with self._read() as db:
+            row = (await db.execute(query.order_by(o.c.number.desc()).limit(1))).first()
+        return _operation(row) if row else None
+
+    async def data_ends(self, cluster: str) -> tuple[float, ...]:
+        """When clusters of that name were taken down with their data, the first first: the next one counts its jobs from 1."""
+        o = t.operations
+        query = select(o.c.finished_at, o.c.params).where(
+            o.c.cluster == cluster, o.c.kind == "down", o.c.state == "done"
+        )
+        async with self._read() as db:
+            rows = await db.execute(query)
+            return tuple(sorted(at for at, params in rows if params.get("delete_data")))
+
     async def scheduled_backup(self, cluster: str, state: str = "") -> Operation | None:
         """The latest backup that the cluster's file has asked for, not a person. `state`: the latest of these."""
         o = t.operations

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Insert, Table, and_, case, literal_column, or_, select, update
+from sqlalchemy import Insert, Table, and_, case, delete, func, literal_column, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -51,26 +51,83 @@ class RunStore(Base):
             await self._mark(db, cluster, values)
 
     async def put_runs(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held], int]], **mark: int) -> None:
-        """(run, what it held, seconds lost at its end as far as its state says) each: all of them and the new mark, or
-        nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured stays."""
-        rows, nodes, kinds, longest = [], [], [], 0
-        for run, held, lost_s in runs:
-            longest = max(longest, (run.end or run.start) - run.start)
-            for number, part in enumerate(held):
-                rows.append(_row(cluster, run, part, lost_s, first=number == 0))
-                kinds.append((run.team, run.user, run.partition, part.gpu_type, part.group, part.per_node))
-                nodes += [_node(cluster, run, part, node) for node in part.nodes]
+        """(run, what it holds by the file of now, seconds lost at its end as far as its state says) each: all of them and the
+        new mark, or nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured
+        stays, and so do its groups while its nodes are the same: another file changes nothing of what was held."""
+        told = {(one[0].job, one[0].start): one for one in runs}.values()  # halves of an answer may both have a run
+        rows, nodes, kinds, longest, others = [], [], [], 0, []
         async with self._write() as db:
+            were = await self._parts(db, cluster, {run.job for run, _, _ in told})
+            for run, held, lost_s in told:
+                longest = max(longest, (run.end or run.start) - run.start)
+                before = were.get((run.job, run.start), [])
+                parts = as_known(held, before)
+                if before and parts is not before:
+                    others.append((run, {part.group for part in parts}))
+                for number, part in enumerate(parts):
+                    rows.append(_row(cluster, run, part, lost_s, first=number == 0))
+                    kinds.append((run.team, run.user, run.partition, part.gpu_type, part.group, part.per_node))
+                    nodes += [_node(cluster, run, part, node) for node in part.nodes]
             ids = await self._kinds(db, cluster, kinds)
             for row, kind in zip(rows, kinds, strict=True):
                 row["kind"] = ids[kind]
+            drawn = [(run, await self._take_out(db, cluster, run, groups)) for run, groups in others]
             for table, found, key in ((t.runs, rows, _KEY), (t.run_nodes, nodes, ("cluster", "node", "start", "job"))):
                 for at in range(0, len(found), _BATCH):
                     await db.execute(upsert(db, table, key), found[at : at + _BATCH])
-            known = (
-                await db.execute(select(t.ledger_marks.c.longest_s).where(t.ledger_marks.c.cluster == cluster))
-            ).scalar()
-            await self._mark(db, cluster, {**mark, "longest_s": max(longest, known or 0)})
+            for run, measured in drawn:
+                await self._put_in(db, cluster, run, measured)
+            await self._mark(db, cluster, {**mark, "longest_s": await self._longest(db, cluster, longest)})
+
+    async def _longest(self, db: AsyncConnection, cluster: str, seconds: int) -> int:
+        """Of a run of so many seconds, and all that are known."""
+        m = t.ledger_marks
+        known = (await db.execute(select(m.c.longest_s).where(m.c.cluster == cluster))).scalar()
+        return max(seconds, known or 0)
+
+    async def _parts(self, db: AsyncConnection, cluster: str, jobs: Iterable[int]) -> dict[tuple[int, int], list[Held]]:
+        """What each known run of these jobs holds, as it was put down; the part that is counted once first."""
+        k, r, numbers = t.run_kinds, t.runs, sorted(jobs)
+        columns = (r.c.job, r.c.start, r.c.group, r.c.nodes, k.c.gpu_type, r.c.gpus, r.c.cpus, r.c.units, k.c.per_node)
+        query = select(*columns).select_from(r.join(k, r.c.kind == k.c.id)).order_by(r.c.first.desc(), r.c.group)
+        found: dict[tuple[int, int], list[Held]] = {}
+        for at in range(0, len(numbers), _BATCH):
+            mine = (r.c.cluster == cluster, r.c.job.in_(numbers[at : at + _BATCH]))
+            for job, start, group, nodes, *rest in await db.execute(query.where(*mine)):
+                found.setdefault((job, start), []).append(Held(group, tuple(expand(nodes)), *rest))
+        return found
+
+    async def _take_out(self, db: AsyncConnection, cluster: str, run: Run, groups: Collection[str]) -> dict[str, Any]:
+        """Removes what a run was known to hold but for its parts of these groups; returns what was measured of it."""
+        r, n = t.runs, t.run_nodes
+        mine = (r.c.cluster == cluster, r.c.job == run.job, r.c.start == run.start)
+        gone = (*mine, r.c.group.not_in(groups))
+        of_all = select(func.max(r.c.measured_s), func.max(r.c.idle_s), func.max(r.c.saved_at), func.max(r.c.lost_s))
+        measured_s, idle_s, saved_at, lost_s = (await db.execute(of_all.where(*mine))).one()
+        of_gone = select(func.sum(r.c.energy_j), func.sum(r.c.cpu_measured_s)).where(*gone)
+        energy_j, cpu_s = (await db.execute(of_gone)).one()
+        await db.execute(delete(r).where(*gone))
+        await db.execute(delete(n).where(n.c.cluster == cluster, n.c.job == run.job, n.c.start == run.start))
+        said = {} if saved_at is None else {"saved_at": saved_at, "lost_s": lost_s}
+        return {
+            "measured_s": measured_s,
+            "idle_s": idle_s,
+            **said,
+            "energy_j": int(energy_j or 0),
+            "cpu_s": int(cpu_s or 0),
+        }
+
+    async def _put_in(self, db: AsyncConnection, cluster: str, run: Run, measured: Mapping[str, Any]) -> None:
+        """What `_take_out` returned, for the parts that there are now."""
+        r = t.runs
+        mine = (r.c.cluster == cluster, r.c.job == run.job, r.c.start == run.start)
+        of_all = {name: value for name, value in measured.items() if name not in ("energy_j", "cpu_s")}
+        await db.execute(update(r).where(*mine).values(**of_all))
+        drawn = {
+            "energy_j": r.c.energy_j + measured["energy_j"],
+            "cpu_measured_s": r.c.cpu_measured_s + measured["cpu_s"],
+        }
+        await db.execute(update(r).where(*mine, r.c.first == 1).values(**drawn))
 
     async def _kinds(self, db: AsyncConnection, cluster: str, wanted: Iterable[Kind]) -> dict[Kind, int]:
         """The number of each; new ones are made."""
@@ -138,14 +195,17 @@ class RunStore(Base):
 
     async def end_runs(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
         """(job, start) each, of which accounting knows no more: they were seen running at that moment last."""
-        r, n = t.runs, t.run_nodes
+        r, n, longest = t.runs, t.run_nodes, 0
         async with self._write() as db:
             for job, start in runs:
                 end = max(at, start)
+                longest = max(longest, end - start)
                 mine = (r.c.cluster == cluster, r.c.job == job, r.c.start == start)
                 await db.execute(update(r).where(*mine).values(end=end, state="UNKNOWN"))
                 theirs = (n.c.cluster == cluster, n.c.job == job, n.c.start == start)
                 await db.execute(update(n).where(*theirs).values(end=end))
+            if longest:
+                await self._mark(db, cluster, {"longest_s": await self._longest(db, cluster, longest)})
 
     async def holds(self, cluster: str, since: int, until: int) -> list[Hold]:
         """What runs held of nodes at some time from `since` until `until`, which is not long ago."""
@@ -170,6 +230,20 @@ class RunStore(Base):
         query = select(r.c.job, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
         async with self._read() as db:
             return [(int(job), int(start)) for job, start in await db.execute(query)]
+
+
+def as_known(now: Sequence[Held], before: list[Held]) -> Sequence[Held]:
+    """`before` itself where it is of the same nodes and holds as much of them: groups and plans are those of the run's start.
+    Else what the run holds `now`, and also where a node had no group that has one now."""
+    if not before or _nodes_and_all(before) != _nodes_and_all(now):
+        return now
+    nameless = {node for part in before if not part.group for node in part.nodes}
+    return now if any(part.group and not nameless.isdisjoint(part.nodes) for part in now) else before
+
+
+def _nodes_and_all(parts: Iterable[Held]) -> tuple[list[str], int, int]:
+    nodes = sorted(node for part in parts for node in part.nodes)
+    return nodes, sum(part.gpus for part in parts), sum(part.cpus for part in parts)
 
 
 def _row(cluster: str, run: Run, part: Held, lost_s: int, *, first: bool) -> dict[str, Any]:

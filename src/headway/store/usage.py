@@ -331,7 +331,7 @@ class UsageStore(RunStore):
         life = self._most(1, self._end(span) - r.c.start)
         measured = self._least(r.c.measured_s, life)
         blind = during - whole(measured * during, life)
-        read = whole(self._least(r.c.cpu_measured_s, r.c.cpus * life) * during, life)
+        read = _part(self._least(r.c.cpu_measured_s, r.c.cpus * life), during, life)
         return [
             func.sum(r.c.first),
             func.sum(r.c.gpus * during),
@@ -340,7 +340,7 @@ class UsageStore(RunStore):
             func.sum(r.c.gpus * idle),
             func.sum(waited * r.c.first),
             func.sum(r.c.gpus * waited),
-            func.sum(whole(r.c.energy_j * during, life)),
+            func.sum(_part(r.c.energy_j, during, life)),
             func.sum(r.c.gpus * blind),
             func.sum(r.c.cpus * during - read),
         ]
@@ -398,6 +398,12 @@ def _rows() -> Select[Any]:
 def _where(known: ColumnElement[int], amount: ColumnElement[Any]) -> ColumnElement[int]:
     """The amount of the few runs that have any: it is not even reckoned for the others."""
     return case((known > 0, amount), else_=literal(0))
+
+
+def _part(number: ColumnElement[Any], during: ColumnElement[int], life: ColumnElement[int]) -> ColumnElement[int]:
+    """number * during / life, without a product that a whole number of 64 bits can't hold: joules of a large run that lasts for
+    weeks, times its seconds, are more."""
+    return whole(number, life) * during + whole(number % life * during, life)
 
 
 def whole(number: ColumnElement[Any], by: Any) -> ColumnElement[int]:

@@ -54,6 +54,7 @@ async def job(name: str, job_id: Number, state: State, who: Anyone) -> Response:
         pulse=pulse_of(state, name),
         api=f"{API_PREFIX}/clusters/{name}",
         log=f"{API_PREFIX}/clusters/{name}/jobs/{job_id}/log",
+        task=found.array_task if found.array_job_id == job_id and found.array_task.isdigit() else "",
         series=GPU_SERIES if found.gpus and found.start_time else (),
         marks=view.marks(runs),
         apart=found.stderr != found.stdout and found.stderr.startswith("/"),

@@ -7,15 +7,19 @@ POST /clusters/NAME/notebooks/ID/stop"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import Request
 from pydantic import ValidationError
+from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
 from headway.api import notebooks
-from headway.api.access import Anyone, Member, Right, State, note_failure
+from headway.api.access import Anyone, Member, Principal, Right, State, note_failure
+from headway.api.state import AppState
 from headway.errors import HeadwayError
+from headway.web import deed
 from headway.web.html import render
 from headway.web.route import page_router
 from headway.wire.work import NotebookIn
@@ -33,7 +37,11 @@ async def page(name: str, state: State, who: Anyone) -> Response:
 @router.post("/clusters/{name}/notebooks")
 async def start(name: str, request: Request, state: State, who: Member) -> Response:
     async with request.form(max_files=0, max_fields=20) as form:
-        sent = {key: str(form.get(key, "")).strip() for key in FIELDS}
+        return await deed.once(request, form, state, who, partial(_start, name, form, request, state))
+
+
+async def _start(name: str, form: FormData, request: Request, state: AppState, who: Principal) -> deed.Done | Response:
+    sent = {key: str(form.get(key, "")).strip() for key in FIELDS}
     try:
         await notebooks.start(name, NotebookIn.model_validate({k: v for k, v in sent.items() if v}), state, who)
     except ValidationError as error:
@@ -42,7 +50,7 @@ async def start(name: str, request: Request, state: State, who: Member) -> Respo
     except HeadwayError as error:
         await note_failure(request, error)
         return await _page(name, state, who, sent, error=error, status=error.http_status)
-    return RedirectResponse(f"/clusters/{name}/notebooks", status_code=303)
+    return deed.Done(f"/clusters/{name}/notebooks")
 
 
 @router.get("/clusters/{name}/notebooks/{notebook_id}/open")
@@ -76,5 +84,6 @@ async def _page(name: str, state: Any, who: Any, sent: dict[str, str], **more: A
         teams=mine if len(mine) > 1 else (),
         may=who.may(Right.WORK),
         sent=sent,
+        deed=deed.new(),
         **values,
     )

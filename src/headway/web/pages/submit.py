@@ -6,6 +6,8 @@ POST /clusters/NAME/submit          sends it, and goes to the job's page"""
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -15,9 +17,9 @@ from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.check import refusal
 from headway.store import StoreAway
+from headway.web import deed
 from headway.web import submit_view as view
 from headway.web.html import HEADERS, render, templates
-from headway.web.place import see_other
 from headway.web.route import page_router
 from headway.web.submit_view import Draft
 from headway.wire.base import FaultOut
@@ -49,7 +51,11 @@ async def check(name: str, request: Request, state: State, who: Member) -> Respo
 
 @router.post("/clusters/{name}/submit", response_model=None)
 async def send(name: str, request: Request, state: State, who: Member) -> Response:
-    draft = Draft.of(await request.form())
+    form = await request.form()
+    return await deed.once(request, form, state, who, partial(_send, name, Draft.of(form), request, state))
+
+
+async def _send(name: str, draft: Draft, request: Request, state: AppState, who: Principal) -> deed.Done | Response:
     told = await _checked(name, state, who, draft)
     ask, _ = view.request(draft)
     if told.faults or ask is None:
@@ -61,9 +67,12 @@ async def send(name: str, request: Request, state: State, who: Member) -> Respon
     except HeadwayError as error:
         await note_failure(request, error)
         if isinstance(error, Unanswered | StoreAway):  # it had gone out: sending it once more might make a second job
-            return await _page(name, state, who, draft, told, status=error.http_status, unsure=error.message)
+            again = str((await request.form()).get(deed.FIELD, ""))  # sent once more it is the same deed, done once
+            return await _page(
+                name, state, who, draft, told, status=error.http_status, unsure=error.message, again=again
+            )
         return await _page(name, state, who, draft, _refused(error), status=error.http_status)
-    return see_other(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
+    return deed.Done(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
 
 async def _sent(name: str, draft: Draft, ask: CheckJobIn, state: AppState, who: Principal) -> int:
@@ -112,8 +121,9 @@ async def _page(
     status: int = 200,
     copied: str = "",
     unsure: str = "",
+    again: str = "",
 ) -> Response:
-    """`unsure`: why nobody knows whether it was submitted."""
+    """`unsure`: why nobody knows whether it was submitted; `again`: the deed that the form was."""
     cluster = await workplace(state, name, who)
     mine = [team.name for team in cluster.teams if who.user in team.users]
     return render(
@@ -134,6 +144,7 @@ async def _page(
         example=view.EXAMPLE,
         containers=cluster.containers,
         copied=copied or draft.origin,
+        deed=again or deed.new(),
         unsure=unsure,
         oob=False,
     )

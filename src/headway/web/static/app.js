@@ -115,6 +115,30 @@
     if (past > 0) row.scrollLeft += past;
   }
 
+  // A form that was sent is not sent again by a second click: until another page comes, or something in it is changed. What a
+  // browser finds invalid is not sent and says no "submit"; what a script sends itself (htmx) has been prevented by then.
+  const sent = new Map(); // form -> gives its button back
+  document.addEventListener("submit", (event) => {
+    const form = event.target, button = event.submitter;
+    if (event.defaultPrevented || form.getAttribute("method")?.toLowerCase() !== "post") return;
+    if (sent.has(form)) { event.preventDefault(); return; }
+    const words = button ? [...button.childNodes] : [];
+    sent.set(form, () => { button?.replaceChildren(...words); button?.removeAttribute("aria-busy"); });
+    if (button?.dataset.busy) button.replaceChildren(button.dataset.busy);
+    button?.setAttribute("aria-busy", "true");
+  });
+  function release(form) {
+    sent.get(form)?.();
+    sent.delete(form);
+  }
+  for (const kind of ["input", "change"]) document.addEventListener(kind, (event) => release(event.target.form));
+  window.addEventListener("pageshow", (event) => {
+    if (!event.persisted) return;
+    for (const form of [...sent.keys()]) release(form);
+    // The page as it was, brought back: what is sent from it now is meant anew.
+    for (const one of document.querySelectorAll("input[name=deed]")) one.value = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  });
+
   setOffset();
   toasts();
   clocks(document);

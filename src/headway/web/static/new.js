@@ -1,4 +1,4 @@
-// The new cluster's page: rows grow as they are filled, a fault leads to its line, a button says that it works.
+// The new cluster's page: rows grow as they are filled, a fault leads to its line.
 "use strict";
 (() => {
   const text = () => document.getElementById("text");
@@ -39,11 +39,6 @@
   document.addEventListener("click", (event) => {
     const line = event.target.closest("[data-line]");
     if (line) go(Number(line.dataset.line));
-  });
-  document.addEventListener("submit", (event) => {
-    const button = event.submitter;
-    if (!button || !button.dataset.busy) return;
-    setTimeout(() => { button.textContent = button.dataset.busy; button.setAttribute("aria-busy", "true"); button.disabled = true; });
   });
   document.addEventListener("htmx:oobAfterSwap", grow);
   window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });

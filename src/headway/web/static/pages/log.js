@@ -4,24 +4,31 @@
 (() => {
   const box = document.querySelector("[data-log]");
   if (!box) return;
-  const MOST = 5000, FIRST = 500, AFTER = 1500, AGAIN_MS = 3000;
+  const MOST = 5000, FIRST = 500, AFTER = 1500, AGAIN_MS = 1000, LONGEST_MS = 15000;
+  const OUT = 0, ERROR = 3, SAID = 4, AT = 5, END = 6; // as wire/frames.py
+  const PASSING = ["unreachable", "command_failed", "too_many_tries", "bug"]; // what may be better in a moment
   const pre = document.getElementById("log-text"), state = document.getElementById("log-state");
   const earlier = document.getElementById("log-earlier"), toEnd = document.getElementById("log-end");
   const found = document.getElementById("log-found"), download = document.getElementById("log-download");
-  let lines = [], start = 0, end = 0, size = 0, err = "", atEnd = true, drawn = false, word = "";
+  const encoder = new TextEncoder();
+  let lines = [], start = 0, end = 0, err = "", atEnd = true, drawn = false;
+  let rest = "", decoder = new TextDecoder(), said = ""; // of what is followed: its half line, half character, last word of ours
+  let hit = null; // the line that was searched for: offset, text, q, whether it was brought into sight
 
   const address = (path, values) => {
-    const query = new URLSearchParams(Object.entries({ ...values, ...(err ? { err: "true" } : {}) }));
-    return `${box.dataset.log}${path}?${query}`;
+    const query = new URLSearchParams({ ...values, ...(err ? { err: "true" } : {}), ...(box.dataset.task ? { task: box.dataset.task } : {}) }).toString();
+    return `${box.dataset.log}${path}${query && `?${query}`}`;
   };
   const say = (text) => { if (state.textContent !== text) state.textContent = text; };
+  const fault = (body, status) => Object.assign(new Error(body.detail || body.message || `answer ${status}`), { kind: body.kind });
 
-  async function ask(path, values) {
-    const answer = await fetch(address(path, values), { headers: { accept: "application/json" } });
-    const body = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw Object.assign(new Error(body.detail || body.message || `answer ${answer.status}`), { status: answer.status });
-    return body;
+  async function fetched(path, values, more) {
+    const answer = await fetch(address(path, values), more);
+    if (!answer.ok) throw fault(await answer.json().catch(() => ({})), answer.status);
+    return answer;
   }
+
+  const ask = async (path, values, signal) => (await fetched(path, values, { signal, headers: { accept: "application/json" } })).json();
 
   // Text only, never HTML. One drawing a frame, however fast lines come.
   function draw() {
@@ -31,7 +38,7 @@
       drawn = false;
       const stuck = atEnd && pre.scrollHeight - pre.scrollTop - pre.clientHeight < 60;
       pre.replaceChildren(lines.join("\n"));
-      if (word) mark();
+      if (hit) mark();
       if (stuck) pre.scrollTop = pre.scrollHeight;
       earlier.hidden = start <= 0;
       toEnd.hidden = atEnd;
@@ -39,80 +46,144 @@
     });
   }
 
+  // The line that begins as the one found, nearest to its byte: places are exact only where all is UTF-8.
+  function place() {
+    let at = start, from = 0, best = null, holds = null;
+    for (const line of lines) {
+      const next = at + encoder.encode(line).length + 1, off = Math.abs(at - hit.offset);
+      if (line.startsWith(hit.text) && off < (best?.off ?? Infinity)) best = { line, from, off };
+      if (at <= hit.offset && hit.offset < next) holds = { line, from };
+      at = next;
+      from += line.length + 1;
+    }
+    return best || holds;
+  }
+
   function mark() {
-    const at = pre.textContent.toLowerCase().indexOf(word.toLowerCase());
-    if (at < 0) return;
-    const text = pre.firstChild, hit = text.splitText(at);
-    hit.splitText(word.length);
-    const shown = document.createElement("mark");
-    hit.replaceWith(shown);
-    shown.append(hit);
-    shown.scrollIntoView({ block: "center" });
+    const where = place();
+    if (!where) return;
+    const at = where.line.toLowerCase().indexOf(hit.q.toLowerCase());
+    const text = pre.firstChild.splitText(where.from + Math.max(at, 0)), shown = document.createElement("mark");
+    text.splitText(at < 0 ? where.line.length : hit.q.length);
+    text.replaceWith(shown);
+    shown.append(text);
+    if (!hit.seen) shown.scrollIntoView({ block: "center" });
+    hit.seen = true;
   }
 
   const split = (text) => { const parts = text.split("\n"); if (parts.at(-1) === "") parts.pop(); return parts; };
 
+  // The window at the end of the log, which then goes on until the log has ended: what breaks off is taken up where it was.
+  // Whoever comes here ends the one before.
   async function tail() {
     stop();
-    word = "";
-    let part = { text: "", start: 0, end: 0, size: 0 };
-    try {
-      part = await ask("/part", { lines: FIRST });
-      say("");
-    } catch (error) {
-      if (error.status !== 404) { say(error.message); return; }
+    const { signal } = stopper = new AbortController();
+    hit = null;
+    let begun = false, wait = AGAIN_MS;
+    while (!signal.aborted) {
+      try {
+        if (!begun) await begin(signal);
+        begun = true;
+        if (await follow(signal, () => { wait = AGAIN_MS; })) { say("complete"); return; }
+        say("the connection broke; again in a moment");
+      } catch (error) {
+        if (signal.aborted) return;
+        say(error.kind ? error.message : "the connection broke; again in a moment");
+        if (error.kind && !PASSING.includes(error.kind)) return;
+      }
+      await new Promise((done) => { signal.addEventListener("abort", done); setTimeout(done, wait); });
+      wait = Math.min(2 * wait, LONGEST_MS);
     }
-    lines = split(part.text);
-    ({ start, end, size } = part);
-    atEnd = true;
-    pre.replaceChildren(lines.join("\n"));
-    pre.scrollTop = pre.scrollHeight;
-    draw();
-    follow();
   }
 
   let stopper = null;
   function stop() { stopper?.abort(); stopper = null; }
 
-  async function follow() {
-    const mine = stopper = new AbortController();
-    const decoder = new TextDecoder();
-    let rest = "";
-    try {
-      const answer = await fetch(address("", { follow: "true", start: end }), { signal: mine.signal });
-      if (!answer.ok) { const body = await answer.json().catch(() => ({})); say(body.detail || body.message || ""); return; }
-      say("live");
-      for await (const piece of chunks(answer.body.getReader())) {
-        end += piece.length;
-        const parts = (rest + decoder.decode(piece, { stream: true })).split("\n");
-        if (rest !== "") lines.pop(); // the half line that was shown
-        rest = parts.pop();
-        for (const line of parts) lines.push(line);
-        if (rest !== "") lines.push(rest);
-        trim();
-        draw();
-      }
-      say("complete");
-    } catch (error) {
-      if (mine.signal.aborted) return;
-      say("the connection broke; again in a moment");
-      setTimeout(() => { if (stopper === mine) tail(); }, AGAIN_MS);
-    }
+  async function begin(signal) {
+    const part = await ask("/part", { lines: FIRST }, signal).catch((error) => {
+      if (error.kind !== "not_found") throw error; // the stream says what it waits for
+      return { text: "", start: 0, end: 0 };
+    });
+    lines = split(part.text);
+    ({ start, end } = part);
+    rest = part.text.endsWith("\n") ? "" : lines.at(-1) ?? "";
+    decoder = new TextDecoder();
+    said = "";
+    atEnd = true;
+    pre.replaceChildren(lines.join("\n"));
+    pre.scrollTop = pre.scrollHeight;
+    draw();
   }
 
-  async function* chunks(reader) {
+  // Whether the log has ended; false where only the answer has.
+  async function follow(signal, heard) {
+    const answer = await fetched("", { follow: "true", frames: "true", start: end }, { signal });
+    let placed = null; // whether it has a place in a file; an array's tasks together come from their beginnings each time
+    say("live");
+    for await (const [kind, data] of frames(answer.body.getReader())) {
+      if (signal.aborted) return false;
+      heard();
+      if (placed === null) {
+        placed = kind === AT;
+        if (!placed) { lines = []; rest = ""; start = 0; }
+      }
+      if (kind === END) return true;
+      if (kind === ERROR) throw fault(JSON.parse(new TextDecoder().decode(data)));
+      if (kind === AT) moved(Number(new TextDecoder().decode(data)));
+      else if (kind === OUT) grown(data);
+      else if (kind === SAID) told(new TextDecoder().decode(data), placed);
+      trim();
+      draw();
+    }
+    return false;
+  }
+
+  function moved(at) {
+    if (at === end) return;
+    start = end = at; // the file begins anew: what it held before is only here
+    rest = "";
+    decoder = new TextDecoder();
+  }
+
+  function grown(data) {
+    end += data.length;
+    const parts = (rest + decoder.decode(data, { stream: true })).split("\n");
+    if (rest !== "") lines.pop(); // the half line that was shown
+    rest = parts.pop();
+    for (const line of parts) lines.push(line);
+    if (rest !== "") lines.push(rest);
+  }
+
+  function told(text, placed) {
+    if (placed && text === said) return; // who comes again hears again why it waits
+    said = text;
+    rest = "";
+    for (const line of split(text)) lines.push(line);
+  }
+
+  async function* frames(reader) {
+    let held = new Uint8Array();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      yield value;
+      const joined = new Uint8Array(held.length + value.length);
+      joined.set(held);
+      joined.set(value, held.length);
+      let at = 0;
+      while (joined.length - at >= 5) {
+        const next = at + 5 + new DataView(joined.buffer, at + 1).getUint32(0);
+        if (joined.length < next) break;
+        yield [joined[at], joined.subarray(at + 5, next)];
+        at = next;
+      }
+      held = joined.subarray(at);
     }
   }
 
   function trim() {
     if (lines.length <= MOST) return;
     const gone = lines.splice(0, lines.length - MOST + MOST / 10); // a tenth more at once, or each line would move all
-    const bytes = new TextEncoder();
-    for (const line of gone) start += bytes.encode(line).length + 1;
+    for (const line of gone) start += encoder.encode(line).length + 1;
   }
 
   earlier.addEventListener("click", async () => {
@@ -138,7 +209,7 @@
       const answer = await ask("/search", { q });
       const most = answer.more ? " and perhaps more" : "";
       found.replaceChildren(paragraph(answer.found.length ? `${answer.found.length} line${answer.found.length === 1 ? "" : "s"}${most}` : `Nothing${most}`));
-      for (const one of answer.found) found.append(hit(one, q));
+      for (const one of answer.found) found.append(choice(one, q));
     } catch (error) {
       found.replaceChildren(paragraph(error.message));
     }
@@ -151,7 +222,7 @@
     return made;
   }
 
-  function hit(one, q) {
+  function choice(one, q) {
     const button = document.createElement("button"), number = document.createElement("span"), text = document.createElement("code");
     button.type = "button";
     number.className = "soft num";
@@ -159,14 +230,15 @@
     text.textContent = one.text;
     button.append(number, text);
     button.addEventListener("click", async () => {
-      const bytes = new TextEncoder().encode(one.text).length;
-      const part = await ask("/part", { before: one.offset + bytes + AFTER, lines: AFTER + FIRST }); // however short lines are, the hit is among them
+      const before = one.offset + encoder.encode(one.text).length + AFTER; // however short lines are, the hit is among them
+      const part = await ask("/part", { before, lines: AFTER + FIRST }).catch((error) => { say(error.message); return null; });
+      if (!part) return;
       stop();
       say("paused");
       lines = split(part.text);
       ({ start, end } = part);
       atEnd = false;
-      word = q;
+      hit = { offset: one.offset, text: one.text.replace(/\uFFFD+$/, ""), q, seen: false }; // a character may be cut at its end
       draw();
     });
     return button;
@@ -176,10 +248,11 @@
     button.addEventListener("click", () => {
       err = button.dataset.err;
       for (const other of box.querySelectorAll("[data-err]")) other.setAttribute("aria-pressed", String(other === button));
-      download.href = err ? `${box.dataset.log}?err=true` : box.dataset.log;
+      download.href = address("", {});
       tail();
     });
   }
   addEventListener("pagehide", stop);
+  addEventListener("pageshow", (event) => { if (event.persisted && atEnd) tail(); });
   tail();
 })();

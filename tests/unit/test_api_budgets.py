@@ -1,0 +1,167 @@
+"""Budgets: warned, held back, let go; and what Slurm is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from headway.api.collect import collect
+from headway.domain.cluster import Budget, Cluster
+from headway.errors import Unreachable
+from tests.unit.ledger_world import (
+    NOVEMBER,
+    OCTOBER,
+    TEAMS,
+    Accounting,
+    H,
+    at,
+    got,
+    lab,
+    machines,
+    run,
+)
+from tests.unit.server_fakes import Server
+
+
+@pytest.fixture
+def said() -> Accounting:
+    return Accounting()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
+    async with lab(tmp_path, said) as made:
+        yield made
+
+
+async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
+    server: Server, said: Accounting
+) -> None:
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+    told: list[str] = []
+    for hours in (5, 11, 12, 13, 14):
+        at(server, hours * H)
+        await collect(server.state, cluster)
+        told.append((await server.store.budget_level("lab", "vision", OCTOBER.start))[0])
+    assert told == ["ok", "warn", "warn", "over", "over"]
+    assert held(server) == [False, True], "at a period's first look Slurm is told in any case"
+    warned = [one.text for one in server.state.live.notices("lab") if "USD" in one.text]
+    assert len(warned) == 2
+    vera = await server.client("vera", "lead")
+    note = (await vera.get("/clusters/lab/costs/note")).text
+    assert ("The budget of vision is spent." in note, "Its jobs wait for the next month." in note) == (True, True)
+    assert 'hx-get="/clusters/lab/costs/note"' in (await vera.get("/clusters/lab/queue")).text
+    assert "vision" not in (await (await server.client("sam", "member")).get("/clusters/lab/costs/note")).text
+    [mine] = await got(vera, "budgets")
+    assert (mine["level"], mine["held_back"], mine["used"], mine["left"]) == ("over", True, 112.0, 0.0)
+    said.runs = [run(1, 0, 14 * H)]
+    at(server, NOVEMBER.start - OCTOBER.start + 60)
+    await collect(server.state, cluster)
+    assert held(server) == [False]
+
+
+async def spent(server: Server, said: Accounting) -> Cluster:
+    """The budget of vision is, and its jobs are held back."""
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+    at(server, 13 * H)
+    await collect(server.state, cluster)
+    assert held(server) == [True]
+    return cluster
+
+
+def held(server: Server) -> list[bool]:
+    """What Slurm was told of vision's jobs since this was asked last."""
+    told = [call[1:] for call in server.work.named("hold_back")]
+    server.work.calls[:] = [call for call in server.work.calls if call[0] != "hold_back"]
+    assert all(team == "vision" for team, _ in told)
+    return [on for _, on in told]
+
+
+async def test_a_budget_that_is_taken_out_lets_its_team_go_whenever_slurm_answers(
+    server: Server, said: Accounting
+) -> None:
+    await spent(server, said)
+    server.work.clusters["lab"]["teams"] = TEAMS
+    await server.apply("lab", note="no budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    server.work.answers["hold_back"] = Unreachable("sacctmgr does not answer")
+    await collect(server.state, cluster)
+    assert (held(server), await server.store.capped_teams("lab")) == ([False], {"vision"})
+    server.work.answers["hold_back"] = None
+    for _ in range(2):
+        await collect(server.state, cluster)
+    assert (held(server), await server.store.capped_teams("lab")) == ([False], frozenset())
+
+
+async def test_after_a_restore_slurm_is_told_again_whose_jobs_wait(server: Server, said: Accounting) -> None:
+    """Its accounting is as it was when the backup was made: who is spent may start jobs there, and who is not may be held."""
+    cluster = await spent(server, said)
+    for team, moment in (("vision", 12 * H), ("speech", 2 * H)):
+        await server.store.note_refill("lab", team, OCTOBER.start + moment)
+    await server.store.caps_of("lab", OCTOBER.start + 10.0 * H)
+    assert await server.store.refills("lab") == {"vision": OCTOBER.start + 10.0 * H, "speech": OCTOBER.start + 2.0 * H}
+    for _ in range(2):
+        await collect(server.state, cluster)
+    assert held(server) == [True]
+    await server.store.caps_of("lab", OCTOBER.start + 10.0 * H)
+    server.work.answers["hold_back"] = Unreachable("sacctmgr does not answer")
+    said.runs = [run(1, 0, 12 * H + 60)]
+    await collect(server.state, cluster)
+    server.work.answers["hold_back"] = None
+    await collect(server.state, cluster)
+    assert held(server) == [False, False], "told until it was heard"
+
+
+async def test_a_cluster_made_again_holds_back_whose_budget_is_spent(server: Server, said: Accounting) -> None:
+    cluster = await spent(server, said)
+    await server.store.forget_cluster("lab", delete_data=True)
+    assert await server.store.capped_teams("lab") == frozenset()
+    await server.apply("lab", note="again")
+    await collect(server.state, cluster)
+    assert held(server) == [True]
+
+
+async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Server, said: Accounting) -> None:
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+
+    def sent() -> list[str]:
+        return [news.title for call in server.work.named("tell") for news in call[1]]
+
+    at(server, 11 * H)
+    server.work.answers["tell"] = Unreachable("Alertmanager on lab-head does not answer")
+    await collect(server.state, cluster)
+    server.work.answers["tell"] = None
+    del server.work.calls[:]
+    at(server, 11 * H + 60)
+    await collect(server.state, cluster)
+    await server.store.forget_runs("lab")  # all is counted again, and comes to the same level again
+    await server.store.note_budget("lab", "vision", OCTOBER.start, "ok", capped=False)
+    at(server, 11 * H + 120)
+    await collect(server.state, cluster)
+    assert sent() == ["lab: the budget of vision is soon spent"]
+    at(server, 13 * H)
+    await collect(server.state, cluster)
+    at(server, 14 * H)
+    await collect(server.state, cluster)
+    assert sent() == ["lab: the budget of vision is soon spent", "lab: the budget of vision is spent"]
+    [last] = server.work.named("tell")[-1][1]
+    assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"

@@ -1,0 +1,150 @@
+"""A form is sent once, however it is clicked; and can be sent again where that is meant."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import Site
+from playwright.sync_api import Locator, Page, Route, expect
+
+from headway.domain.cluster import Cluster
+from headway.wire.work import SubmitIn, SubmitOut
+
+pytestmark = pytest.mark.browser
+SCRIPT = "#!/bin/bash\nsrun hostname\n"
+
+
+class Slow:
+    """sbatch, which answers when it is told to."""
+
+    def __init__(self, demo: Site) -> None:
+        self.demo, self.go, self.jobs = demo, asyncio.Event(), 0
+        self.begun = threading.Event()
+        self.trial = demo.work.answers["submit"]
+        demo.work.answers["submit"] = self
+
+    async def __call__(self, cluster: Cluster, ask: SubmitIn, user: str, *_: Any) -> SubmitOut:
+        if "--test-only" in ask.args:
+            return self.trial(cluster, ask, user)  # type: ignore[no-any-return]
+        self.jobs += 1
+        self.begun.set()
+        await self.go.wait()
+        return SubmitOut(job_id=105, cluster=cluster.name, user=user, workdir="~")
+
+    def answers(self) -> None:
+        self.demo.loop.call_soon_threadsafe(self.go.set)
+
+
+@pytest.fixture
+def slow(demo: Site) -> Iterator[Slow]:
+    object.__setattr__(demo.state.settings, "notebooks", "http://notebooks.localhost:7879")
+    made = Slow(demo)
+    yield made
+    made.answers()
+
+
+def posts(page: Page, path: str) -> list[str]:
+    """Grows as the page sends forms there."""
+    sent: list[str] = []
+    page.on("request", lambda one: sent.append(one.url) if one.method == "POST" and one.url.endswith(path) else None)
+    return sent
+
+
+def stopped(page: Page, button: Locator) -> None:
+    """Sends the form, and leaves the browser on its page, as somebody does who stops it."""
+    asked: list[str] = []
+
+    def nothing(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=204)
+
+    page.route("**/submit", nothing)
+    button.click()
+    expect(button).to_have_attribute("aria-busy", "true")
+    expect(button).to_have_text("Submitting …")
+    button.click()  # it was sent already
+    assert len(asked) == 1
+    page.unroute("**/submit")
+
+
+@pytest.mark.parametrize("path", ["/clusters/demo/submit", "/clusters/demo/notebooks"])
+def test_two_clicks_send_one(demo: Site, page: Page, slow: Slow, path: str) -> None:
+    demo.goto(page, path, role="member")
+    sent = posts(page, path)
+    if path.endswith("submit"):
+        page.locator("#f-script").fill(SCRIPT)
+    button = page.locator("form .btn--main[type=submit]").last
+    button.scroll_into_view_if_needed()
+    box = button.bounding_box() or {}
+    for _ in range(2):
+        page.mouse.click(box["x"] + 10, box["y"] + 10)
+        assert slow.begun.wait(20)  # browsers drop a click that comes before they have sent anything
+    slow.answers()
+    if path.endswith("submit"):
+        page.wait_for_url("**/jobs/105")
+    else:
+        expect(page.locator("#notebooks li")).to_have_count(3)
+    assert sent == [f"{demo.url}{path}"]
+    assert slow.jobs == 1
+
+
+def test_what_was_stopped_can_be_sent_again_when_it_was_changed(demo: Site, page: Page, slow: Slow) -> None:
+    demo.goto(page, "/clusters/demo/submit", role="member")
+    page.locator("#f-script").fill(SCRIPT)
+    button = page.locator("#send")
+    stopped(page, button)
+    page.locator("#f-job_name").fill("another")
+    expect(button).to_have_text("Submit")
+    expect(button).not_to_have_attribute("aria-busy", "true")
+    slow.answers()
+    button.click()
+    page.wait_for_url("**/jobs/105")
+
+
+def test_a_form_that_is_not_valid_stays_as_it_is(demo: Site, page: Page, slow: Slow) -> None:
+    demo.goto(page, "/clusters/demo/notebooks", role="member")
+    page.locator("#nb-time").evaluate("one => { one.required = true; one.value = ''; }")
+    button = page.get_by_role("button", name="Start")
+    button.click()
+    expect(button).not_to_have_attribute("aria-busy", "true")
+    page.fill("#nb-time", "1:00:00")
+    slow.answers()
+    button.click()
+    expect(page.locator("#notebooks li")).to_have_count(3)
+
+
+def test_a_page_that_is_brought_back_sends_something_new(demo: Site, page: Page, slow: Slow) -> None:
+    demo.goto(page, "/clusters/demo/submit", role="member")
+    page.locator("#f-script").fill(SCRIPT)
+    button, deed = page.locator("#send"), page.locator("#submit [name=deed]")
+    before = deed.input_value()
+    stopped(page, button)
+    page.evaluate("window.dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
+    expect(button).to_have_text("Submit")
+    assert len(deed.input_value()) == 32
+    assert deed.input_value() != before
+    slow.answers()
+    button.click()
+    page.wait_for_url("**/jobs/105")
+    page.go_back()
+    expect(button).to_have_text("Submit")
+    page.locator("#f-script").fill(SCRIPT)
+    button.click()
+    page.wait_for_url("**/jobs/105")
+    assert len(set(demo.work.tags)) == len(demo.work.tags) == slow.jobs == 2
+
+
+def test_without_scripts_too_what_comes_twice_is_one(demo: Site, page: Page, slow: Slow) -> None:
+    demo.goto(page, "/clusters/demo/notebooks", role="member")
+    slow.answers()
+    send = """async () => {
+        const form = document.querySelector("form.form[action$=notebooks]"), body = new URLSearchParams(new FormData(form));
+        const both = await Promise.all([1, 2].map(() => fetch(form.action, { method: "POST", body })));
+        return both.map((one) => one.url);
+    }"""
+    assert page.evaluate(send) == [f"{demo.url}/clusters/demo/notebooks"] * 2
+    assert slow.jobs == 1

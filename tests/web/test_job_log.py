@@ -1,0 +1,224 @@
+"""The log of a job's page: it goes on after what breaks it off, whole lines of the right task, and the line searched for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import demo_state
+import httpx
+import pytest
+from conftest import Site
+from playwright.sync_api import Page, Request, Route, expect
+from tests import builders
+
+from headway import Client
+from headway.domain.cluster import Cluster
+from headway.domain.live import JobState
+from headway.jobs.logpart import window
+from headway.jobs.tail import part_of
+from headway.wire.jobs import LogFoundOut, LogLineOut, LogPartOut
+
+pytestmark = pytest.mark.browser
+BROKE = "the connection broke; again in a moment"
+
+
+class Log:
+    """A file that grows, its job, and those that follow it."""
+
+    def __init__(self, demo: Site, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+        self.demo, self.data, self.ended = demo, data, False
+        self.news = asyncio.Event()
+        self.starts: list[int] = []
+        self.read: list[int] = []  # ids of the jobs whose logs were asked for
+        monkeypatch.setattr(demo.work, "tail_log", self.follow)
+        demo.work.answers |= {"log_part": self.part, "log_search": self.search}
+
+    def write(self, data: bytes, *, end: bool = False) -> None:
+        self.data += data
+        self.ended = end
+        self.demo.loop.call_soon_threadsafe(self.news.set)
+
+    async def follow(self, _: Cluster, job: JobState, *, start: int = 0, **__: Any) -> AsyncIterator[bytes]:
+        self.starts.append(start)
+        self.read.append(job.id)
+        while True:
+            self.news.clear()
+            if len(self.data) > start:
+                piece = part_of(self.data[start:], start)
+                start += len(piece)
+                yield piece
+            if self.ended:
+                return
+            await self.news.wait()
+
+    def part(self, _: Cluster, job: JobState, before: int | None, lines: int, __: bool) -> LogPartOut:
+        self.read.append(job.id)
+        data = self.data[:before]
+        return window(data, 0, len(self.data), lines)
+
+    def search(self, _: Cluster, job: JobState, text: str, __: bool) -> LogFoundOut:
+        self.read.append(job.id)
+        at, found = 0, []
+        for number, line in enumerate(self.data.splitlines(keepends=True), 1):
+            if text.encode() in line:
+                found.append(LogLineOut(offset=at, line=number, text=line.decode(errors="replace").rstrip()))
+            at += len(line)
+        return LogFoundOut(found=found)
+
+
+def shows(page: Page, text: str) -> None:
+    """The pane holds this and nothing else; it is drawn a frame after it came."""
+    page.wait_for_function("text => document.getElementById('log-text').textContent === text", arg=text)
+
+
+def stopping(demo: Site, *, now: bool) -> None:
+    event = demo.state.live.stopping
+    demo.loop.call_soon_threadsafe(event.set if now else event.clear)
+
+
+def test_it_goes_on_with_the_next_server_where_it_was(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(demo, monkeypatch, b"step 1\n")
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    state = page.locator("#log-state")
+    expect(state).to_have_text("live")
+    stopping(demo, now=True)
+    expect(state).to_have_text(BROKE)
+    stopping(demo, now=False)
+    log.write(b"step 2\n")
+    expect(page.locator("#log-text")).to_contain_text("step 2")
+    expect(state).to_have_text("live")
+    log.write(b"step 3\n", end=True)
+    expect(state).to_have_text("complete")
+    shows(page, "step 1\nstep 2\nstep 3")
+    assert log.starts[0] == log.starts[-1] == 7
+
+
+def test_programs_see_that_it_broke_off_and_ours_goes_on(demo: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(demo, monkeypatch, b"step 1\n")
+    demo.run(demo.state.store.put_person("alice", "member"))
+    _, token = demo.run(demo.state.store.create_token("alice"))
+    asked = {"headers": {"authorization": f"Bearer {token}"}, "params": {"follow": "true"}, "timeout": 20}
+    with httpx.stream("GET", f"{demo.url}/api/v1/clusters/demo/jobs/104/log", **asked) as raw:
+        pieces = raw.iter_raw()
+        assert next(pieces) == b"step 1\n"
+        with Client(demo.url, token) as client:
+            ours = client.log("demo", 104, follow=True)
+            assert next(ours) == b"step 1\n"
+            stopping(demo, now=True)
+            with pytest.raises(httpx.RemoteProtocolError):
+                next(pieces)
+            stopping(demo, now=False)
+            log.write(b"step 2\n", end=True)
+            assert list(ours) == [b"step 2\n"]
+
+
+@pytest.mark.parametrize("what", ["part", "follow", "refused"])
+def test_it_asks_again_until_a_server_answers(
+    demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    log = Log(demo, monkeypatch, b"step 1\n")
+    asked: list[str] = []
+
+    def away(route: Route) -> None:
+        asked.append(route.request.url)
+        if what == "refused":
+            body = json.dumps({"kind": "unreachable", "detail": "demo-head does not answer"})
+            route.fulfill(status=503, body=body, content_type="application/problem+json")
+        else:
+            route.abort()
+
+    address = "**/log/part?*" if what == "part" else "**/log?follow*"
+    page.route(address, away)
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    expect(page.locator("#log-state")).to_have_text("demo-head does not answer" if what == "refused" else BROKE)
+    with page.expect_event("requestfinished" if what == "refused" else "requestfailed"):
+        pass  # another try, which fails too
+    page.unroute(address)
+    expect(page.locator("#log-state")).to_have_text("live", timeout=15_000)
+    log.write(b"step 2\n", end=True)
+    expect(page.locator("#log-state")).to_have_text("complete")
+    shows(page, "step 1\nstep 2")
+    assert len(asked) >= 2
+
+
+def test_what_no_other_try_mends_is_said_once(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(demo, monkeypatch, b"")
+    body = json.dumps({"kind": "not_allowed", "detail": "alice may not read it"})
+    page.route("**/log/part?*", lambda route: route.fulfill(status=403, body=body, content_type="application/json"))
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    expect(page.locator("#log-state")).to_have_text("alice may not read it")
+    assert log.starts == []
+
+
+def test_the_last_task_of_an_array_shows_its_own_log(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the array's own number, by which all tasks' lines are asked for."""
+    log = Log(demo, monkeypatch, b"of task 9\n")
+    last = replace(builders.job(120, user="alice"), array_job_id=120, array_task="9")
+    other = replace(last, id=121, array_task="0")
+    known = demo.state.live.snapshot("demo")
+    demo_state._SHOWN["demo"] = replace(known, jobs=(*known.jobs, last, other))
+    demo.loop.call_soon_threadsafe(demo.state.live.put, demo_state._SHOWN["demo"])
+    demo.work.answers["task"] = lambda _, __, task: {"9": last}[task]
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(_log(request)) if _log(request) else None)
+    demo.goto(page, "/clusters/demo/jobs/120", role="member")
+    expect(page.locator("#log-state")).to_have_text("live")
+    log.write(b"more of it\n", end=True)
+    expect(page.locator("#log-state")).to_have_text("complete")
+    shows(page, "of task 9\nmore of it")
+    page.get_by_label("Search the whole log").fill("more")
+    page.get_by_role("button", name="Find").click()
+    expect(page.locator("#log-found button")).to_have_count(1)
+    assert page.locator("#log-download").get_attribute("href") == "/api/v1/clusters/demo/jobs/120/log?task=9"
+    assert len(asked) == 3
+    assert all("task=9" in query for query in asked), asked
+    page.goto(f"{demo.url}/clusters/demo/jobs/121")
+    expect(page.locator("#log-state")).to_have_text("complete")
+    assert "task" not in (page.locator("#log-download").get_attribute("href") or "")
+
+
+def _log(request: Request) -> str:
+    return request.url.partition("/log")[2] if "/api/" in request.url else ""
+
+
+def test_a_found_line_is_the_one_that_is_marked(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"é step {step} loss 1.5" for step in range(300)]
+    Log(demo, monkeypatch, "".join(f"{line}\n" for line in lines).encode()).ended = True
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    expect(page.locator("#log-state")).to_have_text("complete")
+    page.get_by_label("Search the whole log").fill("loss")
+    page.get_by_role("button", name="Find").click()
+    hits = page.locator("#log-found button")
+    for number in (120, 7):
+        hits.nth(number).click()
+        expect(page.locator("#log-text mark")).to_have_text("loss")
+        page.wait_for_function(
+            """line => {
+                const mark = document.querySelector("#log-text mark");
+                return mark && mark.previousSibling.data.split("\\n").at(-1) + mark.textContent === line;
+            }""",
+            arg=f"é step {number} loss",
+        )
+        expect(page.locator("#log-text mark")).to_be_in_viewport()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.route("**/log/part?*", lambda route: route.abort())
+    hits.nth(1).click()
+    expect(page.locator("#log-state")).to_have_text("Failed to fetch")
+    assert errors == []
+
+
+def test_a_line_that_is_half_written_goes_on(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = "step 1\nstep 2 café 3\nstep 4\n".encode()
+    cut = whole.index("é".encode()) + 1  # in the middle of a character
+    log = Log(demo, monkeypatch, whole[:cut])
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    expect(page.locator("#log-state")).to_have_text("live")
+    shows(page, "step 1\nstep 2 caf")
+    log.write(whole[cut:], end=True)
+    expect(page.locator("#log-state")).to_have_text("complete")
+    shows(page, whole.decode().rstrip())
