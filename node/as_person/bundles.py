@@ -64,7 +64,8 @@ def keep_bundle(root, digest, data):
 
 
 def stage(ask):
-    """The job's own folder: a copy of the bundle that the job may write to. As the person."""
+    """The job's own folder: a copy of the bundle that the job may write to; or as it is there, for the steps of a pipeline
+    share one, and it may outlive the bundle. As the person."""
     import shutil
 
     for path, text in ask["files"].items():
@@ -80,15 +81,17 @@ def stage(ask):
         os.makedirs(work, exist_ok=True)
         return
     source = os.path.join(ask["root"], "bundles", ask["bundle"])
-    if not used(source):
+    known = used(source)
+    if os.path.isdir(work):  # whole: it has its name only when all is copied
+        return
+    if not known:
         identity.refuse(f"the files of this job are not on {os.uname().nodename} any more: send them again")
-    if not os.path.isdir(work):  # the steps of a pipeline share one
-        part = f"{work}.{os.getpid()}"
-        shutil.copytree(source, part, symlinks=True)
-        for path in under(part):
-            if not os.path.islink(path):
-                os.chmod(path, os.stat(path).st_mode | 0o200)
-        os.rename(part, work)
+    part = f"{work}.{os.getpid()}"
+    shutil.copytree(source, part, symlinks=True)
+    for path in under(part):
+        if not os.path.islink(path):
+            os.chmod(path, os.stat(path).st_mode | 0o200)
+    os.rename(part, work)
 
 
 def used(place):

@@ -70,6 +70,17 @@ async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> No
     assert (shown["checkpoints"], shown["container_digest"]) == (["step-10"], f"sha256:{'b' * 64}")
 
 
+async def test_a_task_of_an_array_shows_its_own_checkpoints(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    ask = {"argv": ["python", "train.py"], "sbatch": ["--array=0-3"], "bundle": DIGEST}
+    work = (await eve.post("/api/v1/clusters/lab/run", json=ask)).json()["workdir"]
+    whole = (await eve.get(f"{JOBS}/41/lineage")).json()
+    assert whole["checkpoint_dir"] == f"{work}/checkpoints"
+    server.work.answers["job"] = builders.job(43, array_job_id=41, array_task="2")
+    task = (await eve.get(f"{JOBS}/43/lineage")).json()
+    assert task["checkpoint_dir"] == f"{work}/checkpoints/2"
+
+
 async def test_a_node_may_have_more_than_its_plan_says(server: Server) -> None:
     """Machines one owns: what was found there is what Slurm was told."""
     eve = await server.client("eve", "member")

@@ -59,6 +59,19 @@ def test_every_line_that_is_not_plain_shell_says_where_it_comes_from() -> None:
     assert origins["#SBATCH --dependency"] == "--after"
 
 
+def test_tasks_of_an_array_keep_their_checkpoints_apart() -> None:
+    (export,) = (line for line in lines(make("python", "train.py")) if "export HEADWAY_CHECKPOINT_DIR=" in line)
+
+    def said(**env: str) -> str:
+        argv = ["bash", "-uc", f'{export}; echo "$HEADWAY_CHECKPOINT_DIR"']
+        return subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+
+    assert said() == f"{WORK}/checkpoints"
+    assert said(SLURM_ARRAY_TASK_ID="0") == f"{WORK}/checkpoints/0"
+    assert said(SLURM_ARRAY_TASK_ID="7", HEADWAY_CHECKPOINT_DIR="/scratch/a") == "/scratch/a/7"
+    assert said(HEADWAY_CHECKPOINT_DIR="/scratch/a") == "/scratch/a"
+
+
 def test_a_warning_goes_to_the_ranks_also_where_an_image_lacks_headway_train() -> None:
     run = RunIn(argv=["torchrun", "train.py"], nodes=2, gpus=8, warn=True)
     prepared = prepare_run(run, LAB, "alice", "1")

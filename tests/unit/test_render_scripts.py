@@ -1,4 +1,4 @@
-"""The prolog as bash runs it, in a folder of its own."""
+"""Prolog and epilog as bash runs them, in a folder of their own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.render.scripts import JOB_SHM, scripts
-from headway.render.slurm_conf import JOB_TMP, PROLOG
+from headway.render.scripts import JOB_SHM, LEFT, scripts
+from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
 from headway.render.version import version
 
 
@@ -75,3 +75,47 @@ def test_a_folder_that_somebody_else_made_there_is_replaced(tmp_path: Path) -> N
     assert victim.stat().st_mode & 0o7777 == 0o755
     assert trap.stat().st_uid == 0
     assert not (trap / "7").is_symlink()
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    """What the scripts find under that name."""
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin" / name).write_text(f"#!/bin/bash\n{text}\n")
+    (folder / "bin" / name).chmod(0o755)
+
+
+def epilog(folder: Path, user: int) -> int:
+    text = scripts(version("24.11"), acts=False)[EPILOG].text
+    assert text.count(LEFT) == 1
+    text = text.replace(LEFT, f"{folder}/shm {folder}/tmp")
+    text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
+    for part in ("shm/headway", "tmp", "job-tmp"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(user)}
+    return subprocess.run(["bash", "-c", text], env=env, check=False, timeout=30).returncode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to somebody else")
+def test_what_a_person_left_goes_with_their_last_job_and_what_the_next_one_makes_stays(tmp_path: Path) -> None:
+    """The next one begins just after the epilog has seen that there is none."""
+    for name in ("shm/left", "tmp/deep/er/left", "tmp/other"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "shm/headway/8").mkdir(parents=True)
+    (tmp_path / "shm/headway/8/early").touch()
+    subprocess.run(["chown", "-R", "20000", f"{tmp_path}/shm", f"{tmp_path}/tmp/deep"], check=True, timeout=30)
+    new = " ".join(f"{tmp_path}/{name}" for name in ("shm/headway/8/batch", "shm/new", "tmp/new"))
+    program(tmp_path, "find", f'touch {new}; chown 20000 {new}; exec /usr/bin/find "$@"')
+    assert epilog(tmp_path, 20000) == 0
+    there = {str(path.relative_to(tmp_path)) for part in ("shm", "tmp") for path in (tmp_path / part).rglob("*")}
+    own = {"shm/headway", "shm/headway/8", "shm/headway/8/early", "shm/headway/8/batch"}
+    assert there == own | {"shm/new", "tmp/new", "tmp/other"}
+
+
+def test_millions_of_files_keep_no_epilog_waiting(tmp_path: Path) -> None:
+    program(tmp_path, "timeout", f'echo "$@" >>{tmp_path}/asked; exit 124')
+    program(tmp_path, "systemd-run", f'echo "$@" >>{tmp_path}/asked')
+    assert epilog(tmp_path, 20000) == 0
+    first, beside = (tmp_path / "asked").read_text().splitlines()
+    assert first.startswith(f"30 find {tmp_path}/shm {tmp_path}/tmp -xdev ")
+    assert beside == "--quiet --collect --no-block " + first.removeprefix("30 ")

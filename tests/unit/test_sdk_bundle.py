@@ -107,6 +107,30 @@ def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_p
     assert node.tree_digest(str(tmp_path / "root/bundles" / made.digest)) == made.digest
 
 
+def test_a_folder_that_is_there_outlives_its_bundle_and_a_new_one_takes_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipeline that took longer than bundles are kept is retried in its own folder."""
+
+    def refuse(sentence: str) -> None:
+        raise Refused(sentence)
+
+    monkeypatch.setattr(node.identity, "refuse", refuse)
+    made = bundle(folder)
+    root, work = tmp_path / "root", tmp_path / "runs/chain-1"
+    node.keep_bundle(str(root), made.digest, made.archive())
+    ask = {"root": str(root), "bundle": made.digest, "work": str(work), "files": {}}
+    node.stage(ask)
+    (work / "out").write_text("of step a")
+    node.erase(str(root / "bundles" / made.digest))
+    node.stage({**ask, "files": {str(root / "launch-2.py"): "text"}})
+    assert (work / "out").read_text() == "of step a"
+    assert (root / "launch-2.py").read_text() == "text"
+    with pytest.raises(Refused, match="send them again"):
+        node.stage({**ask, "work": str(tmp_path / "runs/chain-2")})
+    assert not (tmp_path / "runs/chain-2").exists()
+
+
 def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(tmp_path: Path) -> None:
     root, kept = tmp_path / "root", tmp_path / "root" / "bundles"
     digests = []

@@ -149,16 +149,37 @@ def test_a_rank_that_wrote_elsewhere_is_noticed(tmp_path: Path) -> None:
     assert steps(tmp_path) == []
 
 
-def test_the_folder_is_the_same_after_a_requeue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_the_same_after_a_requeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "SCRATCH", tmp_path)
+    (tmp_path / "ann").mkdir()
     for name in ("HEADWAY_CHECKPOINT_DIR", "SLURM_JOB_ID", "SLURM_JOB_NAME"):
         monkeypatch.delenv(name, raising=False)
     assert files.default_folder() == Path("checkpoints")
     monkeypatch.setenv("USER", "ann")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.setenv("SLURM_JOB_NAME", "train")
-    assert files.default_folder() == Path("/scratch/ann/train-12")
+    assert files.default_folder() == tmp_path / "ann/train-12"
     monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", "/scratch/x")
     assert files.default_folder() == Path("/scratch/x")
+
+
+def test_a_job_s_checkpoints_never_go_where_they_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container without scratch, where everybody may make any folder."""
+    scratch = tmp_path / "scratch"
+    monkeypatch.setattr(files, "SCRATCH", scratch)
+    monkeypatch.delenv("HEADWAY_CHECKPOINT_DIR", raising=False)
+    monkeypatch.setenv("USER", "ann")
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    with pytest.raises(CheckpointError, match=r"scratch/ann is not there.*--container-mounts=.*HEADWAY_CHECKPOINT_DIR"):
+        files.default_folder()
+    with pytest.raises(CheckpointError, match="scratch is not there"):
+        files.begin(scratch / "ann" / "run", 1)
+    assert not scratch.exists()
+    scratch.mkdir()
+    with pytest.raises(CheckpointError, match="scratch/ann is not there"):
+        files.default_folder()
+    files.begin(scratch / "ann" / "runs" / "deep", 1)
+    assert files.default_folder().parent == scratch / "ann"
 
 
 def test_checkpoints_go_along_with_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

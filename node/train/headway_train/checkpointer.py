@@ -21,7 +21,8 @@ class Checkpointer:
 
     All ranks make one, after init_process_group, and all call its methods at the same steps. `directory` is
     $HEADWAY_CHECKPOINT_DIR unless given: the same again when the job is requeued. The newest `keep` are kept. `signal`
-    is the one the job asked for as a warning (`#SBATCH --signal=USR1@120`); see `warned`.
+    is the one the job asked for as a warning (`#SBATCH --signal=USR1@120`); see `warned`. Raises CheckpointError, on all
+    ranks, where a job has neither that variable nor a scratch folder.
     """
 
     def __init__(self, directory: str | Path | None = None, *, keep: int = 3, signal: str = "USR1") -> None:
@@ -30,7 +31,7 @@ class Checkpointer:
         self._ranks = Ranks()
         self._beside = Ranks()  # what is written in the background must not mix with what `_ranks` says meanwhile
         # The environment of rank 0 decides: a path that differs by a symbolic link on one machine would tear it apart.
-        self.directory = self._ranks.chosen(Path(directory) if directory is not None else files.default_folder())
+        self.directory = self._folder(directory)
         self._keep = keep
         self._swept = False
         self._writing: threading.Thread | None = None
@@ -39,7 +40,8 @@ class Checkpointer:
         _listen(signal, self._warned.raise_)
 
     def save(self, step: int, training: dict[str, Any], *, background: bool = False) -> None:
-        """Writes the state after `step`: models, optimizers, anything with a state_dict, and plain values.
+        """Writes the state after `step`: models, optimizers, anything with a state_dict, and plain values. Of what is
+        neither model nor optimizer and not the same on all ranks, each rank's own is kept.
 
         Returns when it is published; with `background` as soon as it is copied to main memory (one more copy of this
         rank's part), and the next `save`, `load` or `wait` waits for its end. Raises CheckpointError, on all ranks, when
@@ -67,14 +69,15 @@ class Checkpointer:
 
     def load(self, training: dict[str, Any]) -> int:
         """Reads the newest whole checkpoint into the same kind of dict that `save` was given, and returns its step: 0
-        when there is none. Raises CheckpointError when it does not fit, as after a change of the model."""
+        when there is none. With another number of ranks than saved it all have rank 0's of what each had its own of, which
+        is said on standard error. Raises CheckpointError when it does not fit, as after a change of the model."""
         self.wait()
         found = self._newest()
         if found is None:
             return 0
         place, manifest = found
         try:
-            self._ranks.together(lambda: state.read(training, place, self._ranks, manifest.format))
+            self._ranks.together(lambda: state.read(training, place, self._ranks, manifest))
         except CheckpointError as error:
             raise CheckpointError(f"{place} can't be loaded into this training: {error}") from None
         return manifest.step
@@ -84,12 +87,20 @@ class Checkpointer:
         preempted or to reach its time limit. Call it at every step: it costs a message that nobody waits for."""
         return self._warned.seen()
 
+    def _folder(self, given: str | Path | None) -> Path:
+        def choose() -> Path:
+            return Path(given) if given is not None else files.default_folder()
+
+        chosen = self._ranks.together(choose, only=0)[0]
+        assert chosen is not None
+        return chosen
+
     # --- the parts of a save
 
     def _save(self, step: int, training: dict[str, Any], *, background: bool) -> None:
         self.wait()
         self._agree(step)
-        held = state.capture(training)
+        held = state.hold(training, self._ranks)
         part = self._begin(step)
         if not background:
             self._finish(self._ranks, lambda: state.write(held, part, self._ranks), step, part)

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 MANIFEST = "manifest.json"
+SCRATCH = Path("/scratch")
 _PUBLISHED = re.compile(r"step-(\d{8,})")
 _CHUNK = 4 * 1024 * 1024
 
@@ -61,13 +62,23 @@ class Manifest:
 
 def default_folder() -> Path:
     """$HEADWAY_CHECKPOINT_DIR; else on shared scratch, where a requeued job finds it again: its id stays the same;
-    outside of a job ./checkpoints."""
+    outside of a job ./checkpoints. Raises CheckpointError where a job has no scratch to write to."""
     if given := os.environ.get("HEADWAY_CHECKPOINT_DIR"):
         return Path(given)
     if job := os.environ.get("SLURM_JOB_ID"):
-        user = os.environ.get("USER") or str(os.getuid())
-        return Path("/scratch") / user / f"{os.environ.get('SLURM_JOB_NAME') or 'job'}-{job}"
+        mine = SCRATCH / (os.environ.get("USER") or str(os.getuid()))
+        _must_be_there(mine)
+        return mine / f"{os.environ.get('SLURM_JOB_NAME') or 'job'}-{job}"
     return Path("checkpoints")
+
+
+def _must_be_there(place: Path) -> None:
+    """What is shared is never made: it would lie in the container, or on this node's disk, and end with it."""
+    if not place.is_dir():
+        raise CheckpointError(
+            f"{place} is not there on {os.uname().nodename}, so checkpoints would not outlive the job: in a container mount it "
+            f"(--container-mounts={SCRATCH}), or set HEADWAY_CHECKPOINT_DIR to a folder on shared storage"
+        )
 
 
 def name_of(step: int) -> str:
@@ -85,7 +96,9 @@ def published(folder: Path) -> list[tuple[int, Path]]:
 
 
 def begin(folder: Path, step: int) -> Path:
-    """A new folder to write this step into."""
+    """A new folder to write this step into. Raises CheckpointError where it would be on scratch and there is none."""
+    if SCRATCH in folder.parents:
+        _must_be_there(SCRATCH)
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f".{name_of(step)}.{os.urandom(4).hex()}.part"
     part.mkdir()

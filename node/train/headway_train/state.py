@@ -7,9 +7,12 @@ read it. "torch": one file by rank 0, for a torch before 2.3 that lacks the firs
 from __future__ import annotations
 
 import copy
+import ctypes
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from headway_train.files import CheckpointError
+from headway_train import own
+from headway_train.files import CheckpointError, Manifest
 from headway_train.ranks import Ranks
 
 try:
@@ -34,8 +38,51 @@ except ImportError:
     FORMAT = "torch"
 
 _FILE = "state.pt"
+_COMPARED = (
+    16 * 1024 * 1024
+)  # bytes of a tensor that are compared among the ranks: of a larger one, as many all over it
 # Said at every save, of torch's own storage code and of a training that has one process.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\.distributed\.checkpoint\.")
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a checkpoint is made of. `common` is the same on all ranks, or divided among them; `own` is this rank's."""
+
+    common: dict[str, Any]
+    own: dict[str, Any] = field(default_factory=dict)
+
+
+def hold(state: Mapping[str, Any], ranks: Ranks) -> Held:
+    """The state as `capture` has it, and which of it is each rank's own: what is neither model nor optimizer, and not the
+    same everywhere. All ranks call it."""
+    held = capture(state)
+    if ranks.size == 1:
+        return Held(held)
+    plain = [name for name, value in state.items() if not isinstance(value, (nn.Module, Optimizer))]
+    told = ranks.together(lambda: {name: own.mark(held[name], _pieces) for name in plain})
+    mine = own.differing([marks or {} for marks in told]) & held.keys()
+    return Held(
+        {name: value for name, value in held.items() if name not in mine}, {name: held[name] for name in sorted(mine)}
+    )
+
+
+def _pieces(value: Any) -> list[bytes | memoryview] | None:
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return None
+    if any(hasattr(value, name) for name in ("device_mesh", "local_shards", "__create_write_items__")):
+        raise own.Divided
+    flat = value.detach().reshape(-1)
+    size = flat.numel() * flat.element_size()
+    if size > _COMPARED:
+        flat = flat[:: -(-size // _COMPARED)]
+    flat = flat.cpu().contiguous()
+    size = flat.numel() * flat.element_size()
+    content = (
+        (ctypes.c_char * size).from_address(flat.data_ptr()) if size else b""
+    )  # without numpy, which may not be there
+    told = f"{value.dtype} {tuple(value.shape)}".encode()
+    return [told, bytes(content)]
 
 
 def capture(state: Mapping[str, Any], form: str = FORMAT) -> dict[str, Any]:
@@ -86,52 +133,99 @@ def _owner(optimizer: Optimizer, state: Mapping[str, Any]) -> nn.Module:
     )
 
 
-def write(held: dict[str, Any], part: Path, ranks: Ranks, form: str = FORMAT) -> None:
+def write(held: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> None:
     """Writes it into the folder `part`; returns when this rank's files are there."""
+    _write_own(held, part, ranks)
     if form == "dcp":
-        dcp.save(held, storage_writer=dcp.FileSystemWriter(part), process_group=ranks.group)
+        dcp.save(held.common, storage_writer=dcp.FileSystemWriter(part), process_group=ranks.group)
     elif ranks.rank == 0:
-        torch.save(held, part / _FILE)
+        torch.save(held.common, part / _FILE)
 
 
-def write_beside(held: dict[str, Any], part: Path, ranks: Ranks, form: str = FORMAT) -> Callable[[], object]:
+def _write_own(held: Held, part: Path, ranks: Ranks) -> None:
+    if held.own:
+        torch.save(copied(held.own, all_of_it=True), part / own.file_of(ranks.rank))
+
+
+def write_beside(held: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> Callable[[], object]:
     """Copies it to main memory, and writes the copy while the training goes on. What is returned finishes the write,
     in another thread."""
-    mine = copied(held)
+    mine = Held(copied(held.common), copied(held.own, all_of_it=True))
     if form == "dcp" and hasattr(dcp, "async_save"):
         writer = dcp.FileSystemWriter(part)
-        writing: Future[Any] = dcp.async_save(mine, storage_writer=writer, process_group=ranks.group)
-        return writing.result
+        writing: Future[Any] = dcp.async_save(mine.common, storage_writer=writer, process_group=ranks.group)
+
+        def finish() -> None:
+            try:
+                _write_own(mine, part, ranks)
+            finally:
+                writing.result()
+
+        return finish
     return lambda: write(mine, part, ranks, form)
 
 
-def copied(value: Any) -> Any:
-    """A copy that the next training step does not change. Of what lies on a GPU async_save itself makes the copy; of
-    what lies in main memory it would write the training's own tensors, half of one step and half of the next."""
+def copied(value: Any, *, all_of_it: bool = False) -> Any:
+    """A copy that the next training step does not change. Of what lies on a GPU async_save itself makes the copy (unless
+    `all_of_it`); of what lies in main memory it would write the training's own tensors, half of one step and half of the
+    next."""
     if isinstance(value, torch.Tensor):
         value = value.detach()
         if value.device.type == "cpu":
             return value.clone()
-        return value if FORMAT == "dcp" and hasattr(dcp, "async_save") else value.cpu()
+        return value if FORMAT == "dcp" and hasattr(dcp, "async_save") and not all_of_it else value.cpu()
     if isinstance(value, dict):
-        return {name: copied(one) for name, one in value.items()}
+        return {name: copied(one, all_of_it=all_of_it) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(copied(one) for one in value)
+        return type(value)(copied(one, all_of_it=all_of_it) for one in value)
     return copy.deepcopy(value)
 
 
-def read(state: dict[str, Any], place: Path, ranks: Ranks, form: str) -> None:
-    """Reads a checkpoint of this form into the objects of `state`. All ranks call it."""
+def read(state: dict[str, Any], place: Path, ranks: Ranks, manifest: Manifest) -> None:
+    """Reads a checkpoint into the objects of `state`. All ranks call it. Raises CheckpointError."""
+    form, found = manifest.format, list[dict[str, Any]]()
+    ranks.together(lambda: found.append(_read_own(place, ranks, manifest)))
+    mine = found[0]
     if form == "torch":
-        restore(state, torch.load(place / _FILE, map_location="cpu"), form)
+        held = torch.load(place / _FILE, map_location="cpu")
+        restore(state, {**held, **mine}, form)
         return
     if form != FORMAT:
         raise CheckpointError(f"torch {torch.__version__} can't read the form {form!r} it was written in")
     held = capture(state, form)
+    common = {name: value for name, value in held.items() if name not in mine}
     # What does not fit shows when each rank plans its reads. In dcp.load it shows too, but on Python 3.13 and torch 2.6
     # the ranks then fail at telling each other what it was.
     planner = dcp.DefaultLoadPlanner()
-    planner.set_up_planner(held, dcp.FileSystemReader(place).read_metadata(), ranks.rank == 0)
+    planner.set_up_planner(common, dcp.FileSystemReader(place).read_metadata(), ranks.rank == 0)
     ranks.together(planner.create_local_plan)
-    dcp.load(held, storage_reader=dcp.FileSystemReader(place), process_group=ranks.group)
-    restore(state, held, form)
+    dcp.load(common, storage_reader=dcp.FileSystemReader(place), process_group=ranks.group)
+    restore(state, {**common, **{name: _into(held[name], mine[name]) for name in held.keys() & mine.keys()}}, form)
+
+
+def _read_own(place: Path, ranks: Ranks, manifest: Manifest) -> dict[str, Any]:
+    """The entries that were each rank's own: this rank's, or rank 0's where the run has another size now."""
+    name, of_another = own.source(ranks.rank, ranks.size, manifest.world_size, manifest.files)
+    if not name:
+        return {}
+    mine: dict[str, Any] = torch.load(place / name, map_location="cpu", weights_only=False)
+    if of_another and ranks.rank == 0:
+        print(
+            f"checkpoint {place} is of {manifest.world_size} ranks, this run has {ranks.size}: of {', '.join(mine)}, which "
+            "each rank had its own of, all have rank 0's now",
+            file=sys.stderr,
+            flush=True,
+        )
+    return mine
+
+
+def _into(there: Any, read: Any) -> Any:
+    """What was read, in the training's own tensors where they fit, as torch puts what is common."""
+    if isinstance(there, torch.Tensor) and isinstance(read, torch.Tensor):
+        if there.shape != read.shape or there.dtype != read.dtype:
+            return read.to(there.device)
+        there.detach().copy_(read)
+        return there
+    if isinstance(there, dict) and isinstance(read, dict):
+        return {name: _into(there.get(name), one) for name, one in read.items()}
+    return read

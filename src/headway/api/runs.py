@@ -26,6 +26,7 @@ from headway.jobs.asked import without_dependency
 from headway.jobs.offer import Offer, offer_of
 from headway.jobs.place import place
 from headway.jobs.run import Prepared, again, prepare_run, run_out
+from headway.jobs.script import BY_TASK
 from headway.store import JobRecord
 from headway.wire.jobs import ArrayOut
 from headway.wire.work import BundleOut, ExecIn, GitIn, LineageOut, RetryIn, RunIn, RunOut, SubmitIn, SubmitOut
@@ -166,7 +167,7 @@ async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> 
     await may_touch(state, cluster, who, record, f"look into job {job_id}")
     request = SubmitIn.model_validate(record.request)
     job = await _job(state, cluster, job_id)
-    folder, image = str(record.facts.get("checkpoints", "")), str(record.facts.get("container_image", ""))
+    folder, image = _checkpoints(record, job), str(record.facts.get("container_image", ""))
     seen = await _found(state, cluster, record.user, job_id, folder)
     return LineageOut(
         job_id=job_id,
@@ -270,6 +271,14 @@ def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
             hint=" ".join(f"--env {name}" for name in lost) + " takes it from your environment again",
         )
     return sent.model_copy(update={"env": env})
+
+
+def _checkpoints(record: JobRecord, job: JobState | None) -> str:
+    """The folder of the job's checkpoints, or of those of the task that it is; "" for none that is known."""
+    folder = str(record.facts.get("checkpoints", ""))
+    task = job.array_task if job and job.id != record.job_id else ""
+    apart = folder and task.isdigit() and BY_TASK in str(record.request.get("script") or "")
+    return f"{folder}/{task}" if apart else folder
 
 
 async def _record(state: AppState, cluster: Cluster, job_id: int) -> JobRecord:

@@ -25,6 +25,8 @@ _DEPENDENCY = {"ok": "afterok", "any": "afterany", "notok": "afternotok", "start
 # torchrun's options before its script that take no value.
 _TORCHRUN_ALONE = {"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"}
 _MPIRUN = {"mpirun", "mpiexec", "prterun"}
+# Behind a folder of checkpoints: tasks of an array must not go on from each other's.
+BY_TASK = "${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +238,12 @@ def _body(
     run: RunIn, launcher: str, helpers: tuple[str, str], kept: str, workers: tuple[int, str], flags: int
 ) -> Iterator[Line]:
     (helper, warner), (count, why) = helpers, workers
-    checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}"
+    checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}{BY_TASK}"
     yield Line("set -uo pipefail")
     yield Line(f"helper={helper}", "sets network, ranks, threads and CPUs that are not set")
     if run.warn and launcher == "torchrun":
         yield Line(f"warner={warner}", "--warn: hands the warning on to the ranks; torchrun would end on it")
-    yield Line(f'export HEADWAY_CHECKPOINT_DIR="{checkpoints}"', "the same over restarts")
+    yield Line(f'export HEADWAY_CHECKPOINT_DIR="{checkpoints}"', "the same over restarts; of an array each task's own")
     yield Line('mkdir -p "$HEADWAY_CHECKPOINT_DIR"')
     yield Line(f"export HEADWAY_LAUNCHER={launcher}", "--launcher" if run.launcher else "the command's first word")
     yield Line(f"export HEADWAY_WORKERS={count}", why)

@@ -13,6 +13,7 @@ from headway.render.text import MARK, path
 from headway.render.version import Version
 
 JOB_SHM = "/dev/shm/headway"
+LEFT = "/dev/shm /tmp /var/tmp"  # what is memory first: the others may hold millions of files
 XID_MARK = "/run/headway/xid"  # made by the agent (node/agent), removed by health.respond
 HOLD = "/run/headway/hold"  # a file JOB there, made and removed by health.move: that job is going to be requeued
 
@@ -127,9 +128,13 @@ for place in {JOB_TMP} {JOB_SHM} /var/lib/headway/containers /run/headway/contai
         systemd-run --quiet --collect --no-block rm -rf --one-file-system "$place/gone-$SLURM_JOB_ID"
 done
 rm -f {JOB_TMP}/"$SLURM_JOB_ID".ends
-# A person's last job here takes along what they left beside their jobs' own folders: sbcast writes to the node's /tmp.
+# A person's last job here takes along what they left beside their jobs' own folders: sbcast writes to the node's /tmp. Their
+# next job may begin meanwhile: what is newer than this moment stays, and jobs' own shared memory.
+now=@$(date +%s.%N)
 if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP}/*/uid; then
-    find /tmp /var/tmp /dev/shm -xdev -mindepth 1 -user "$SLURM_JOB_UID" -delete 2>/dev/null
+    clean=(find {LEFT} -xdev -mindepth 1 -user "$SLURM_JOB_UID" ! -newerct "$now" ! -path "{JOB_SHM}/*" -delete)
+    timeout 30 "${{clean[@]}}" 2>/dev/null
+    [ $? -ne 124 ] || systemd-run --quiet --collect --no-block "${{clean[@]}}"
 fi
 for part in /etc/headway/epilog.d/*; do
     [ -x "$part" ] || continue

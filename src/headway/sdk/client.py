@@ -387,13 +387,12 @@ class Client(Costs, Work):
 
     def job(self, cluster: str, job_id: int, *, task: str = "") -> JobOut:
         """With `task` that one of the array."""
-        path = f"/clusters/{part(cluster)}/jobs/{int(job_id)}"
-        return self._read(JobOut, self._json("GET", path, params=_given({"task": task})))
+        said = self._json("GET", f"/clusters/{part(cluster)}/jobs/{int(job_id)}", params=_given({"task": task}))
+        return self._read(JobOut, said)
 
     def cancel(self, cluster: str, job_id: int, *, task: str = "") -> None:
         """An array by its own number is cancelled whole, with `task` that one of it."""
-        path = f"/clusters/{part(cluster)}/jobs/{int(job_id)}"
-        self._json("DELETE", path, params=_given({"task": task}))
+        self._json("DELETE", f"/clusters/{part(cluster)}/jobs/{int(job_id)}", params=_given({"task": task}))
 
     def log(
         self,
