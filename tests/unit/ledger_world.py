@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from headway.domain.cluster import Cluster, Team, User
 from headway.domain.ledger import NodeSpan, Run
@@ -96,3 +97,14 @@ async def got(client: httpx.AsyncClient, path: str) -> Any:
 def summed(paid: Any) -> Decimal:
     parts = [one["total_usd"] for one in paid["teams"]] + [one["usd"] for one in paid["unassigned"]]
     return sum((Decimal(str(part)) for part in parts), Decimal(0))
+
+
+@pytest.fixture
+def said() -> Accounting:
+    return Accounting()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
+    async with lab(tmp_path, said) as made:
+        yield made

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
-
-import pytest
 
 from headway.api.collect import collect
 from headway.domain.cluster import Budget, Cluster
@@ -20,22 +16,14 @@ from tests.unit.ledger_world import (
     H,
     at,
     got,
-    lab,
     machines,
     run,
+    said,
+    server,
 )
 from tests.unit.server_fakes import Server
 
-
-@pytest.fixture
-def said() -> Accounting:
-    return Accounting()
-
-
-@pytest.fixture
-async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
-    async with lab(tmp_path, said) as made:
-        yield made
+__all__ = ["said", "server"]  # fixtures
 
 
 async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(

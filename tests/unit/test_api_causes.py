@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,21 +14,12 @@ from headway.api.collect import collect, entries
 from headway.domain.incident import XidClass
 from headway.domain.ledger import Saves
 from headway.store import PriceRow
-from tests.unit.ledger_world import OCTOBER, V1, Accounting, H, at, got, lab, machines, run
+from tests.unit.ledger_world import OCTOBER, V1, Accounting, H, at, got, machines, run, said, server
 from tests.unit.server_fakes import Server
 
+__all__ = ["said", "server"]  # fixtures
+
 MONTH_S = OCTOBER.seconds
-
-
-@pytest.fixture
-def said() -> Accounting:
-    return Accounting()
-
-
-@pytest.fixture
-async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
-    async with lab(tmp_path, said) as made:
-        yield made
 
 
 async def put(server: Server, *runs: Any) -> None:

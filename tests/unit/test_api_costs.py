@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,23 +19,15 @@ from tests.unit.ledger_world import (
     H,
     at,
     got,
-    lab,
     machines,
     run,
+    said,
+    server,
     summed,
 )
 from tests.unit.server_fakes import Server
 
-
-@pytest.fixture
-def said() -> Accounting:
-    return Accounting()
-
-
-@pytest.fixture
-async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
-    async with lab(tmp_path, said) as made:
-        yield made
+__all__ = ["said", "server"]  # fixtures
 
 
 async def test_what_was_used_and_who_pays_the_same_in_every_form(server: Server, said: Accounting) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -31,22 +29,14 @@ from tests.unit.ledger_world import (
     H,
     at,
     got,
-    lab,
     machines,
     run,
+    said,
+    server,
 )
 from tests.unit.server_fakes import Server
 
-
-@pytest.fixture
-def said() -> Accounting:
-    return Accounting()
-
-
-@pytest.fixture
-async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
-    async with lab(tmp_path, said) as made:
-        yield made
+__all__ = ["said", "server"]  # fixtures
 
 
 async def test_power_and_idleness_are_measured_once(server: Server, said: Accounting) -> None:
