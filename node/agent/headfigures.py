@@ -22,7 +22,7 @@ DAEMONS = {  # name -> its process, of which the kernel keeps 15 letters
 
 
 OF_THE_FIRST = frozenset({"slurmdbd", "mariadb", "prometheus", "alertmanager"})  # no second head has them
-FORGOTTEN_S = 900.0  # a node that is silent for so long was given back, or is known to be away
+FORGOTTEN_S = 86400.0  # of a node that was given back; until then the alert asks whether it should be there
 
 
 class HeadWatcher(threading.Thread):

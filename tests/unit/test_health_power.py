@@ -85,6 +85,17 @@ def test_of_a_job_that_can_t_have_all_its_nodes_none_is_made() -> None:
     assert made({one: (7, 8), two: (8,), three: (7,)}) == []
 
 
+def test_the_first_nodes_of_a_group_are_paid_for_before_those_that_jobs_ask_for() -> None:
+    """They always have a machine, and are away just now: what runs elsewhere in the group does not stand for them."""
+    found = cluster("100")  # pays for three
+    first, second, third = found.slot_names[:3]
+    groups = (replace(found.groups[0], nodes=1), found.groups[1])
+    found, there = replace(found, groups=groups), {third: builders.machine(third)}
+    states = {first: ("idle~", "none"), second: ("allocated#", "none"), third: ("allocated", "none")}
+    assert not [one for one in decide(found, states, there, (), NOW) if isinstance(one, Make)]
+    assert Make(second) in list(decide(replace(found, most_usd_per_hour=Decimal(130)), states, there, (), NOW))
+
+
 def test_a_group_over_the_limit_is_closed_for_as_long_as_it_is_told() -> None:
     found = replace(cluster("70"), groups=cluster("70").groups)
     states = dict.fromkeys(found.slot_names[:3], ("allocated#", "none"))

@@ -205,6 +205,8 @@ def test_the_own_server_s_token_goes_to_nobody_else(tmp_path: Path, monkeypatch:
     (tmp_path / paths.CLIENT_FILE).write_text(json.dumps({"url": "http://127.0.0.1:7878", "token": "hw_own"}))
     for url, token in (
         ("http://127.0.0.1:7878/", "hw_own"),
+        ("http://localhost:7878", "hw_own"),
+        ("http://localhost.example.org:7878", ""),
         ("http://colleague:7878", ""),
         ("http://two:7878,http://127.0.0.1:7878", "hw_own"),  # said to be one
     ):

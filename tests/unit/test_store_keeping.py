@@ -160,6 +160,28 @@ async def test_what_a_try_brought_that_did_not_end_goes_again(
         await store.close()
 
 
+async def test_who_gives_up_takes_half_a_ledger_away(stores: tuple[Store, Store]) -> None:
+    """Else a restore of another day would take for its own what has come since."""
+    one, two = stores
+    await filled(one)
+    rows = [row async for row in one.records("lab")]
+
+    async def cut_off() -> AsyncIterator[Row]:
+        for row in rows:
+            yield row
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await two.take_records("lab", cut_off())
+    await two.take_half_away("lab")
+    await two.note_refill("lab", "speech", 9.0)
+    await two.take_half_away("lab")  # of nothing
+    assert await two.refills("lab") == {"speech": 9.0}
+    assert await two.secrets("lab") == {}
+    for store in stores:
+        await store.close()
+
+
 async def test_a_uid_that_is_another_persons_is_said(stores: tuple[Store, Store]) -> None:
     one, two = stores
     await filled(one)

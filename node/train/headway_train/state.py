@@ -177,7 +177,10 @@ def copied(value: Any, *, all_of_it: bool = False) -> Any:
     if isinstance(value, dict):
         return {name: copied(one, all_of_it=all_of_it) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(copied(one, all_of_it=all_of_it) for one in value)
+        parts = [copied(one, all_of_it=all_of_it) for one in value]
+        return (
+            type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        )  # a namedtuple takes them one by one
     return copy.deepcopy(value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from decimal import Decimal
 
 from headway.api.state import AppState
@@ -22,12 +21,13 @@ async def over_limit(state: AppState, before: Cluster | None, after: Cluster) ->
     scaling = [group for group in after.groups if group.idle_s is not None]
     if not scaling:
         return None  # the file itself was refused
-    there = Counter(
-        group.name
-        for machine in await state.work.machines(before)
-        if (group := after.group_of.get(machine.name)) is not None
-    )
-    more = {group.name: group.price_usd_per_node_hour * max(0, there[group.name] - group.wanted) for group in scaling}
+    machines = {machine.name for machine in await state.work.machines(before)}
+    there = {group.name: len(machines & set(group.slots)) for group in scaling}
+    # The first slots of each always have a machine, whoever else has one.
+    more = {
+        group.name: group.price_usd_per_node_hour * len(machines & set(group.slots[group.wanted :]))
+        for group in scaling
+    }
     total = _always(after) + sum(more.values())
     if total <= limit:
         return None

@@ -7,7 +7,6 @@ some are about to be taken."""
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -83,11 +82,11 @@ def decide(
     """What to do now. `making`: nodes at whose machines somebody is at work; `leaving`: those whose machines are taken back;
     `waiting`: groups of which none is to be made yet; `closed_s`: for how long one is closed that would cost too much; `jobs`:
     node -> jobs that wait for it: of one that can't have all its nodes no machine is made: it would stand there for nobody."""
-    budget = _Budget.of(cluster, {*machines, *making})
+    budget = _Budget(cluster, {*machines, *making})
     for group in cluster.groups:
         short = _short(group, states, machines, making, leaving) if group.spot and group.name not in waiting else ()
         for name in short:
-            if budget.has_room(group):
+            if budget.has_room([name]):
                 yield Make(name)
         ghosts = tuple(_ghosts(group, states, machines, {*making, *leaving}, now)) if group.spot else ()
         yield from (GiveBack(name, STUCK) for name in ghosts)
@@ -104,7 +103,7 @@ def decide(
                 yield deed
         over: list[str] = []
         for together in _together(woken, jobs or {}):
-            if budget.has_room(group, len(together)):
+            if budget.has_room(together):
                 yield from map(Make, together)
             else:
                 over += together
@@ -206,18 +205,21 @@ class _Budget:
     """What the machines that there are cost, and those that the file asks for and that are away just now."""
 
     cluster: Cluster
-    there: Counter[str]  # group -> machines
+    there: set[str]
 
-    @staticmethod
-    def of(cluster: Cluster, names: Collection[str]) -> _Budget:
-        return _Budget(cluster, Counter(group.name for name, group in cluster.group_of.items() if name in names))
+    def has_room(self, names: Collection[str]) -> bool:
+        """For these too, which count from then on."""
+        limit, wanted = self.cluster.most_usd_per_hour, self.there | set(names)
+        prices = (one.price_usd_per_node_hour * _count(one, wanted) for one in self.cluster.groups)
+        if limit is not None and sum(prices, Decimal(0)) > limit:
+            return False
+        self.there = wanted
+        return True
 
-    def has_room(self, group: Group, count: int = 1) -> bool:
-        """For so many more of this group, which count from then on."""
-        limit = self.cluster.most_usd_per_hour
-        self.there[group.name] += count
-        prices = (one.price_usd_per_node_hour * max(one.wanted, self.there[one.name]) for one in self.cluster.groups)
-        if limit is None or sum(prices, Decimal(0)) <= limit:
-            return True
-        self.there[group.name] -= count
-        return False
+
+def _count(group: Group, there: Collection[str]) -> int:
+    """Machines of the group: where it scales by itself its first slots always have one."""
+    found = {name for name in group.slots if name in there}
+    if group.idle_s is not None:
+        return len(found | set(group.slots[: group.wanted]))
+    return max(group.wanted, len(found))

@@ -27,8 +27,8 @@ def _set(words: str) -> frozenset[str]:
 
 # Names are looked at word by word: DB_PASSWORD, apiKey, --hf-token.
 _ALWAYS = re.compile(
-    r"secrets?|credentials?|authorization|passcode|jwt|sshpass|.*(?:password|passwd|passphrase)s?"
-    r"|(?:api|access|secret|private|account|auth|encryption|signing)(?:key|token)s?"
+    r".*secrets?|credentials?|authorization|passcode|jwt|sshpass|.*(?:password|passwd|passphrase)s?"
+    r"|.*(?:api|access|secret|private|account|auth|encryption|signing)(?:key|token)s?"
 )
 _LEFT_OUT = _set(
     "value string header plain raw base64 prod production staging dev test old ro rw readonly"
@@ -51,7 +51,9 @@ _OTHER_TOKENS = _set(
     "prompt response think thinking reasoning tool turn query memory register blank separator delimiter boundary newline "
     "placeholder latent class sentinel dummy trigger instance concept initializer document lm word sub"
 )
-_TOKENS = _set("api auth access refresh bearer")  # what makes even several of them secret
+_TOKENS = _set(
+    "api auth access refresh bearer hf github gitlab gh slack huggingface wandb npm pypi bot session"
+)  # what makes even several of them secret
 _PASSES = _set(
     "db database user smtp mysql postgres pg redis admin root ftp http proxy mongo registry docker login mail"
 )
@@ -63,6 +65,7 @@ def is_secret(name: str) -> bool:
     words = [word.lower() for word in _WORD.findall(name)]
     while len(words) > 1 and (words[-1] in _LEFT_OUT or words[-1].isdigit()):
         words.pop()
+    words = [part for word in words for part in _parts(word)]
     if not words or (len(words) > 1 and words[0] in _SWITCHES) or words[-1] in _ABOUT:
         return False
     if words[-2:] == ["application", "credentials"]:  # Google's: a path
@@ -72,6 +75,12 @@ def is_secret(name: str) -> bool:
     if any(word == "key" and before in _KEYS for before, word in pairwise(words)):
         return True
     return _ends_secret(words[-1], words[-2] if len(words) > 1 else "")
+
+
+def _parts(word: str) -> tuple[str, ...]:
+    """HFTOKEN is a token, as HF_TOKEN is."""
+    before = word.removesuffix("token")
+    return (before, "token") if before and before != word else (word,)
 
 
 def _ends_secret(last: str, before: str) -> bool:

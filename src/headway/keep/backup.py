@@ -23,6 +23,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict
 from headway.keep.archive import SUFFIX, Damaged, Header, Reader, Writer
 from headway.machines.program import program
+from headway.store.keeping import BRINGING
 from headway.store.records import OWN_SECRETS
 
 DATABASE = "slurm_acct_db"
@@ -115,7 +116,7 @@ async def _one(data: bytes) -> AsyncIterator[bytes]:
 
 async def _secrets(cluster: Cluster, env: Env) -> dict[str, str]:
     have = await env.store.secrets(cluster.name)
-    return {name: value for name, value in have.items() if not name.startswith(_OF_A_MOMENT)}
+    return {name: value for name, value in have.items() if not name.startswith((*_OF_A_MOMENT, BRINGING))}
 
 
 async def _lines(env: Env, cluster: str) -> AsyncIterator[bytes]:

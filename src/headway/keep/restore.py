@@ -22,6 +22,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
 from headway.keep.archive import Reader
 from headway.keep.backup import Proof, program_argv, prove, rows
+from headway.store.keeping import BRINGING
 
 STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
 _DAEMONS = ("slurmctld.service", "slurmrestd.service", "slurmdbd.service")
@@ -69,6 +70,8 @@ async def check(cluster: str, env_store: Any, kept: Kept) -> None:
 async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: Kept) -> int:
     """Headway's own memory of the cluster; how many records came back."""
     for name, value in kept.secrets.items():
+        if name == BRINGING:
+            continue
         await env_store.put_secret(cluster, name, value)
     with await asyncio.to_thread(Reader, path, key) as reader:
         parts = reader.parts()

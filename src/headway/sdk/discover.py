@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,7 +118,12 @@ def _own_token(urls: list[str]) -> str:
         running = str(json.loads((paths.state_dir() / paths.SERVER_FILE).read_text())["url"])
     except (OSError, ValueError, KeyError, TypeError):
         running = known
-    return token if {known.rstrip("/"), running.rstrip("/")}.intersection(url.rstrip("/") for url in urls) else ""
+    return token if {_spelled(known), _spelled(running)}.intersection(map(_spelled, urls)) else ""
+
+
+def _spelled(url: str) -> str:
+    """The same for all names of this very machine's own address."""
+    return re.sub(r"//(localhost|\[::1\])(?=[:/]|$)", "//127.0.0.1", url.rstrip("/"))
 
 
 def _through_sudo(folder: Path) -> tuple[str, str] | None:

@@ -57,6 +57,13 @@ class Keep:
         return (str(path),)
 
     async def restore(self) -> None:
+        try:
+            await self._restore()
+        except HeadwayError:
+            await self._state.store.take_half_away(self._operation.cluster)  # of a server that was ended under it
+            raise
+
+    async def _restore(self) -> None:
         from headway.keep import restore as keep
 
         state, name = self._state, self._operation.cluster

@@ -57,7 +57,7 @@ class KeepStore(Base):
         of it stays as it is. Of a million rows it takes a minute, so they come in pieces, between which others may write:
         leases are renewed. All or none come nevertheless: what a try brought that did not end goes again, at the latest
         before the next one."""
-        await self._take_away(cluster)
+        await self.take_half_away(cluster)
         empty = await self._empty(cluster)
         await self.set_secret(cluster, BRINGING, " ".join(sorted(empty)))
         count, numbers = 0, dict[tuple[str, int], int]()
@@ -67,7 +67,7 @@ class KeepStore(Base):
                     for name, some in groupby(piece, key=lambda row: row[0]):
                         count += await _bring(db, name, [values for _, values in some], empty, numbers)
         except Exception:
-            await self._take_away(cluster)
+            await self.take_half_away(cluster)
             raise
         await self.drop_secret(cluster, BRINGING)
         return count
@@ -80,8 +80,8 @@ class KeepStore(Base):
         hanging = {table.name for table in tables() if (above := _parent(table, tables())) and above[1].name in full}
         return {table.name for table in tables()} - full - hanging
 
-    async def _take_away(self, cluster: str) -> None:
-        """What a try brought that did not end."""
+    async def take_half_away(self, cluster: str) -> None:
+        """What a try brought that did not end. For who gives up as well: later those rows would be taken for old ones."""
         brought = (await self._bringing(cluster)).split()
         if not brought:
             return
