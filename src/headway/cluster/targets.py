@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from headway.cluster import ops
 from headway.cluster.env import Env
-from headway.cluster.goal import goal_of, site_of
+from headway.cluster.goal import goal_with
 from headway.domain.cluster import Cluster
-from headway.errors import Refused
 from headway.render.monitoring import TARGETS
 
 
 async def tell_prometheus(cluster: Cluster, env: Env) -> None:
     machines = {machine.name: machine for machine in await env.provider.list(cluster.name)}
-    head, place = machines.get(cluster.head), await env.provider.find(cluster)
+    head = machines.get(cluster.head)
     if head is None:
         return
-    if place is None:
-        raise Refused(f"{cluster.name} has no network", hint="headway apply")
     there = tuple(name for name in cluster.slot_names if name in machines)
-    site = await site_of(cluster, env, place, there, give_uids=False)
-    goal = await goal_of(cluster, site, await env.store.secrets(cluster.name))
+    goal = await goal_with(cluster, env, there)
     await ops.perform(env.connections, head, [ops.file_step(TARGETS, goal.roles["head"].files[TARGETS])])
