@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from headway.changes.cluster import Goal
 from headway.cluster import secrets
 from headway.cluster.apply import Run
 from headway.cluster.env import Env, Say
-from headway.cluster.goal import goal_with
+from headway.cluster.goal import goal_of, site_of
 from headway.cluster.observe import machines_of
 from headway.domain.change import Change, ChangeSet
 from headway.domain.cluster import Cluster
@@ -22,7 +25,7 @@ async def bring(
     machines = await machines_of(env, cluster.name)
     if cluster.head not in machines:
         raise Unreachable(f"{cluster.head} is not there", hint=f"headway status {cluster.name}")
-    goal = await goal_with(cluster, env, choose(cluster, {*machines, name}))
+    goal = await _goal(cluster, env, {*machines, name})
     have = await secrets.ensure(env.store, cluster, cluster.machine_names)
     place = await env.provider.find(cluster)
     if place is None:
@@ -32,3 +35,11 @@ async def bring(
     run.machines.update(machines)
     run.controller_up.set()
     await run.bring(name, [Change("machine.create", name, name, why)])
+
+
+async def _goal(cluster: Cluster, env: Env, machines: Collection[str]) -> Goal:
+    place = await env.provider.find(cluster)
+    if place is None:
+        raise Refused(f"{cluster.name} has no network", hint="headway apply")
+    site = await site_of(cluster, env, place, choose(cluster, machines), give_uids=False)
+    return await goal_of(cluster, site, await env.store.secrets(cluster.name))

@@ -14,7 +14,6 @@ from headway.cluster import secrets as cluster_secrets
 from headway.cluster.env import Env
 from headway.cluster.shipped import shipped
 from headway.domain.cluster import SHARED_FOLDER, Cluster, Site
-from headway.errors import Refused
 from headway.machines import image
 from headway.machines.base import Place
 from headway.render import monitoring, render, units
@@ -68,15 +67,6 @@ async def _host_keys(cluster: Cluster, env: Env) -> dict[str, str]:
         names = {name: cluster_secrets.host_key_name(name) for name in cluster.machine_names}
         found = {name: cluster_secrets.public_of(have[key]) for name, key in names.items() if key in have}
     return {name: " ".join(key.split()[:2]) for name, key in found.items() if key}
-
-
-async def goal_with(cluster: Cluster, env: Env, members: tuple[str, ...]) -> Goal:
-    """Of a cluster that is there, with machines in these slots. No uid is given away. Raises Refused where it has no network."""
-    place = await env.provider.find(cluster)
-    if place is None:
-        raise Refused(f"{cluster.name} has no network", hint="headway apply")
-    site = await site_of(cluster, env, place, members, give_uids=False)
-    return await goal_of(cluster, site, await env.store.secrets(cluster.name))
 
 
 async def goal_of(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:

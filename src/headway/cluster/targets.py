@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from headway.cluster import ops
 from headway.cluster.env import Env
-from headway.cluster.goal import goal_with
+from headway.cluster.goal import goal_of, site_of
 from headway.domain.cluster import Cluster
+from headway.errors import Refused
 from headway.render.monitoring import TARGETS
 
 
 async def tell_prometheus(cluster: Cluster, env: Env) -> None:
     machines = {machine.name: machine for machine in await env.provider.list(cluster.name)}
-    head = machines.get(cluster.head)
+    head, place = machines.get(cluster.head), await env.provider.find(cluster)
     if head is None:
         return
+    if place is None:
+        raise Refused(f"{cluster.name} has no network", hint="headway apply")
     there = tuple(name for name in cluster.slot_names if name in machines)
-    goal = await goal_with(cluster, env, there)
+    site = await site_of(cluster, env, place, there, give_uids=False)
+    goal = await goal_of(cluster, site, await env.store.secrets(cluster.name))
     await ops.perform(env.connections, head, [ops.file_step(TARGETS, goal.roles["head"].files[TARGETS])])
