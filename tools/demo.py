@@ -80,6 +80,7 @@ def main() -> int:
     for line in (
         f"page: {page}",
         "watch: headway queue",
+        f"log in: headway ssh {CLUSTER}, then srun --gpus 1 nvidia-smi",
         "break it: make demo-fault",
         "your own: headway init",
         f"remove: headway down {CLUSTER}",

@@ -29,9 +29,10 @@ def main() -> None:
 
             keep(load().state)
         elif role == "recall":
-            from .recall import recall
+            from .config import load
+            from .recall import handed_in, recall
 
-            for line in recall():
+            for line in recall(inherited=handed_in(load().state)):
                 print(line, flush=True)
         elif role == "test":
             from .active import start

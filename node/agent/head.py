@@ -16,6 +16,7 @@ from typing import Any
 from .away import Away
 from .config import Config
 from .headfigures import HeadWatcher
+from .inherit import Heir
 from .leading import Leading, Looks
 from .metrics import Giver
 from .munge import Munge
@@ -248,6 +249,7 @@ def serve_head(config: Config) -> None:
     Looks(leading).start()
     if config.first_head:
         Away(config).start()
+        Heir(config).start()
     watcher = HeadWatcher(head.beats, first=config.first)
     watcher.start()
     Giver(address, lambda: watcher.text).start()

@@ -4,7 +4,10 @@ change: killed before that, it comes back without the jobs of those seconds, and
 `agent.pyz keep` runs before slurmctld starts: it copies the scripts and environments of the newest jobs, which slurmctld
 writes at once and deletes when it comes back without their jobs. `agent.pyz recall` runs after: what people's sbatch noted
 (cli_filter.lua), nobody knows any more and accounting has not seen end is submitted again, as its owner, in its old order and so
-as a rule by its old number. A run that may still be there is ended by Slurm first, as soon as its node registers."""
+as a rule by its old number. A run that may still be there is ended by Slurm first, as soon as its node registers.
+
+Of two heads the second one takes over without the first one's last seconds, while accounting is away: it makes the list
+(inherit.py), which the first one carries out here when it is back."""
 
 from __future__ import annotations
 
@@ -30,10 +33,13 @@ from .say import whole_lines
 T = TypeVar("T")
 KEPT = "/var/lib/headway/recall"
 DONE = "/var/lib/headway/recalled.jsonl"
+HANDED = "recall"  # beside the folder with Slurm's state: both heads have it, and root alone writes there
+DUE = "due.jsonl"
 NOTES = "/home/*/.headway-submitted"
 UNSAVED_S = 10.0  # what is so much older than the last state that was written is in it
 BEGIN_S = 10  # until then every node has registered, and Slurm has ended what still ran there
 WAIT_S = 120.0  # for the controller and the accounting database to answer
+HAND_S = 30.0  # for the second head to end its list
 SAME_S = 5  # between the second that sbatch notes and the one that Slurm does
 _SUBMIT_S = 30.0
 _MOST_BYTES = 256 * 1024
@@ -81,6 +87,15 @@ class Kept:
     environment: bytes = b""
 
 
+@dataclass(frozen=True)
+class Lost:
+    """A submission that the controller which began at `began` (unix seconds) knew no job of, and where its files may lie."""
+
+    note: Note
+    began: int
+    kept: str
+
+
 def keep(state: str, kept: str = KEPT) -> None:
     """Called before the controller starts, which deletes what it knows no job of."""
     os.makedirs(kept, mode=0o700, exist_ok=True)
@@ -88,7 +103,7 @@ def keep(state: str, kept: str = KEPT) -> None:
         saved = os.stat(f"{state}/job_state").st_mtime
     except OSError:
         saved = 0.0  # it has never written one
-    for old in glob.glob(f"{kept}/job.*"):
+    for old in [] if os.path.exists(f"{kept}/{DUE}") else glob.glob(f"{kept}/job.*"):
         if os.stat(old).st_mtime < saved - 60:
             shutil.rmtree(old)
     for folder in glob.glob(f"{state}/hash.*/job.*"):
@@ -281,20 +296,71 @@ class Slurm:
         return subprocess.run(argv, env=env, check=True, capture_output=True, text=True, timeout=20).stdout
 
 
-def recall(slurm: Slurm | None = None, notes: str = NOTES, kept: str = KEPT, done: str = DONE) -> Iterator[str]:
-    """Says what it did, job by job."""
-    slurm = slurm or Slurm()
-    began = _patiently(slurm.began)
+def handed_in(state: str) -> str:
+    """Where the second head leaves its list. `state`: the folder of Slurm's state."""
+    return f"{os.path.dirname(state)}/{HANDED}"
+
+
+def lost(slurm: Slurm, began: int, notes: str, kept: str) -> list[Lost]:
+    """What the controller that works since then knows nothing of. Raises CalledProcessError or TimeoutExpired."""
     known = _patiently(slurm.known)  # before the notes: who submits in between has no job that is missing
     saved = float(bytes_of(f"{kept}/saved") or began)
     found = forgotten(notes_in(glob.glob(notes), saved - UNSAVED_S, time.time()), known, began)
-    if not found:
-        return
+    return [Lost(note, began, kept) for note in found]
+
+
+def hand_on(found: Iterable[Lost], folder: str) -> None:
+    """Adds to the list that the first head carries out."""
+    with open(f"{folder}/{DUE}", "a") as file:
+        for one in found:
+            note = one.note
+            argv = b"\0".join(note.argv).hex()
+            file.write(
+                json.dumps({"job": note.job, "at": note.at, "uid": note.uid, "argv": argv, "began": one.began}) + "\n"
+            )
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def handed(folder: str) -> list[Lost]:
+    """That list, once it is made: the second head writes it when it leads, and takes the folder away where it does not."""
+    ends = time.monotonic() + HAND_S
+    while os.path.isdir(folder) and not os.path.exists(f"{folder}/{DUE}") and time.monotonic() < ends:
+        time.sleep(0.1)
+    rows = map(json.loads, whole_lines(f"{folder}/{DUE}"))
+    return [
+        Lost(
+            Note(row["job"], row["at"], row["uid"], tuple(bytes.fromhex(row["argv"]).split(b"\0"))),
+            row["began"],
+            folder,
+        )
+        for row in rows
+    ]
+
+
+def recall(
+    slurm: Slurm | None = None, notes: str = NOTES, kept: str = KEPT, done: str = DONE, inherited: str = ""
+) -> Iterator[str]:
+    """Says what it did, job by job. `inherited`: the folder of what the second head has handed on."""
+    slurm = slurm or Slurm()
+    listed = handed(inherited) if inherited else []
+    there = {one.note for one in listed}
+    ours = lost(slurm, _patiently(slurm.began), notes, kept)
+    found = sorted(
+        (*listed, *(one for one in ours if one.note not in there)), key=lambda one: (one.note.at, one.note.job)
+    )
+    yield from _again(slurm, found, done)
+    if inherited:
+        shutil.rmtree(inherited, ignore_errors=True)
+
+
+def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
     before: dict[int, list[int]] = {}
     for row in map(json.loads, whole_lines(done)):
         before.setdefault(row["job"], []).append(row["at"])
     due: list[tuple[Note, pwd.struct_passwd, Kept]] = []
-    for note in found:
+    for one in found:
+        note = one.note
         try:
             owner = pwd.getpwuid(note.uid)
         except KeyError:
@@ -304,8 +370,8 @@ def recall(slurm: Slurm | None = None, notes: str = NOTES, kept: str = KEPT, don
             continue
         records = _patiently(functools.partial(slurm.records, note.job))
         records = mine(note, records, owner.pw_name, max(earlier, default=0))
-        files = kept_of(f"{kept}/job.{note.job}", owner, known=bool(records))
-        if not over(note, records, files.script, began):
+        files = kept_of(f"{one.kept}/job.{note.job}", owner, known=bool(records))
+        if not over(note, records, files.script, one.began):
             due.append((note, owner, files))
     if due:
         slurm.close_records()  # before their numbers are known again

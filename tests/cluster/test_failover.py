@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,7 @@ controllers: 2
 teams:
   ml: {users: [ada]}
 """
+WAITS = "while [ ! -e /scratch/go ]; do sleep 0.2; done"
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +61,12 @@ def test_heads_that_do_not_hear_each_other_are_never_both_in_control(lab: Lab) -
 
 def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> None:
     """In a young cluster, whose controller would not have written its accounts down by itself yet; slurmdbd dies with it."""
-    running = lab.sbatch("ada", wrap="while [ ! -e /scratch/go ]; do sleep 0.2; done")
+    running = lab.sbatch("ada", wrap=WAITS)
     lab.wait_job(running, "RUNNING")
     began = float(on(lab, "pair-head", "date", "+%s"))
     saved = lambda: float(on(lab, "pair-head", "stat", "-c", "%Y", f"{STATE}/job_state")) > began  # noqa: E731
-    lab.wait(saved, "the controller to save the job: of its last seconds it forgets")
+    lab.wait(saved, "the controller to save the job; it does so again five seconds later at the earliest")
+    forgotten = lab.sbatch("ada", "-o", "/dev/null", wrap=f"{WAITS}; echo $SLURM_JOB_ID >>/scratch/forgotten")
     lab.podman("kill", lab.container("pair-head"))
 
     def submitted() -> int:
@@ -84,3 +87,12 @@ def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> No
         lab.wait_job(job, "COMPLETED")
         records = ["sacct", "-XnD", "-o", "State", "-j", str(job)]
         lab.wait(lambda r=records: lab.head(*r, check=False).out.split() == ["COMPLETED"], f"one record of job {job}")  # type: ignore[misc]
+    lab.wait(lambda: f"had not written down what it had accepted: {forgotten};" in agent_says(lab), "its list")
+    done = ["journalctl", "-u", "headway-recall", "--no-pager"]
+    said = lab.wait(
+        lambda: re.search(rf"job {forgotten} was not saved .*: Submitted batch job (\d+)", lab.head(*done).out),
+        "what the first controller forgot to be submitted again",
+    )
+    lab.wait_job(int(said[1]), "COMPLETED")
+    assert lab.head("cat", "/scratch/forgotten").out.split()[-1] == said[1]
+    assert lab.head("test", "-e", "/srv/headway-state/recall", check=False).code == 1, "the list is carried out"

@@ -118,6 +118,19 @@ def test_machine_without_gpus(module: ModuleType, smi: Smi) -> None:
     assert smi("-L") == (6, "No devices were found\n")
 
 
+def test_who_asked_for_no_gpu_is_told_how_beside_the_answer(
+    module: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module.allowed = set()  # type: ignore[attr-defined]
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    assert module.main([]) == 6
+    told = capsys.readouterr()
+    assert (told.out, "on the nodes: srun --gpus 1 nvidia-smi" in told.err) == ("No devices were found\n", True)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert module.main(["-L"]) == 6
+    assert "this job asked for no GPU" in capsys.readouterr().err
+
+
 def test_without_settings_it_is_still_said_to_be_simulated(module: ModuleType, smi: Smi) -> None:
     module.SETTINGS = "/nonexistent"  # type: ignore[attr-defined]
     assert "SIMULATED GPU" in smi("-L")[1]

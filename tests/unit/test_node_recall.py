@@ -214,3 +214,48 @@ def test_scripts_of_jobs_that_may_be_unsaved_are_kept_and_go_later(tmp_path: Pat
     os.utime(state / "job_state", (BEGAN + 300, BEGAN + 300))
     recall.keep(str(state), str(kept))
     assert list(kept.glob("job.*")) == []
+
+
+def handed_on(home: Path, *notes: Any, began: int) -> Path:
+    folder = home / "handed"
+    folder.mkdir()
+    recall.hand_on([recall.Lost(note, began, str(folder)) for note in notes], str(folder))
+    return folder
+
+
+def test_what_the_second_head_has_listed_is_submitted_again_when_the_first_is_back_with_accounting(home: Path) -> None:
+    taken_over = BEGAN - 600
+    noted(home, line(34, taken_over - 3), line(35, BEGAN - 2))
+    ended, lost = note(33, taken_over - 2, b"b.sh"), note(34, taken_over - 3, b"a.sh")
+    folder = handed_on(home, lost, ended, began=taken_over)
+    (folder / "job.34").mkdir()
+    (folder / "job.34/script").write_text("#!/bin/sh\n")
+    (folder / "job.34/environment").write_bytes(ENVIRONMENT)
+    slurm = Slurm({34: THEIRS, 35: ME.pw_uid}, {33: [record(taken_over - 2, started=True, ended=taken_over - 1)]})
+    notes, done = f"{home.parent}/*/.headway-submitted", f"{home}/done"
+    list(recall.recall(slurm, notes, f"{home}/kept", done, str(folder)))
+    assert slurm.submitted == [34], "33 had ended before the takeover; 35 the second one wrote down"
+    assert slurm.kept[34].script == b"#!/bin/sh\n"
+    assert not folder.exists()
+    list(recall.recall(slurm, notes, f"{home}/kept", done, str(folder)))
+    assert slurm.submitted == [34]
+
+
+def test_a_list_that_could_not_be_carried_out_yet_stays(home: Path) -> None:
+    class Silent(Slurm):
+        def records(self, job: int) -> Sequence[Any]:
+            raise RuntimeError("slurmdbd")
+
+    folder = handed_on(home, note(34), began=BEGAN)
+    with pytest.raises(RuntimeError):
+        list(recall.recall(Silent({}), f"{home.parent}/none", f"{home}/kept", f"{home}/done", str(folder)))
+    assert [one.note.job for one in recall.handed(str(folder))] == [34]
+
+
+def test_what_is_on_the_list_and_in_the_last_seconds_too_is_submitted_once(home: Path) -> None:
+    noted(home, line(34, BEGAN - 3))
+    found = recall.notes_in([str(home / ".headway-submitted")], 0, BEGAN)
+    folder = handed_on(home, *found, began=BEGAN - 1)
+    slurm = Slurm({})
+    list(recall.recall(slurm, f"{home.parent}/*/.headway-submitted", f"{home}/kept", f"{home}/done", str(folder)))
+    assert slurm.submitted == [34]
