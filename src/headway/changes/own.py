@@ -243,9 +243,15 @@ def _more(kept: Found, now: Found) -> bool:
         now.memory_mib > kept.memory_mib * 1.02
         or now.cpus > kept.cpus
         or now.gpus != kept.gpus
+        or _ports(now) > _ports(kept)
         or (now.sockets, now.cores_per_socket, now.threads_per_core)
         != (kept.sockets, kept.cores_per_socket, kept.threads_per_core)
     )
+
+
+def _ports(found: Found) -> set[str]:
+    """Devices of the fabric that work."""
+    return {nic.name for nic in found.nics if nic.up} - {nic.name for nic in found.nics if not nic.up}
 
 
 def _storage(cluster: Cluster, surveys: Mapping[str, Survey], known: Known) -> tuple[tuple[str, ...], list[Gap]]:

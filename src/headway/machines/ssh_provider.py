@@ -190,6 +190,7 @@ class SshProvider:
             key_path=host.key,
             password_path=host.sudo_password,
             jump=_jump(host.jump),
+            found=one.found,
         )
 
 
