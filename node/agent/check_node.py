@@ -119,7 +119,12 @@ def _answering(seen: Seen, action: str, *, outside: bool) -> Result | None:
         options = there.get(one.path)
         if options is None or one.outside != outside:
             continue
-        told = os.statvfs(one.path)
+        try:
+            told = os.statvfs(one.path)
+        except PermissionError:  # it answers; root is nobody there
+            continue
+        except OSError as error:  # its server has forgotten it, say, or the program that serves it has died
+            return bad(f"{one.path}: {error.strerror}", action)
         if not one.read_only and ("ro" in options or told.f_flag & os.ST_RDONLY):
             return bad(f"{one.path} can only be read", action)
     return None

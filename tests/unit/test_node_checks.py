@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 from collections import deque
 from dataclasses import replace
@@ -157,6 +159,30 @@ def test_mounts_that_are_gone_or_read_only(tmp_path: Path) -> None:
     assert check_node.volumes(seen(config=plan, proc=str(proc))).reason == "/ is not mounted"
     source.rmdir()
     assert check_node.volumes(seen(config=plan, proc=str(proc))) is None, "a machine that has it in its own way"
+
+
+@pytest.mark.parametrize(
+    ("number", "state"),
+    [(errno.ESTALE, "bad"), (errno.ENOTCONN, "bad"), (errno.EIO, "bad"), (errno.EACCES, "ok")],
+)
+def test_a_volume_that_answers_with_an_error_keeps_jobs_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, state: str
+) -> None:
+    def statvfs(path: str) -> Any:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(check_node.os, "statvfs", statvfs)
+    proc = machine(tmp_path / "proc", self__mounts="filer:/s /scratch nfs4 rw 0 0\ndisk /home ext4 rw 0 0\n")
+    plan = config.Config(
+        head="h", mounts=(config.Mount("/scratch", "/", False, True), config.Mount("/home", "/", False))
+    )
+    for name, path, action in (("outside", "/scratch", "mount"), ("mounts", "/home", "reboot")):
+        one = next(one for one in checks.CHECKS if one.name == name)
+        assert one.prolog
+        found = checks.safely(one, seen(config=plan, proc=str(proc)))
+        assert found.state == state
+        if state == "bad":
+            assert (found.reason, found.action) == (f"{path}: {os.strerror(number)}", action)
 
 
 def test_links_and_their_errors(tmp_path: Path) -> None:
