@@ -8,6 +8,8 @@ part() { printf '\n### %s\n' "$1"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 first() { for file in "$@"; do [ -r "$file" ] && cat "$file" && return; done 2>/dev/null; }
 
+part time
+date +%s.%N
 part system
 cat /etc/os-release 2>/dev/null
 part kernel
@@ -17,8 +19,6 @@ uname -n
 part boot
 # A container shares its host's: the file that its own init made is another one in each.
 echo "$(first /proc/sys/kernel/random/boot_id) $(stat -c '%i %Z' /etc/hostname 2>/dev/null) $(first /etc/machine-id)"
-part time
-date +%s.%N
 part memory
 cat /proc/meminfo
 part cpus
@@ -109,4 +109,6 @@ while [ -z "$from" ] && [ "${above:-0}" -gt 1 ]; do
     above=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$above/status" 2>/dev/null)
 done
 echo "${from%% *}"
+part time
+date +%s.%N
 part end

@@ -79,7 +79,7 @@ def host_memory(seen: Seen) -> Result | None:
     found = machine.memory(seen.proc)
     total_mib = found.get("MemTotal", 0) >> 20
     if seen.config.memory_mib and not seen.config.pretended and 0 < total_mib < seen.config.memory_mib * 0.9:
-        return bad(f"{total_mib} MiB of memory, the plan says {seen.config.memory_mib}", REPLACE)
+        return bad(f"{total_mib} MiB of memory, {seen.config.memory_mib} are expected", REPLACE)
     free = found.get("MemAvailable", 0) / (found.get("MemTotal", 0) or 1)
     return warn(f"{free:.1%} of the memory is left") if found and free < 0.02 else None
 
@@ -119,7 +119,12 @@ def _answering(seen: Seen, action: str, *, outside: bool) -> Result | None:
         options = there.get(one.path)
         if options is None or one.outside != outside:
             continue
-        told = os.statvfs(one.path)
+        try:
+            told = os.statvfs(one.path)
+        except PermissionError:  # it answers; root is nobody there
+            continue
+        except OSError as error:  # its server has forgotten it, say, or the program that serves it has died
+            return bad(f"{one.path}: {error.strerror}", action)
         if not one.read_only and ("ro" in options or told.f_flag & os.ST_RDONLY):
             return bad(f"{one.path} can only be read", action)
     return None
@@ -178,12 +183,18 @@ def scratch_writes(seen: Seen) -> Result | None:
 
 @check(every_s=10, times=2)
 def network(seen: Seen) -> Result | None:
-    """Links of InfiniBand and of the fabric's Ethernet, and their errors within the last minute."""
+    """Links of InfiniBand and of the fabric's Ethernet, and their errors within the last minute. A port that has never worked is
+    no fault: nobody has put a cable in."""
+    worked = seen.kept.setdefault("ports", set())
     for device, port, folder in machine.infiniband(seen.sys):
         state = text_of(f"{folder}/state").split(":")[-1].strip()
-        if state and state not in ("ACTIVE", "DOWN"):
+        if state == "ACTIVE":
+            worked.add((device, port))
+        if not state or state == "ACTIVE" or not ((device, port) in worked or device in seen.config.fabric):
+            continue
+        if state != "DOWN":
             return bad(f"InfiniBand port {device}/{port} is {state}")
-        if state == "DOWN" and text_of(f"{folder}/phys_state").split(":")[-1].strip() not in ("", "Disabled"):
+        if text_of(f"{folder}/phys_state").split(":")[-1].strip() not in ("", "Disabled"):
             return bad(f"InfiniBand port {device}/{port} is down")
     now = machine.network(seen.proc)
     at, before = seen.kept.setdefault("network", (seen.now, now))

@@ -1,8 +1,10 @@
-"""What the cluster file says about this machine: /etc/headway/agent.json, the same on all of them."""
+"""What the cluster file says about this machine: /etc/headway/agent.json, the same on all of them. What machines one owns really
+have stands there under their names, in place of what the plan promises."""
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +38,7 @@ class Config:
     gpu_memory_mib: int = 0
     memory_mib: int = 0
     expects: dict[str, float] = field(default_factory=dict)
+    fabric: frozenset[str] = frozenset()  # devices of InfiniBand or RoCE whose ports all worked when it was taken
     mounts: tuple[Mount, ...] = ()
     acts: bool = False  # whether anything is done about faults at all
     drains: frozenset[int] = frozenset()  # GPU error codes that take a node out of service
@@ -45,15 +48,17 @@ class Config:
         return (self.head, *self.others)
 
 
-def load(path: str = PATH) -> Config:
-    """Raises OSError or ValueError where there is none."""
+def load(path: str = PATH, host: str = "") -> Config:
+    """`host`: this machine's name, where it is not its own. Raises OSError or ValueError where there is none."""
     with open(path) as file:
         told: dict[str, Any] = json.load(file)
+    told.update(told.pop("machines", {}).get(host or os.uname().nodename, {}))
     mounts = tuple(
         Mount(str(row["path"]), str(row["source"]), bool(row["read_only"]), bool(row.get("outside")))
         for row in told.pop("mounts", ())
     )
     told["others"] = tuple(str(address) for address in told.get("others", ()))
+    told["fabric"] = frozenset(str(name) for name in told.get("fabric", ()))
     told["drains"] = frozenset(int(code) for code in told.get("drains", ()))
     known = {name: told[name] for name in Config.__dataclass_fields__ if name in told}
     return Config(**known, mounts=mounts)

@@ -39,8 +39,8 @@ class HeadWatcher(threading.Thread):
         while True:
             try:
                 self.look(time.time())
-            except OSError as error:
-                say(f"the machine can't be looked at: {error}")
+            except Exception as error:  # without this thread nobody looks any more, and nobody is told
+                say(f"the machine can't be looked at: {type(error).__name__}: {error}")
             time.sleep(TEXT_S)
 
     def look(self, now: float) -> None:

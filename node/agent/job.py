@@ -14,9 +14,11 @@ def job_of(pid: int, uid: int, proc: str = "/proc") -> int | None:
     try:
         if os.stat(f"{proc}/{pid}").st_uid != uid:  # another process has its number meanwhile
             return None
-        with open(f"{proc}/{pid}/cgroup") as file:
+        with open(
+            f"{proc}/{pid}/cgroup", encoding="utf-8", errors="replace"
+        ) as file:  # people name folders as they like
             mine = _paths(file.read())
-        with open(f"{proc}/1/cgroup") as file:
+        with open(f"{proc}/1/cgroup", encoding="utf-8", errors="replace") as file:
             roots = _paths(file.read())
     except OSError:
         return None

@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from .job import job_of
+from .machine import text_of
 from .munge import Munge
 from .say import say
 
@@ -154,13 +155,11 @@ def _job(pid: int, proc: str) -> int | None:
     """Of people's processes in a job; slurmstepd itself reports the end."""
     try:
         uid = os.stat(f"{proc}/{pid}").st_uid
-        with open(f"{proc}/{pid}/comm") as file:
-            name = file.read().strip()
-        with open(f"{proc}/{pid}/stat") as file:
-            state = file.read().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
+    except OSError:
         return None
-    return None if name in _SPARED or state == "Z" else job_of(pid, uid, proc)
+    name = text_of(f"{proc}/{pid}/comm").strip()
+    state = text_of(f"{proc}/{pid}/stat").rpartition(")")[2].split()[:1]
+    return None if name in _SPARED or state == ["Z"] else job_of(pid, uid, proc)
 
 
 def other_nodes(heads: Collection[str], path: str = "/etc/hosts") -> list[str]:

@@ -47,8 +47,9 @@ def own() -> Iterator[Figure]:
 
 
 def text_of(path: str) -> str:
+    """ "" for what can't be read. The kernel cuts names of processes anywhere, also within a letter."""
     try:
-        with open(path) as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""

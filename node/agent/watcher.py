@@ -121,8 +121,8 @@ class Watcher(threading.Thread):
         while True:
             try:
                 self.look(time.monotonic())
-            except OSError as error:
-                say(f"the machine can't be looked at: {error}")
+            except Exception as error:  # without this thread nobody looks any more, and nobody is told
+                say(f"the machine can't be looked at: {type(error).__name__}: {error}")
             hurries = not self._runner.looked and time.monotonic() - self.seen.started < FIRST_S
             time.sleep(FIRST_LOOK_S if hurries else LOOK_S)
 

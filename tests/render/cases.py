@@ -126,7 +126,7 @@ def own_site(cluster: Cluster, **changes: object) -> Site:
     """Machines that mount nothing in common: the head exports it. One has less memory than the other."""
     found = Found(64, 2, 32, 1, 257_000, 900_000)
     own = OwnSite(
-        {"ops": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIops", "root": ""},
+        {"ops": ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIops",), "root": ("",)},
         (22,),
         {},
         ("10.87.3.1",),
@@ -165,7 +165,7 @@ def own_gpu_site() -> Site:
         cluster.slot_names[0]: Found(128, 2, 32, 2, 2_063_000, 3_000_000, h100),
         cluster.slot_names[1]: Found(64, 1, 64, 1, 515_000, 0, a100),
     }
-    own = OwnSite({"root": ""}, (22, 2222), {cluster.head: "head.example.org"}, ("10.87.3.1",))
+    own = OwnSite({"root": ("",)}, (22, 2222), {cluster.head: "head.example.org"}, ("10.87.3.1",))
     return own_site(cluster, found=found, own=own)
 
 

@@ -47,6 +47,9 @@ class World:
         self.gpus_after_reset: int | None = 8  # None: the reset itself fails
         self.answers = False  # to SSH, asked whether it lives
         self.up_at = 0.0  # its SSH server, after its start
+        self.goes_at = 0.0  # when it stops to answer after it was told to restart, for it takes its time
+        self.restarts_s = 600.0
+        self.started = 1.0  # its first process; what a provider that can't switch it on does not know
         self.order: list[str] = []
         self.requeued: list[int] = []
         self.released = 0
@@ -181,8 +184,19 @@ class World:
             if not self.answers:
                 raise Unreachable("no answer")
             return 0, ""
-        if self.machine is None or self.machine.state is not MachineState.RUNNING or self.clock() < self.up_at:
+        if self.machine is None or self.machine.state is not MachineState.RUNNING:
             raise Unreachable(f"{NODE} does not answer")
+        if self.goes_at <= self.clock() < self.up_at:
+            raise Unreachable(f"{NODE} does not answer")
+        if list(words) == ["systemctl", "reboot"]:
+            self.order.append("reboot")
+            self.goes_at, self.up_at = self.clock() + 60, self.clock() + self.restarts_s
+            return 0, ""
+        if list(words) == ["cat", "/proc/uptime", "/proc/1/stat"]:
+            if self.registers:
+                self.state = self.state.rstrip("*")
+            started = self.up_at - 30 if self.up_at > self.goes_at and self.clock() >= self.up_at else self.started
+            return 0, f"{self.clock() - started + 1000:.2f} 9.9\n1 (systemd) S {'0 ' * 18}100000 0 0\n"
         if words[0] == "rm" and words[-1].endswith("xid"):
             self.released += 1
         if "--gpu-reset" in words:

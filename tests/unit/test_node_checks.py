@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +142,7 @@ def test_memory_that_is_missing_broken_or_used_up(tmp_path: Path) -> None:
     machine(proc, meminfo="MemTotal: 1024000 kB\nMemAvailable: 5000 kB\n")
     assert check_node.host_memory(fine).state == "warn"
     machine(proc, meminfo="MemTotal: 512000 kB\nMemAvailable: 500000 kB\n")
-    assert "500 MiB of memory, the plan says 1000" in check_node.host_memory(fine).reason
+    assert "500 MiB of memory, 1000 are expected" in check_node.host_memory(fine).reason
     sys = machine(tmp_path / "sys", devices__system__edac__mc__mc0__ue_count="2\n")
     assert check_node.host_memory(seen(config=plan, proc=str(proc), sys=str(sys))).action == "replace"
 
@@ -158,6 +161,30 @@ def test_mounts_that_are_gone_or_read_only(tmp_path: Path) -> None:
     assert check_node.volumes(seen(config=plan, proc=str(proc))) is None, "a machine that has it in its own way"
 
 
+@pytest.mark.parametrize(
+    ("number", "state"),
+    [(errno.ESTALE, "bad"), (errno.ENOTCONN, "bad"), (errno.EIO, "bad"), (errno.EACCES, "ok")],
+)
+def test_a_volume_that_answers_with_an_error_keeps_jobs_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, state: str
+) -> None:
+    def statvfs(path: str) -> Any:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(check_node.os, "statvfs", statvfs)
+    proc = machine(tmp_path / "proc", self__mounts="filer:/s /scratch nfs4 rw 0 0\ndisk /home ext4 rw 0 0\n")
+    plan = config.Config(
+        head="h", mounts=(config.Mount("/scratch", "/", False, True), config.Mount("/home", "/", False))
+    )
+    for name, path, action in (("outside", "/scratch", "mount"), ("mounts", "/home", "reboot")):
+        one = next(one for one in checks.CHECKS if one.name == name)
+        assert one.prolog
+        found = checks.safely(one, seen(config=plan, proc=str(proc)))
+        assert found.state == state
+        if state == "bad":
+            assert (found.reason, found.action) == (f"{path}: {os.strerror(number)}", action)
+
+
 def test_links_and_their_errors(tmp_path: Path) -> None:
     head = "Inter-|   Receive\n face |bytes\n"
     row = "  ib0: 9 9 {errors} 0 0 0 0 0 9 9 0 0 0 0 0 0\n"
@@ -172,6 +199,21 @@ def test_links_and_their_errors(tmp_path: Path) -> None:
     assert check_node.network(now).reason == "InfiniBand port mlx5_0/1 is INIT"
     machine(sys, **{f"{port}state": "1: DOWN\n", f"{port}phys_state": "3: Disabled\n"})
     assert "receive errors" in check_node.network(now).reason, "a port that somebody switched off is no fault"
+
+
+def test_a_port_without_a_cable_is_a_fault_only_where_it_has_worked(tmp_path: Path) -> None:
+    port = "class__infiniband__mlx5_1__ports__1__"
+    sys = machine(tmp_path / "sys", **{f"{port}state": "1: DOWN\n", f"{port}phys_state": "2: Polling\n"})
+    now = seen(proc=str(tmp_path / "none"), sys=str(sys))
+    assert check_node.network(now) is None
+    taken = replace(PLAN, fabric=frozenset({"mlx5_1"}))
+    assert check_node.network(replace(now, config=taken)).reason == "InfiniBand port mlx5_1/1 is down", (
+        "when it was taken"
+    )
+    machine(sys, **{f"{port}state": "4: ACTIVE\n"})
+    assert check_node.network(now) is None
+    machine(sys, **{f"{port}state": "1: DOWN\n"})
+    assert check_node.network(now).reason == "InfiniBand port mlx5_1/1 is down", "since the agent looks"
 
 
 def test_daemons_clock_and_stuck_processes() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import importlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,7 +142,22 @@ def test_enroot_s_file_is_understood_and_given_on_for_the_user_alone(
     assert made.stat().st_mode & 0o777 == 0o600
     made.unlink()
     told = find(runtime, tmp_path, "r.test", "$oauthtoken", KEY="k")["auths"]["r.test"]["auth"]
-    assert told == "Oms="  # base64 of ":k": $oauthtoken is a variable that is not set
+    assert told == "JG9hdXRodG9rZW46aw=="  # base64 of "$oauthtoken:k": that is a name, and no variable that is set
+
+
+@pytest.mark.parametrize(
+    ("row", "login"),
+    [
+        ("machine nvcr.io login $oauthtoken password nvapi-SECRET", "$oauthtoken:nvapi-SECRET"),
+        ("machine nvcr.io login bob password pa#ss'wo\\rd # of bob", "bob:pa#ss'wo\\rd"),
+        ("machine nvcr.io login bob password $ecret", "bob:$ecret"),
+        ("machine nvcr.io\n  login bob\n  password ${KEY}", "bob:k"),
+    ],
+)
+def test_passwords_are_taken_as_they_are(runtime: dict[str, ModuleType], tmp_path: Path, row: str, login: str) -> None:
+    write(tmp_path, ".config/enroot/.credentials", row + "\n")
+    told = find(runtime, tmp_path, "nvcr.io", KEY="k")["auths"]["nvcr.io"]["auth"]
+    assert base64.b64decode(told).decode() == login
 
 
 def test_a_damaged_password_file_is_named_and_not_shown(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
@@ -334,12 +351,44 @@ def test_the_right_architecture_is_chosen_from_a_list(
         ("server gave HTTP response to HTTPS client", False, "does not speak TLS"),
         ("write /tmp/x: no space left on device", False, "the disk is full"),
         ('level=fatal msg="something else"', False, "can't be fetched: something else"),
+        (
+            'docker://r.test:4043/x: Get "https://r.test:4043/v2/": dial tcp 1.2.3.4:4043: connect: connection refused',
+            True,
+            "can't be reached",
+        ),
+        ('level=fatal msg="parsing x@sha256:9f404e 404 times: odd"', True, "can't be fetched"),
+        ("received unexpected HTTP status: 404 Not Found", True, "there is no image r.test/x"),
+        ("invalid status code from registry 404 (Not Found)", True, "there is no image r.test/x"),
+        (
+            'exec: "docker-credential-desktop": executable file not found in $PATH',
+            True,
+            "kept by docker-credential-desktop",
+        ),
+        ('level=fatal msg="writing blob: mkdir /tmp/x: permission denied"', True, "can't be fetched: writing blob"),
+        ("denied: requested access to the resource is denied", True, "refuses your user name and password"),
+        ("denied: Permission denied for resource", True, "refuses your user name and password"),
+        ("reading manifest 1 in r.test/timeout: unauthorized", True, "refuses your user name and password"),
     ],
 )
 def test_registry_s_errors_in_words(runtime: dict[str, ModuleType], text: str, known: bool, words: str) -> None:
     said = runtime["store"]._registry_error("r.test/x:1", text, known, "/home/a")
     assert words in said.message
     assert said.hint
+
+
+def test_a_file_of_passwords_for_other_registries_is_no_password_for_this_one(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = runtime["store"]
+    auth = write(
+        tmp_path, ".docker/config.json", '{"auths": {"ghcr.io": {"auth": "eDp5"}}, "credHelpers": {"q.test": "pass"}}'
+    )
+    refused = subprocess.CompletedProcess([], 1, b"", b"unauthorized: authentication required")
+    monkeypatch.setattr(store.subprocess, "run", lambda *_, **__: refused)
+    kept = store.Store(str(tmp_path), "", {"HOME": str(tmp_path)})
+    for host, words in (("nvcr.io", "you have none"), ("ghcr.io", "refuses"), ("q.test", "refuses")):
+        with pytest.raises(runtime["words"].Failed, match=words):
+            kept._skopeo(["inspect"], f"{host}/x:1", str(auth))
 
 
 def test_the_image_s_environment_does_not_take_the_job_s_place(runtime: dict[str, ModuleType], tmp_path: Path) -> None:

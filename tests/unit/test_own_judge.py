@@ -61,6 +61,23 @@ def test_what_is_there_counts_and_differences_are_told() -> None:
     )
 
 
+def test_the_container_toolkit_is_missed_by_enroot_alone() -> None:
+    surveys = {name: replace(GOOD, machine=name, address="10.9.0.1", packages={}) for name in NAMES}
+    for containers, said in (("builtin", False), ("", False), ("enroot", True)):
+        told = judge(replace(LAB, containers=containers), surveys, NEW)
+        assert ("has no NVIDIA container toolkit" in warns(told)) is said
+
+
+def test_a_port_of_the_fabric_that_works_by_now_is_taken_up() -> None:
+    ports = tuple(FoundNic(name, "InfiniBand", 400, up) for name, up in (("mlx5_0", True), ("mlx5_1", False)))
+    first = replace(MACHINE, nics=ports)
+    known = replace(NEW, found=dict.fromkeys(NAMES, first))
+    both = replace(MACHINE, nics=tuple(replace(one, up=True) for one in ports))
+    assert look(known, found=both).found["lab-1-1"] == both
+    none = replace(MACHINE, nics=tuple(replace(one, up=False) for one in ports))
+    assert look(known, found=none).found["lab-1-1"] == first, "it is at fault"
+
+
 def test_gpus_that_no_driver_answers_for_are_none() -> None:
     dark = replace(MACHINE, gpus=tuple(replace(gpu, product="", minor=-1) for gpu in GPUS))
     told = look(of="lab-1-1", found=dark)

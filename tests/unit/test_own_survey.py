@@ -27,7 +27,7 @@ def parts(**others: str) -> dict[str, list[str]]:
 
 
 def test_a_bare_machine() -> None:
-    told = read("lab-head", "10.9.0.10", parts(), NOW)
+    told = read("lab-head", "10.9.0.10", parts(), NOW, NOW)
     assert (told.system, told.system_name, told.hostname) == ("debian13", "Debian GNU/Linux 13 (trixie)", "rack10")
     assert (told.found.cpus, told.found.sockets, told.found.cores_per_socket, told.found.threads_per_core) == (
         2,
@@ -43,6 +43,22 @@ def test_a_bare_machine() -> None:
     assert (told.nfs_server, told.nfs_client, told.firewall) == (False, False, True)
     assert told.held is None
     assert told.clock_off_s == pytest.approx(0.21)
+
+
+@pytest.mark.parametrize(
+    ("clocks", "off"),
+    [
+        ((0.5, 9.5), 0.0),
+        ((8.0, 9.9), 0.0),  # the connection took its time
+        ((0.1, 1.0), 0.0),
+        ((5.5, 14.5), 4.5),
+        ((-4.5, 4.5), -4.5),
+        ((905.0, 906.0), 896.0),
+    ],
+)
+def test_a_look_that_takes_long_is_no_clock_that_is_off(clocks: tuple[float, float], off: float) -> None:
+    told = read("a", "b", parts(time="\n".join(str(NOW + clock) for clock in clocks)), NOW, NOW + 10)
+    assert told.clock_off_s == off
 
 
 GPU_PARTS = {
@@ -65,7 +81,7 @@ mlx5_1 1 numa=1 layer=InfiniBand state=1:_DOWN rate=10_Gb/sec_(4X_SDR)""",
 
 
 def test_gpus_with_their_device_files_and_the_cores_beside_them() -> None:
-    told = read("lab-1-1", "10.9.0.11", parts(**GPU_PARTS), NOW)
+    told = read("lab-1-1", "10.9.0.11", parts(**GPU_PARTS), NOW, NOW)
     assert told.driver == "550.54.15"
     assert told.found.gpus == (
         FoundGpu("NVIDIA H100 80GB HBM3", 81559, "0000:1b:00.0", (0, 1, 2, 3), 1),
@@ -82,21 +98,21 @@ def test_gpus_with_their_device_files_and_the_cores_beside_them() -> None:
 
 def test_a_driver_that_fails_is_no_gpu() -> None:
     said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
-    told = read("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "nvidia": said, "minors": ""}), NOW)
+    told = read("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "nvidia": said, "minors": ""}), NOW, NOW)
     assert told.found.usable_gpus == ()
     assert len(told.found.gpus) == 3
 
 
 def test_only_cpus_we_may_use_count() -> None:
-    told = read("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "allowed": "0-3"}), NOW)
+    told = read("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "allowed": "0-3"}), NOW, NOW)
     assert (told.found.cpus, told.found.topology) == (4, (1, 4, 1))
     assert told.found.gpus[0].cores == ()  # beside all that there are
 
 
 def test_a_mark_is_somebodys_even_when_it_can_t_be_read() -> None:
-    assert read("a", "b", parts(held="{broken"), NOW).held == Holder("?", "?", "?")
+    assert read("a", "b", parts(held="{broken"), NOW, NOW).held == Holder("?", "?", "?")
     good = '{"cluster": "lab", "server": "s", "machine": "lab-1-1"}'
-    assert read("a", "b", parts(held=good), NOW).held == Holder("lab", "s", "lab-1-1")
+    assert read("a", "b", parts(held=good), NOW, NOW).held == Holder("lab", "s", "lab-1-1")
 
 
 # --- which machine has which place
@@ -171,13 +187,13 @@ def test_a_damaged_file_is_said(kept: Inventory, tmp_path: Path) -> None:
     ],
 )
 def test_from_where_a_machine_was_looked_at(said: str, understood: str) -> None:
-    assert read("lab-head", "10.9.0.10", parts(**{"from": said}), NOW).seen_from == understood
+    assert read("lab-head", "10.9.0.10", parts(**{"from": said}), NOW, NOW).seen_from == understood
 
 
 def test_the_firewall_lets_in_those_whom_the_machines_see() -> None:
     """The server's own address is another one to them where something between translates it."""
     seen = {
-        name: read(name, "10.9.0.10", parts(**{"from": address}), NOW)
+        name: read(name, "10.9.0.10", parts(**{"from": address}), NOW, NOW)
         for name, address in {"lab-head": "198.51.100.7", "lab-1-1": "198.51.100.8", "lab-1-2": ""}.items()
     }
     place: Any = Place("10.9.0.0/24", "10.87.3.1", {}, 0, 0, 0, 0, own=OwnSite({}, (22,), {}, ("10.87.3.1",), ()))
@@ -191,7 +207,7 @@ def test_the_firewall_lets_in_those_whom_the_machines_see() -> None:
 def test_a_look_by_sudo_knows_from_where_it_came(above: str) -> None:
     """Which clears the variable: whoever called it has it still."""
     script = Path(__file__).parents[2] / "node" / "survey.sh"
-    tail = script.read_text().partition("part from\n")[2].partition("part end")[0]
+    tail = script.read_text().partition("part from\n")[2].partition("part time")[0]
     ran = subprocess.run(
         ["sh", "-c", f"{above} sh -c 'env -u SSH_CONNECTION sh -s; true'"],
         input=tail, capture_output=True, text=True, check=True, timeout=20,
@@ -207,7 +223,7 @@ def state_part(folder: Path) -> str:
 
 
 def test_what_a_folder_that_is_not_there_yet_would_lie_on(tmp_path: Path) -> None:
-    told = read("lab-head", "10.9.0.10", parts(state=state_part(tmp_path / "not" / "yet").splitlines()[0]), NOW)
+    told = read("lab-head", "10.9.0.10", parts(state=state_part(tmp_path / "not" / "yet").splitlines()[0]), NOW, NOW)
     assert told.state is not None
     assert (
         told.state.at == subprocess.run(["stat", "-c", "%m", tmp_path], capture_output=True, text=True).stdout.strip()
@@ -215,7 +231,7 @@ def test_what_a_folder_that_is_not_there_yet_would_lie_on(tmp_path: Path) -> Non
     assert told.state.kind
     # Of times each head may show its own for a while.
     assert told.state.mark == str(Path(told.state.at).stat().st_ino)
-    assert read("lab-head", "10.9.0.10", parts(), NOW).state is None
+    assert read("lab-head", "10.9.0.10", parts(), NOW, NOW).state is None
 
 
 def test_whose_homes_and_uids_there_are(tmp_path: Path) -> None:
@@ -234,16 +250,16 @@ def test_whose_homes_and_uids_there_are(tmp_path: Path) -> None:
     ]
     text = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20).stdout
     homes, _, owners = text.partition("### owners\n")
-    told = read("lab-head", "10.9.0.10", parts(homes=homes, owners=owners), NOW)
+    told = read("lab-head", "10.9.0.10", parts(homes=homes, owners=owners), NOW, NOW)
     assert told.homes == {f"{tmp_path}/ann": (tmp_path / "ann").stat().st_uid}
     assert told.owners == {0: "root"}
-    bare = read("lab-head", "10.9.0.10", parts(), NOW)
+    bare = read("lab-head", "10.9.0.10", parts(), NOW, NOW)
     assert (bare.homes, bare.owners) == ({}, {})
 
 
 def test_the_server_of_a_mount_is_told_by_its_address() -> None:
     line = "/shared 2 nfs4 filer:/srv rw,vers=4.2,clientaddr=10.9.0.10,addr=10.9.0.50"
-    told = read("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW)
+    told = read("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW, NOW)
     assert told.state == FoundMount("filer:/srv", "nfs4", "2", "/shared", "10.9.0.50")
     assert told.addresses == {"10.9.0.10", "127.0.0.1"}
 

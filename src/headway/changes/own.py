@@ -85,7 +85,7 @@ def _machine(cluster: Cluster, survey: Survey, known: Known) -> Iterator[Gap]:
     if not ours:
         yield from _there_already(cluster, survey)
     yield from people_gaps(cluster, survey, known.uids, known.given)
-    yield from _devices(survey)
+    yield from _devices(cluster, survey)
     off = abs(survey.clock_off_s)
     if off > CLOCK_WARN_S:
         ahead = "ahead of" if survey.clock_off_s > 0 else "behind"
@@ -190,7 +190,7 @@ def _there_already(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
         )
 
 
-def _devices(survey: Survey) -> Iterator[Gap]:
+def _devices(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
     silent = len(survey.found.gpus) - len(survey.found.usable_gpus)
     if silent:
         yield _warn(
@@ -198,7 +198,8 @@ def _devices(survey: Survey) -> Iterator[Gap]:
             f"has {silent} NVIDIA GPU{'s' * (silent != 1)} that no driver answers for",
             "install NVIDIA's driver, and apply again: until then Slurm has none of them",
         )
-    if survey.found.usable_gpus and not {"nvidia-container-toolkit", "libnvidia-container1"} & set(survey.packages):
+    without = not {"nvidia-container-toolkit", "libnvidia-container1"} & set(survey.packages)
+    if cluster.containers == "enroot" and survey.found.usable_gpus and without:  # the built-in ones do without
         yield _warn(
             survey, "has no NVIDIA container toolkit", "containers see no GPU there: install nvidia-container-toolkit"
         )
@@ -243,9 +244,15 @@ def _more(kept: Found, now: Found) -> bool:
         now.memory_mib > kept.memory_mib * 1.02
         or now.cpus > kept.cpus
         or now.gpus != kept.gpus
+        or _ports(now) > _ports(kept)
         or (now.sockets, now.cores_per_socket, now.threads_per_core)
         != (kept.sockets, kept.cores_per_socket, kept.threads_per_core)
     )
+
+
+def _ports(found: Found) -> set[str]:
+    """Devices of the fabric that work."""
+    return {nic.name for nic in found.nics if nic.up} - {nic.name for nic in found.nics if not nic.up}
 
 
 def _storage(cluster: Cluster, surveys: Mapping[str, Survey], known: Known) -> tuple[tuple[str, ...], list[Gap]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -13,7 +14,7 @@ from headway.changes.machine import Wanted
 from headway.cluster import secrets as cluster_secrets
 from headway.cluster.env import Env
 from headway.cluster.shipped import shipped
-from headway.domain.cluster import SHARED_FOLDER, Cluster, Site
+from headway.domain.cluster import SHARED_FOLDER, Cluster, OwnSite, Site
 from headway.machines import image
 from headway.machines.base import Place
 from headway.render import monitoring, render, units
@@ -54,8 +55,17 @@ async def site_of(
         real_tmp_mib=place.real_tmp_mib,
         members=members,
         found=place.found,
-        own=place.own,
+        own=await _own(cluster, env, place.own),
     )
+
+
+async def _own(cluster: Cluster, env: Env, own: OwnSite | None) -> OwnSite | None:
+    """With the key that Headway signs in with where the inventory names none, once there is one."""
+    private = (await env.store.secrets(cluster.name)).get("bootstrap_key") if own else None
+    if own is None or private is None:
+        return own
+    mine = cluster_secrets.public_of(private)
+    return replace(own, operators={user: tuple(key or mine for key in keys) for user, keys in own.operators.items()})
 
 
 async def _host_keys(cluster: Cluster, env: Env) -> dict[str, str]:

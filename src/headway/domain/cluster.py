@@ -382,7 +382,8 @@ class Cluster:
 class OwnSite:
     """What is particular to machines one owns."""
 
-    operators: Mapping[str, str] = field(default_factory=dict)  # user who signs in for Headway -> public key ("" = any)
+    # User who signs in for Headway -> public keys; "" is the cluster's own while that is not known.
+    operators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ssh_ports: tuple[int, ...] = (22,)
     known_as: Mapping[str, str] = field(default_factory=dict)  # machine name -> its name in the inventory
     ways_in: tuple[str, ...] = ()  # addresses that Headway comes from: the server's, jump hosts'

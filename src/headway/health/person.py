@@ -54,6 +54,8 @@ async def reboot(tools: Tools, node: str, person: str) -> str:
     if served:
         await control.node_drain(connections, head, node, f"{person}: reboot")
     try:
+        if not tools.env.provider.fences:  # one that can't be told so now is not waited for
+            await connections.remote(await tools.machine(node), ["true"], timeout_s=10)
         await repair.restart(tools, node, began)
         fault = await repair.registered(tools, node, repair.BOOT_S)
     except HeadwayError as error:

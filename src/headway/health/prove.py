@@ -73,7 +73,8 @@ async def _daemons(tools: Tools, machine: Machine) -> Result:
 
 
 async def _gpus(tools: Tools, machine: Machine) -> Result:
-    gpus = tools.cluster.group_of[machine.name].plan.gpus
+    found = machine.found
+    gpus = len(found.usable_gpus) if found else tools.cluster.group_of[machine.name].plan.gpus
     if not gpus:
         return Result("gpus", True)
     ran = await tools.env.connections.remote(machine, ["nvidia-smi", "-L"], timeout_s=30, check=False)

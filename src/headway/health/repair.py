@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.incident import Incident, IncidentState, Repair
-from headway.domain.machine import MachineState
+from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Unreachable
 from headway.health import gone, ladder
 from headway.health.remount import mounted
@@ -13,6 +13,9 @@ from headway.store import StoreAway
 AWAY_S = 20.0  # what a requeued job is given to start on the spare, before its old node is repaired
 BOOT_S = 180.0  # from the start of a machine until it has registered
 MAKE_S = 600.0  # the same for one that has to be made
+RESTART_S = 1800.0  # what a server in a rack takes to test its memory and start; and a person to switch it on
+_ASK_S, _ASK_MOST_S, _SLOWER = 5.0, 30.0, 1.2  # whether it has; ever more seldom, for many may be without power
+_TICKS = 100  # of a process's start, a second: what the kernel says to programs is the same everywhere
 LOOK_S = 1.0
 _RESET_S = 120.0
 _WORDS = {
@@ -71,7 +74,9 @@ async def carry_out(tools: Tools, incident: Incident) -> str:
             case Repair.RESET:
                 return await _reset(tools, incident)
             case Repair.REBOOT:
-                await restart(tools, incident.node, _began(incident))
+                at = incident.found("at") if incident.found("dead") else None
+                silent_since = float(at) if isinstance(at, int | float) else None
+                await restart(tools, incident.node, _began(incident), silent_since=silent_since)
                 return await registered(tools, incident.node, BOOT_S)
             case Repair.REPLACE:
                 return await _made(tools, incident) or await registered(tools, incident.node, BOOT_S)
@@ -94,8 +99,9 @@ async def _reset(tools: Tools, incident: Incident) -> str:
     return "" if ran.code == 0 else f"nvidia-smi ended with {ran.code}: {(ran.stdout + ran.stderr).strip()[-200:]}"
 
 
-async def restart(tools: Tools, node: str, began: float) -> None:
-    """Once: a machine that was started after `began` has been restarted."""
+async def restart(tools: Tools, node: str, began: float, *, silent_since: float | None = None) -> None:
+    """Once: a machine that was started after `began` has been restarted. `silent_since`: of one that was found dead. Raises
+    HeadwayError for one that has not come back."""
     provider = tools.env.provider
     machine = (await tools.machines()).get(node)
     if machine is None:
@@ -106,10 +112,46 @@ async def restart(tools: Tools, node: str, began: float) -> None:
         if machine.state is MachineState.RUNNING:
             await provider.stop(machine)
         await provider.start(machine)
-    else:  # one that Headway can't switch off and on restarts itself
-        await tools.env.connections.remote(machine, ["systemctl", "reboot"], timeout_s=30, check=False)
-        await tools.sleep(LOOK_S)
-    await tools.env.connections.drop(machine.name)
+        await tools.env.connections.drop(machine.name)
+    else:
+        await _restart_itself(tools, machine, began, silent_since)
+
+
+async def _restart_itself(tools: Tools, machine: Machine, began: float, silent_since: float | None) -> None:
+    """One that Headway can't switch off and on is told to restart, and waited for until it has: for a minute more it answers as
+    if nothing were. A dead one can't be told; somebody sees to it, or it starts by itself, and it is tested once it answers."""
+    began = min(began, silent_since or began)
+    ends, pause_s = tools.clock() + RESTART_S, _ASK_S
+    answered = told = silent = False
+    while True:
+        try:
+            started_at = await _started_at(tools, machine)
+            answered = True
+            if silent or started_at >= began:
+                return
+            if not told:
+                await tools.env.connections.remote(machine, ["systemctl", "reboot"], timeout_s=30, check=False)
+                told = True
+            fault = f"{machine.name} was told to restart, and has not"
+        except HeadwayError as error:
+            silent = silent or (silent_since is not None and not answered)
+            fault = fault_of(error)
+        if tools.clock() >= ends:
+            raise Unreachable(f"{fault}, for {RESTART_S / 60:.0f} minutes")
+        await tools.env.connections.drop(machine.name)
+        await tools.sleep(pause_s)
+        pause_s = min(pause_s * _SLOWER, _ASK_MOST_S)
+
+
+async def _started_at(tools: Tools, machine: Machine) -> float:
+    """When its first process started, in unix seconds by our own clock: a container has its host's kernel."""
+    ran = await tools.env.connections.remote(machine, ["cat", "/proc/uptime", "/proc/1/stat"], timeout_s=10)
+    uptime, _, init = ran.stdout.partition("\n")
+    try:
+        started_s = int(init.rpartition(")")[2].split()[19]) / _TICKS
+        return tools.clock() - (float(uptime.split()[0]) - started_s)
+    except (ValueError, IndexError):
+        raise Unreachable(f"{machine.name} does not say since when it runs") from None
 
 
 async def switch_on(tools: Tools, node: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from headway.domain.machine import Jump, Machine, MachineState
@@ -13,6 +14,7 @@ from headway.errors import HeadwayError, Unreachable
 
 _KEX = ["curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"]  # the quick ones, everywhere
 _CIPHERS = ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr"]
+_FAILED_S = 5.0  # for so long after a try a jump host is not tried again
 _SUDO_S = 15.0  # sudo waits two seconds before it says that a password is wrong
 
 
@@ -32,6 +34,16 @@ class Root:
     first: bytes = b""
 
 
+@dataclass
+class _Way:
+    """Through one jump host: one tries, and all who wait for it get what came of that."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    connection: Any = None
+    failure: Unreachable | None = None
+    failed_at: float = 0.0
+
+
 class Dialer:
     """Makes connections; keeps those to jump hosts. `key` is the text of the private key for machines without one of their
     own. Neither the user's SSH settings nor an agent is asked."""
@@ -41,8 +53,7 @@ class Dialer:
         self._keys: dict[str, Any] = {}
         self._timeout_s = timeout_s
         self._keepalive_s = keepalive_s
-        self._jumps: dict[Jump, Any] = {}
-        self._jumping = asyncio.Lock()
+        self._ways: dict[Jump, _Way] = {}
 
     @property
     def keyless(self) -> bool:
@@ -54,9 +65,10 @@ class Dialer:
             self._keys.pop("", None)
 
     async def close(self) -> None:
-        for connection in self._jumps.values():
-            connection.abort()
-        self._jumps.clear()
+        for way in self._ways.values():
+            if way.connection is not None:
+                way.connection.abort()
+        self._ways.clear()
 
     async def connect(self, machine: Machine) -> Any:
         """A connection to the machine. Raises Unreachable."""
@@ -101,15 +113,25 @@ class Dialer:
 
     async def _jump(self, jump: Jump, wanted: str) -> Any:
         """The open connection to a jump host."""
-        async with self._jumping:
-            known = self._jumps.get(jump)
-            if known is not None and not known.is_closed():
-                return known
-            name = f"the jump host {jump.address} on the way to {wanted}"
-            key = jump.host_key or await _shown(jump.address, jump.port, (), self._timeout_s * 2)
-            like = Machine(name, "", jump.address, MachineState.RUNNING, key, jump.user, jump.port, jump.key_path)
-            self._jumps[jump] = await self._open(name, like, None)
-            return self._jumps[jump]
+        way = self._ways.setdefault(jump, _Way())
+        async with way.lock:
+            if way.connection is not None and not way.connection.is_closed():
+                return way.connection
+            if way.failure is None or monotonic() - way.failed_at >= _FAILED_S:
+                try:
+                    way.connection, way.failure = await self._through(jump), None
+                except Unreachable as error:
+                    way.failure, way.failed_at = error, monotonic()
+            if way.failure is None:
+                return way.connection
+            failure = way.failure
+        raise type(failure)(f"{failure.message} (on the way to {wanted})", hint=failure.hint) from failure
+
+    async def _through(self, jump: Jump) -> Any:
+        name = f"the jump host {jump.address}"
+        key = jump.host_key or await _shown(jump.address, jump.port, (), self._timeout_s * 2)
+        like = Machine(name, "", jump.address, MachineState.RUNNING, key, jump.user, jump.port, jump.key_path)
+        return await self._open(name, like, None)
 
     def _key(self, path: str) -> Any:
         import asyncssh

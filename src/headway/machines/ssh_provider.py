@@ -67,7 +67,7 @@ class SshProvider:
             gpu_devices=0,
             found={name: one.found for name, one in kept.machines.items() if one.found and name in addresses},
             own=OwnSite(
-                operators={user: public_of(key) for user, key in sorted({(h.user, h.key) for h in hosts.values()})},
+                operators=_operators(hosts.values()),
                 ssh_ports=tuple(sorted({host.port for host in hosts.values()})),
                 known_as={name: hosts[name].address for name in names if hosts[name].address != addresses[name]},
                 ways_in=await _ways_in(gateway, hosts.values()),
@@ -190,6 +190,7 @@ class SshProvider:
             key_path=host.key,
             password_path=host.sudo_password,
             jump=_jump(host.jump),
+            found=one.found,
         )
 
 
@@ -212,6 +213,17 @@ def _line(key: str) -> str:
 
 def _jump(jump: JumpHost | None) -> Jump | None:
     return Jump(jump.address, jump.user, jump.port, jump.key, jump.host_key) if jump else None
+
+
+def _operators(hosts: Iterable[Host]) -> dict[str, tuple[str, ...]]:
+    files: dict[str, set[str]] = {}
+    for host in hosts:
+        files.setdefault(host.user, set()).add(host.key)
+    public = {key: public_of(key) for keys in files.values() for key in keys}
+    return {
+        user: tuple(dict.fromkeys(public[key] for key in sorted(keys) if public[key] or not key))
+        for user, keys in sorted(files.items())
+    }
 
 
 async def _ways_in(gateway: str, hosts: Iterable[Host]) -> tuple[str, ...]:

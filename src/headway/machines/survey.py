@@ -38,7 +38,7 @@ async def survey(
     if "end" not in parts:
         said = (ran.stderr or ran.stdout).strip()[-200:]
         raise Unreachable(f"{machine.name} ({machine.address}) could not be looked at: {said or 'it said nothing'}")
-    return read(machine.name, machine.address, parts, (began + time.time()) / 2)
+    return read(machine.name, machine.address, parts, began, time.time())
 
 
 def parts_of(text: str) -> dict[str, list[str]]:
@@ -53,8 +53,8 @@ def parts_of(text: str) -> dict[str, list[str]]:
     return parts
 
 
-def read(name: str, address: str, parts: Mapping[str, list[str]], now: float) -> Survey:
-    """Pure. `now`: our own clock at the moment of the look, in unix seconds."""
+def read(name: str, address: str, parts: Mapping[str, list[str]], began: float, ended: float) -> Survey:
+    """Pure. `began` and `ended`: of the look, by our own clock, in unix seconds."""
     release = dict(_pairs(parts["system"], "="))
     release = {key: value.strip('"') for key, value in release.items()}
     version = _VERSION_ID.match(release.get("VERSION_ID", ""))
@@ -69,7 +69,7 @@ def read(name: str, address: str, parts: Mapping[str, list[str]], now: float) ->
         system_name=release.get("PRETTY_NAME") or release.get("ID", "") or "an unknown system",
         kernel=_first(parts["kernel"]),
         hostname=_first(parts["hostname"]),
-        clock_off_s=round(float(_first(parts["time"]) or now) - now, 2),
+        clock_off_s=_clock_off_s(parts["time"], began, ended),
         listening=frozenset(int(line, 16) for line in parts["listening"]),
         free_mib=int(disk[3]) >> 10 if len(disk) > 3 else 0,
         packages=packages,
@@ -90,6 +90,15 @@ def read(name: str, address: str, parts: Mapping[str, list[str]], now: float) ->
         addresses=frozenset(filter(None, map(_ipv4, parts.get("addresses", [])))),
         seen_from=_ipv4(_first(parts.get("from", []))),
     )
+
+
+def _clock_off_s(lines: list[str], began: float, ended: float) -> float:
+    """By how much its clock is ahead of ours for sure, or behind (-): a look may wait long for a connection or a driver, but its
+    first word was said after we began, and its last one before we had it."""
+    told = [float(line) for line in lines]
+    if not told:
+        return 0.0
+    return round(max(told[-1] - ended, 0.0) + min(told[0] - began, 0.0), 2)
 
 
 def _ipv4(text: str) -> str:

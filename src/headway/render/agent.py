@@ -70,10 +70,6 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         {"path": path(one.path, "storage.volumes"), "source": "/", "read_only": one.read_only, "outside": True}
         for one in cluster.storage.volumes
     ]
-    found = [site.found[name] for name in group.slots if name in site.found]
-    nodes = [hardware_of(cluster, site, name) for name in group.slots if name in site.found]
-    least = min(nodes, key=lambda node: node.gpus, default=None)
-    least_mib = min((one.memory_mib for one in found), default=plan.memory_mib)
     told = {
         "head": word(site.addresses[head] if head else site.head_address, "address"),
         **_second(cluster, site, head),
@@ -82,17 +78,34 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         "simulated": site.simulated_gpus,
         "pretended": pretended(cluster, site),
         "own_energy": cluster.provider != "local",
-        "gpus": least.gpus if least else plan.gpus,
-        "gpu_type": least.gpu_type if least else plan.gpu_type,
+        "gpus": plan.gpus,
+        "gpu_type": plan.gpu_type,
         "product": plan.gpu_product,
         "gpu_memory_mib": plan.gpu_memory_mib,
-        "memory_mib": least_mib,
+        "memory_mib": plan.memory_mib,
         "expects": dict(sorted(plan.expects.items())),
         "mounts": mounts,
         "acts": cluster.health.act,
         "drains": sorted(draining(cluster.health.xid_classes)),
     }
+    if not head and site.found:
+        told["machines"] = {name: _machine(cluster, site, name) for name in group.slots if name in site.found}
     return json.dumps(told, indent=1) + "\n"
+
+
+def _machine(cluster: Cluster, site: Site, name: str) -> dict[str, object]:
+    """Of a machine one owns, what stands for the plan's: what it had when it was taken. Figures that the plan expects are of
+    the plan's GPU, and of no other."""
+    found, plan = site.found[name], cluster.group_of[name].plan
+    node, gpus = hardware_of(cluster, site, name), found.usable_gpus
+    told: dict[str, object] = {"gpus": node.gpus, "memory_mib": found.memory_mib}
+    plans = {plan.gpu_product or gpus[0].product} if gpus else set()
+    if {gpu.product for gpu in gpus} != plans or node.gpu_type != plan.gpu_type:
+        told |= {"gpu_type": node.gpu_type, "product": gpus[0].product if gpus else "", "expects": {}}
+        told["gpu_memory_mib"] = max((gpu.memory_mib for gpu in gpus), default=0)
+    down = {nic.name for nic in found.nics if not nic.up}
+    told["fabric"] = sorted({nic.name for nic in found.nics} - down)
+    return told
 
 
 def _second(cluster: Cluster, site: Site, head: str) -> dict[str, object]:

@@ -28,20 +28,19 @@ def people(cluster: Cluster, site: Site) -> dict[str, File]:
         f"{FOLDER}/passwd": File(_text(passwd)),
         f"{FOLDER}/group": File(_text(group)),
         f"{FOLDER}/shadow": File(_text(shadow), mode=0o640, group="shadow"),
-        **{f"{KEYS}/{user.name}": File(_keys(user)) for user in cluster.users},
-        **_operators(cluster, site),
+        **_key_files(cluster, site),
     }
 
 
-def _operators(cluster: Cluster, site: Site) -> dict[str, File]:
-    """Who signs in for Headway on machines one owns gets in whatever becomes of /home."""
+def _key_files(cluster: Cluster, site: Site) -> dict[str, File]:
+    """Who signs in for Headway on machines one owns gets in whatever becomes of /home, also if it is a user of the cluster."""
     known = site.own.operators if site.own else {}
-    people = {user.name for user in cluster.users}
-    return {
-        f"{KEYS}/{word(name, 'hosts')}": File(_text([f"# {MARK}", one_line(key, "hosts")]))
-        for name, key in known.items()
-        if key and name != "root" and name not in people
-    }
+    lines = {user.name: _keys(user) for user in cluster.users}
+    for name, keys in known.items():
+        ours = [one_line(key, "hosts") for key in keys if key]
+        if ours and name != "root":
+            lines.setdefault(word(name, "hosts"), []).extend(ours)
+    return {f"{KEYS}/{name}": File(_text([f"# {MARK}", *keys])) for name, keys in lines.items()}
 
 
 def _rows(cluster: Cluster, site: Site) -> Iterator[tuple[str, int, bool]]:
@@ -52,9 +51,8 @@ def _rows(cluster: Cluster, site: Site) -> Iterator[tuple[str, int, bool]]:
         yield word(name, "teams"), site.uids[name], gone
 
 
-def _keys(user: User) -> str:
-    lines = [f"# {MARK}", *(one_line(key.strip(), f"ssh_keys of {user.name}") for key in user.ssh_keys)]
-    return _text(lines)
+def _keys(user: User) -> list[str]:
+    return [one_line(key.strip(), f"ssh_keys of {user.name}") for key in user.ssh_keys]
 
 
 def _text(lines: list[str]) -> str:

@@ -15,8 +15,10 @@ _ADOPT = "action_no_jobs=deny action_unknown=newest action_adopt_failure=deny ac
 
 
 def sshd_conf(site: Site) -> str:
-    """The host key and root's key of local machines are the image's part: they are there before the first sign-in."""
-    deny = [f"DenyUsers {word(name, 'teams')}" for name in site.departed]
+    """The host key and root's key of local machines are the image's part: they are there before the first sign-in. Headway itself
+    is not locked out with a user of that name who left."""
+    ours = operators(site)
+    deny = [f"DenyUsers {word(name, 'teams')}" for name in site.departed if name not in ours]
     denied = ["# They left: locked out whatever keys lie in their homes.", *deny] if deny else []
     return "\n".join(
         [

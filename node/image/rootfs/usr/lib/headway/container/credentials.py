@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shlex
 
 from words import Failed, say
 
@@ -24,12 +23,14 @@ def find(folder: str, home: str, host: str, user: str, environment: dict[str, st
             json.dump({"auths": {host: {"auth": base64.b64encode(login.encode()).decode()}}}, file)
         return path
     there = [path for path in (os.path.join(home, name) for name in FILES) if os.path.exists(path)]
-    return next((path for path in there if _knows(path, host)), there[0] if there else "")
+    return next((path for path in there if knows(path, host)), there[0] if there else "")
 
 
-def _knows(path: str, host: str) -> bool:
+def knows(path: str, host: str) -> bool:
+    """Whether this file has a password for the registry, or names the program that has. Raises Failed."""
     try:
-        known = json.loads(_read(path) or "{}").get("auths", {})
+        told = json.loads(_read(path) or "{}")
+        known = [*told.get("auths", {}), *told.get("credHelpers", {})]
         return any(name.removeprefix("https://").startswith(_names(host)) for name in known)
     except (ValueError, AttributeError, TypeError):
         raise Failed(f"{path} is not JSON", "mend it, or write it again: skopeo login --authfile FILE HOST") from None
@@ -51,11 +52,9 @@ def _names(host: str) -> tuple[str, ...]:
 
 
 def _enroot(path: str, host: str, user: str, environment: dict[str, str]) -> str:
-    """USER:PASSWORD from lines `machine HOST login USER password PASSWORD`, where $NAME stands for a variable."""
-    try:
-        words = shlex.split(_read(path), comments=True)
-    except ValueError:
-        raise Failed(f"{path} can't be read", "write lines like: machine HOST login USER password PASSWORD") from None
+    """USER:PASSWORD from lines `machine HOST login USER password PASSWORD`, where $NAME stands for a variable that is set: NGC's
+    user is called $oauthtoken."""
+    words = [word for line in _read(path).splitlines() for word in _words(line)]
     rows: list[dict[str, str]] = []
     for key, value in zip(words[::2], words[1::2], strict=False):
         if key == "machine":
@@ -68,6 +67,12 @@ def _enroot(path: str, host: str, user: str, environment: dict[str, str]) -> str
     return ""
 
 
+def _words(line: str) -> list[str]:
+    """A password may hold quotes and backslashes; a comment begins with a word."""
+    words = line.split()
+    return words[: next((place for place, word in enumerate(words) if word.startswith("#")), None)]
+
+
 def _expand(text: str, environment: dict[str, str]) -> str:
     name = text.removeprefix("$").removeprefix("{").removesuffix("}")
-    return environment.get(name, "") if text.startswith("$") and name.isidentifier() else text
+    return environment.get(name, text) if text.startswith("$") else text

@@ -184,7 +184,8 @@ class Store:
         argv = ["skopeo", *policy, "--override-arch", architecture(), "--override-os", "linux", *words]
         done = subprocess.run(argv, capture_output=True, timeout=SKOPEO_S, env=self._plain(), check=False)
         if done.returncode != 0:
-            raise _registry_error(name, done.stderr.decode(errors="replace"), bool(auth), self.home)
+            known = bool(auth) and credentials.knows(auth, name.split("/")[0])
+            raise _registry_error(name, done.stderr.decode(errors="replace"), known, self.home)
         return done.stdout
 
     def _plain(self) -> dict[str, str]:
@@ -355,6 +356,17 @@ def _image_config(layout: str, name: str) -> tuple[str, dict[str, Any]]:
 
 # ---- errors in words
 
+# Names, tags, digests and ports are in these texts too: a word alone says nothing.
+_UNREACHED = re.compile(
+    r"no such host|connection (?:refused|reset)|(?:i/o|handshake) timeout|timeout awaiting|deadline exceeded"
+    r"|network is unreachable|no route to host|dial tcp|server misbehaving"
+)
+_MISSING = re.compile(
+    r"manifest unknown|name unknown|no such image|(?<!executable file )not found|status[^\"\n]{0,30}\b404\b"
+)
+_HELPER = re.compile(r"docker-credential-[\w.-]+(?=.*executable file not found)")
+_LOCAL = re.compile(r"(?:open|mkdir|l?stat|write|read|create|rename|unlink|chmod|chown|remove) \S+: permission denied")
+
 
 def _where(path: str) -> str:
     return f"is it on shared storage? `ls -l {path}` on the login may differ from what nodes see"
@@ -402,7 +414,16 @@ def _registry_error(name: str, text: str, known: bool, home: str) -> Failed:
     login = f"skopeo login --authfile {home}/.config/containers/auth.json {host}"
     if _no_room(low):
         return _disk_error(name, text, "skopeo")
-    if any(word in low for word in ("unauthorized", "authentication required", "denied", "invalid username/password")):
+    if _UNREACHED.search(low):
+        return Failed(f"the registry {host} can't be reached from this node", "look at its name; is it up?")
+    if helper := _HELPER.search(text):
+        return Failed(
+            f"your password for {host} is kept by {helper[0]}, which this node does not have", f"log in: {login}"
+        )
+    refused = _LOCAL.sub("", low)
+    if any(
+        word in refused for word in ("unauthorized", "authentication required", "denied", "invalid username/password")
+    ):
         if known:
             return Failed(
                 f"the registry {host} refuses your user name and password for {name}", f"log in anew: {login}"
@@ -410,7 +431,7 @@ def _registry_error(name: str, text: str, known: bool, home: str) -> Failed:
         return Failed(
             f"{name} is not there, or the registry {host} wants a password and you have none", f"log in: {login}"
         )
-    if any(word in low for word in ("manifest unknown", "name unknown", "not found", "no such image", "404")):
+    if _MISSING.search(low):
         return Failed(f"there is no image {name}", "look at its name and tag")
     if "x509" in low or "certificate" in low:
         return Failed(
@@ -421,10 +442,6 @@ def _registry_error(name: str, text: str, known: bool, home: str) -> Failed:
         return Failed(f"{host} does not speak TLS", "an administrator can allow it in /etc/containers/registries.conf")
     if "no image found in" in low or "architecture" in low:
         return _other_architecture(name, "")
-    if any(
-        word in low for word in ("no such host", "connection refused", "timeout", "unreachable", "no route", "dial ")
-    ):
-        return Failed(f"the registry {host} can't be reached from this node", "look at its name; is it up?")
     return Failed(f"{name} can't be fetched: {_message(text)}", "`skopeo inspect` on the login tells more")
 
 
