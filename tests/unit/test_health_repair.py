@@ -13,7 +13,7 @@ from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.health.listen import Beats
 from headway.store import StoreAway
-from tests.unit.health_world import LAB, NODE, Ward, signal, ward
+from tests.unit.health_world import FOR_GOOD, LAB, NODE, Ward, signal, ward
 
 
 async def test_a_lost_volume_drains_and_comes_back_without_a_word_to_jobs_or_machine(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ LOST = replace(signal(0, gpu=None), kind="volumes", text="volumes: /models is no
 
 async def test_a_fault_of_a_node_that_waits_for_a_volume_moves_the_jobs_that_ran_on(tmp_path: Path) -> None:
     async with ward(tmp_path, VOLUME) as made:
-        made.world.jobs, made.world.away = {7: "RUNNING"}, 10**9
+        made.world.jobs, made.world.away = {7: "RUNNING"}, FOR_GOOD
         await made.responder.take(LOST, [])
         await made.responder.go_on()
         assert (await made.newest()).state is IncidentState.REPAIRING
@@ -57,7 +57,7 @@ async def test_a_fault_of_a_node_that_waits_for_a_volume_moves_the_jobs_that_ran
 
 async def test_a_node_that_dies_while_it_waits_for_a_volume_is_down_as_any_other(tmp_path: Path) -> None:
     async with ward(tmp_path, VOLUME) as made:
-        made.world.jobs, made.world.away = {7: "RUNNING"}, 10**9
+        made.world.jobs, made.world.away = {7: "RUNNING"}, FOR_GOOD
         await made.responder.take(LOST, [])
         await made.responder.go_on()
         made.world.away = 0
