@@ -32,12 +32,13 @@ def run(
     """Submit every step, each waiting for those it needs; all work in one copy of the file's folder.
 
     headway pipeline run rlhf.yaml"""
+    from headway.sdk.load import text_of
     from headway.spec.yamltext import parse_yaml
     from headway.wire.work import PipelineIn
 
     if not file.is_file():
         raise NotFound(f"{file}: no such file", hint="headway pipeline run FILE.yaml")
-    document = parse_yaml(file.read_text())
+    document = parse_yaml(text_of(file, "the pipeline file"), "the pipeline file")
     api = session.connect()
     name = session.pick(api, cluster)
     digest, git = "", None
