@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from headway import errors
 from headway.cli import session
 from headway.cli.index import ENTRIES
-from headway.cli.main import complain
+from headway.cli.main import complain, load
 from headway.sdk.client import Client
 
 from .cli_fakes import Cli, FakeApi, cli
@@ -134,6 +135,38 @@ def test_wrong_use_is_one_message_and_2(cli: Cli, words: tuple[str, ...], said: 
     assert done.err.startswith("error: ")
     assert said in done.err.splitlines()[0]
     assert "--help" in done.err.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "down '' --yes --delete-data", "down ''", "status ''", "queue '' -o json", "nodes ''", "roll '' --yes --stop",
+        "scale '' 0 --yes", "scale '' gpu=0", "secrets rotate munge ''", "invoice '' --period 2026-10 --close",
+        "cancel '' 12", "job '' 12", "job retry '' 12", "logs '' 12", "exec '' -- x", "run '' -- x", "shell ''",
+        "submit '' s.sbatch", "submit ''", "ssh ''", "ssh '' lab-1-1", "ssh-config '' --install", "notebook ''",
+        "fault '' kill slurmctld", "backup '' --to /b", "restore '' --from /b", "container rm '' sha256:1",
+        "dataset remove x@1 --yes --cluster ''", "incident return 1 --cluster ''", "node drain n -r x --cluster ''",
+        "pipeline run p.yaml --cluster ''", "token create --cluster ''",
+    ],
+)  # fmt: skip
+def test_an_empty_name_is_not_the_only_cluster(
+    cli: Cli, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`headway down "$NAME" --yes` where NAME is not set. No call may be made."""
+    for call in ("status", "command", "access", "fault", "return_node", "drain"):
+        cli.api.on(call, AssertionError(call))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.yaml").write_text("name: p\n")
+    done = cli(*shlex.split(line))
+    assert (done.code, done.out) == (2, ""), done.err
+    assert "the cluster's name is empty" in done.err
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> None:
+    found = load(ENTRIES[name])
+    for command in getattr(found, "commands", {"": found}).values():
+        assert [p.default for p in command.params if p.name == "cluster" and not p.required] in ([], [None])
 
 
 def test_a_bug_is_one_line_and_a_private_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -48,12 +48,13 @@ def _place(api: Api, words: list[str]) -> tuple[AccessOut, str]:
     if len(words) > 2:
         raise typer.BadParameter(f"what is {words[2]!r}? A command stands after --")
     if not words:
-        access = api.access(session.pick(api, ""))
+        access = api.access(session.pick(api, None))
         return access, access.cluster
+    session.named(words[0])
     if len(words) == 1:
         return _access_of(api, words[0], [c.name for c in api.clusters()]), words[0]
     cluster, node = words
-    access = api.access(session.pick(api, cluster))
+    access = api.access(cluster)
     if node not in _machines(access):
         raise NotFound(f"{cluster} has no machine {node}", hint=f"headway nodes {cluster}")
     return access, node
@@ -81,7 +82,7 @@ def _machines(access: AccessOut) -> set[str]:
 
 def exec_(
     ctx: typer.Context,
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     user: Annotated[str, typer.Option("-u", "--user", help="As this user.", show_default=True)] = "root",
     no_stdin: Annotated[bool, typer.Option("-n", "--no-stdin", help="Do not pass standard input on.")] = False,
 ) -> None:
@@ -133,7 +134,7 @@ def cp(
 
 
 def ssh_config(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     install: Annotated[
         bool, typer.Option("--install", help="Add one Include line to ~/.ssh/config, so that every tool finds it.")
     ] = False,
@@ -143,7 +144,7 @@ def ssh_config(
 
     headway ssh-config --install"""
     api = session.connect()
-    every = install and not cluster
+    every = install and cluster is None
     names = [c.name for c in api.clusters()] if every else [session.pick(api, cluster)]
     found = [api.access(name) for name in names]
     for access in found:

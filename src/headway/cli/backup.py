@@ -28,7 +28,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def backup(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder on the server's machine.")],
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     key_file: KeyFile = None,
     output: Output = Format.table,
 ) -> None:
@@ -104,6 +104,7 @@ def restore(
     their uids come back; what its head holds now is replaced.
 
     headway restore lab --from /backup/lab-20260101-020000.headway-backup"""
+    session.named(cluster)
     api = session.connect()
     path = _absolute(source)
     here = any(one.name == cluster for one in api.clusters())

@@ -34,7 +34,7 @@ _LEVEL = {"ok": "good", "warn": "warn", "over": "bad"}
 
 
 def usage(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     by: Annotated[str, typer.Option("--by", help="team, user, partition, gpu, group; several with commas.")] = "team",
     start: Annotated[str, typer.Option("--from", help="2026-10, 2026-10-03 or a moment; this month unless said.")] = "",
     end: Annotated[str, typer.Option("--to", help="Not included; now unless said.")] = "",
@@ -143,7 +143,7 @@ def _runs(found: Any, output: Sheet) -> None:
 
 
 def invoice(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     period: Month = "",
     close: Annotated[bool, typer.Option("--close", help="For good, once the month is over (admins).")] = False,
     output: SheetOutput = Sheet.table,
@@ -174,7 +174,7 @@ def invoice(
     _table(columns, rows)
 
 
-def chargeback(cluster: ClusterName = "", period: Month = "", output: SheetOutput = Sheet.table) -> None:
+def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOutput = Sheet.table) -> None:
     """Who pays which part of a month's invoice, to the cent.
 
     headway chargeback lab --period 2026-10 -o json"""
@@ -200,7 +200,7 @@ def chargeback(cluster: ClusterName = "", period: Month = "", output: SheetOutpu
 
 
 def goodput(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     period: Month = "",
     job: Annotated[int, typer.Option("--job", help="Of one job instead, over all its runs.")] = 0,
     output: Output = Format.table,
@@ -254,7 +254,7 @@ def _parts(what: str, of: Mapping[str, PartsOut]) -> None:
     _table(columns, rows)
 
 
-def budgets(cluster: ClusterName = "", output: Output = Format.table) -> None:
+def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """What teams may spend in their period, what is used, and what is left."""
     api = session.connect()
     name = session.pick(api, cluster)
@@ -282,7 +282,7 @@ def _state(one: BudgetOut) -> str:
     return "its jobs wait" if one.held_back else {"ok": "ok", "warn": "soon spent", "over": "spent"}[one.level]
 
 
-def energy(cluster: ClusterName = "", period: Month = "", output: Output = Format.table) -> None:
+def energy(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
     """Kilowatt-hours by team, as measured or estimated, with the site's own share."""
     api = session.connect()
     found = api.energy(session.pick(api, cluster), period)
@@ -305,7 +305,7 @@ def energy(cluster: ClusterName = "", period: Month = "", output: Output = Forma
         session.note("power is that of SIMULATED GPUs")
 
 
-def capacity(cluster: ClusterName = "", period: Month = "", output: Output = Format.table) -> None:
+def capacity(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
     """How full the GPUs were, whether what was free lay together, and how long jobs of a size waited."""
     api = session.connect()
     found = api.capacity(session.pick(api, cluster), period)

@@ -265,7 +265,7 @@ def cancel(words: ManyWords) -> None:
         raise failed
 
 
-def _one_job(words: list[str]) -> tuple[str, str]:
+def _one_job(words: list[str]) -> tuple[str | None, str]:
     cluster, rest = session.split_cluster(words)
     if len(rest) != 1:
         raise typer.BadParameter("one job id is needed" if not rest else f"one job id, not {len(rest)}")

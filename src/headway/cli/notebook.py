@@ -20,7 +20,7 @@ POLL_S = 1.0
 
 
 def notebook(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     gpus: Annotated[int, typer.Option("--gpus", min=0, help="Of one node.")] = 1,
     time: Annotated[str, typer.Option("--time", help="Its limit.")] = "8:00:00",
     partition: Annotated[str, typer.Option("-p", "--partition")] = "",

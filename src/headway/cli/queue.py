@@ -22,7 +22,7 @@ _ORDER = {"RUNNING": 0, "COMPLETING": 0, "CONFIGURING": 1, "SUSPENDED": 1, "PEND
 
 
 def queue(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     all: Annotated[bool, typer.Option("--all", "-a", help="With jobs that ended lately.")] = False,
     user: Annotated[str, typer.Option("--user", "-u", help="Only this user's jobs.")] = "",
     state: Annotated[str, typer.Option("--state", "-t", help="Only jobs in this state, e.g. RUNNING.")] = "",

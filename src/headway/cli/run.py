@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def run(
     ctx: typer.Context,
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     nodes: Annotated[int, typer.Option("-N", "--nodes", help="How many.")] = 1,
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs of each node.")] = 0,
     tasks: Annotated[int, typer.Option("--tasks", help="Processes on each node; otherwise one a GPU.")] = 0,
