@@ -18,7 +18,7 @@ from headway.cli.index import ENTRIES
 from headway.cli.main import complain, load
 from headway.sdk.client import Client
 
-from .cli_fakes import Cli, FakeApi, cli
+from .cli_fakes import Cli, FakeApi, cli, cluster
 
 __all__ = ["cli"]  # a fixture
 
@@ -167,6 +167,66 @@ def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> N
     found = load(ENTRIES[name])
     for command in getattr(found, "commands", {"": found}).values():
         assert [p.default for p in command.params if p.name == "cluster" and not p.required] in ([], [None])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("notebook lab --time infinite", "--time 'infinite': is not of the form it takes"),
+        ("notebook lab --time=90m", "--time '90m': is not of the form it takes"),
+        ("notebook lab --gpus 1000", "--gpus 1000: should be less than or equal to 64"),
+        ("notebook lab --idle 100000", "--idle 100000: should be less than or equal to 1440"),
+        ("token create --days 99999999", "--days 99999999: should be less than"),
+        (f"token create --name {'x' * 201}", "should have at most 200 characters"),
+        (f"people set ann member --user {'x' * 33}", "should have at most 32 characters"),
+        ("fault lab xid 79 lab-1-2 --gpu 100", "--gpu 100: should be less than or equal to 63"),
+        ("fault lab xid 79 lab-1-2 --text é", r"--text '\xe9': is not of the form it takes"),
+        ("job retry lab 12_9999999999", "task '9999999999': is not of the form it takes"),
+        ("pipeline run latin.yaml --cluster lab", "latin.yaml is not UTF-8 text"),
+        ("plan latin.yaml", "latin.yaml is not UTF-8 text"),
+        ("submit lab ~nosuch/x.sbatch", "~nosuch/x.sbatch: there is no such home folder"),
+        ("dataset add tiny --from ~nosuch/x --cluster lab", "~nosuch/x: there is no such home folder"),
+        ("backup lab --to ~nosuch/x --key-file key", "~nosuch/x: there is no such home folder"),
+        ("backup lab --to /x --key-file ~nosuch/key", "~nosuch/key: there is no such home folder"),
+        ("backups --in ~nosuch/b", "~nosuch/b: there is no such home folder"),
+        ("run lab --no-files --launcher foo -- x", "--launcher 'foo': should be 'torchrun'"),
+        ("run lab --no-files --stage-in A -- x", "--stage-in 'A': is not of the form it takes"),
+        ("run lab --no-files --env NOT_SET_HERE -- x", "--env NOT_SET_HERE: it is not set here"),
+        ("submit lab --env", "--env needs a value"),
+        ("submit lab --stage-in 'a b' s.sbatch", "--stage-in a b: not a dataset"),
+        ("submit lab --wrap hostname s.sbatch", "s.sbatch is one too many"),
+    ],
+)
+def test_ordinary_wrong_input_is_wrong_use(
+    cli: Cli, line: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
+    (tmp_path / "s.sbatch").write_text("#!/bin/sh\n")
+    (tmp_path / "key").write_text("long enough\n")
+    cli.api.on("clusters", [cluster()]).on("notebooks", [])
+    for call in ("backup", "backups", "add_dataset", "create_token", "put_person"):
+        cli.api.on(call, AssertionError(call))
+    done = cli(*shlex.split(line))
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "--stage_in" not in done.err
+
+
+def test_a_word_that_is_no_text_is_wrong_use(cli: Cli) -> None:
+    """As a shell hands over the name of a file that is written in Latin-1."""
+    word = b"caf\xe9".decode(errors="surrogateescape")
+    cli.api.on("make_run", lambda _, request: request.model_dump_json())
+    done = cli("run", "lab", "--no-files", "--", "cat", word)
+    assert (done.code, done.err.splitlines()[0]) == (2, r"error: 'caf\udce9' is not UTF-8")
+
+
+def test_an_answer_that_can_t_be_read_is_no_wrong_use(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cli.api.on("clusters", lambda: [type(cluster()).model_validate({"name": 1})])
+    assert cli("ls").code == 70
 
 
 def test_a_bug_is_one_line_and_a_private_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

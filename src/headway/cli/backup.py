@@ -122,7 +122,7 @@ def restore(
 
 
 def _absolute(path: Path) -> str:
-    return os.path.normpath(Path.cwd() / path.expanduser())
+    return os.path.normpath(Path.cwd() / session.expand(path))
 
 
 def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
@@ -132,7 +132,7 @@ def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
 
     if key_file is not None:
         try:
-            lines = key_file.expanduser().read_text().strip().splitlines()
+            lines = session.expand(key_file).read_text().strip().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise Refused(
                 f"{key_file} can't be read: {error}", hint="name a file whose first line is the passphrase"

@@ -63,7 +63,7 @@ def _begin(api: Api, cluster: str, name: str, source: str, endpoint_url: str) ->
         return api.add_dataset(cluster, name, source, s3=s3_access(endpoint_url))
     if endpoint_url:
         raise Refused("--endpoint-url is for s3://", hint=f"headway dataset add {name} --from s3://BUCKET/PREFIX")
-    return api.add_dataset(cluster, name, os.path.normpath(Path.cwd() / Path(source).expanduser()))
+    return api.add_dataset(cluster, name, os.path.normpath(Path.cwd() / session.expand(source)))
 
 
 @app.command("list")

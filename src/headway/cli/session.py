@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import typer
@@ -225,6 +226,14 @@ def named(cluster: str) -> str:
     if not cluster:
         raise typer.BadParameter("the cluster's name is empty: say it, or leave it out where there is one")
     return cluster
+
+
+def expand(path: Path | str) -> Path:
+    """With the home of `~` or `~ann` in its place. Raises BadParameter where nobody has that name."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise typer.BadParameter(f"{path}: there is no such home folder") from None
 
 
 def split_cluster(words: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -90,7 +90,9 @@ def _request(**fields: Any) -> SubmitIn:
         return SubmitIn(**fields)
     except ValidationError:
         wrong = ", ".join(fields["stage_in"])
-        raise Refused(f"--stage-in {wrong}: not a dataset", hint="NAME or NAME@VERSION: headway dataset list") from None
+        raise typer.BadParameter(
+            f"--stage-in {wrong}: not a dataset; NAME or NAME@VERSION: headway dataset list"
+        ) from None
 
 
 def _read(words: list[str]) -> tuple[sbatch.Line, bool]:
@@ -120,7 +122,7 @@ def _script(name: str | None, cluster: str) -> str:
         if sys.stdin.isatty():
             raise Refused("which script?", hint="headway submit SCRIPT, or --wrap 'COMMAND'")
         return script_text(sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1), "standard input")
-    path = Path(name).expanduser()
+    path = session.expand(name)
     if not path.is_file():
         raise NotFound(
             f"{name}: no such script on this machine",

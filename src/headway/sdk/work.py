@@ -67,14 +67,14 @@ def script_text(data: bytes, name: str) -> str:
     return text
 
 
-def run_request(flag: str = "", **fields: object) -> RunIn:
-    """The request of these fields. Raises Refused with every fault, by its field's name with `flag` before it."""
+def run_request(**fields: object) -> RunIn:
+    """The request of these fields. Raises Refused with every fault, by its field's name."""
     from pydantic import ValidationError
 
     try:
         return RunIn.model_validate(fields)
     except ValidationError as error:
-        lines = [f"  {flag}{'-'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
+        lines = [f"  {'-'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
         raise Refused("\n".join(["this can't be run:", *lines])) from None
 
 
