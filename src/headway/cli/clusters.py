@@ -104,10 +104,10 @@ def nodes(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """Nodes, their state and their GPUs: a filled cell is a GPU that a job holds."""
     api = session.connect()
     answer = api.status(session.pick(api, cluster))
+    session.warn_if_old(answer.cluster)
     if output is Format.json:
         session.print_json(answer.nodes)
         return
-    session.warn_if_old(answer.cluster)
     for line in node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=show.screen()):
         session.say(line)
 

@@ -35,12 +35,11 @@ def queue(
     if watch:
         _watch(api, name, all=all, user=user, state=state.upper())
         return
-    jobs = api.jobs(name, all=all, user=user, state=state.upper())
+    jobs, seen = api.jobs(name, all=all, user=user, state=state.upper()), api.cluster(name)
+    session.warn_if_old(seen)
     if output is Format.json:
         session.print_json(jobs)
         return
-    seen = api.cluster(name)
-    session.warn_if_old(seen)
     for line in _lines(seen, jobs, show.screen()):
         session.say(line)
 
