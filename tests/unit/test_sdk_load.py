@@ -237,7 +237,7 @@ def test_of_several_servers_the_one_that_answers_is_spoken_to(tmp_path: Path, mo
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
     one, two = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     urls = [f"http://127.0.0.1:{server.getsockname()[1]}" for server in (one, two)]
-    monkeypatch.setenv("HEADWAY_URL", ",".join(urls))
+    monkeypatch.setenv("HEADWAY_URL", f" {urls[0]} , {urls[1]},")
     keys: list[str] = []
 
     def far(request: httpx.Request) -> httpx.Response:
