@@ -53,10 +53,15 @@ def usage(
 
     headway usage --by team,user --from 2026-10 --to 2026-11
     headway usage --runs --team vision -o csv"""
-    api = session.connect()
-    name = session.pick(api, cluster)
     when = {"start": start, "end": end}
     which: Only = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
+    if nodes:
+        of_runs = {**which, "group": "", "cause": cause, "job": job, "runs": runs}
+        _none_of(of_runs, "--nodes", "nodes have --group, --from and --to")
+    if nodes or runs or job or cause:
+        _none_of({"by": by != "team"}, "--nodes" if nodes else "--runs, --job and --cause", "it is for sums")
+    api = session.connect()
+    name = session.pick(api, cluster)
     if nodes:
         _nodes(_pages(lambda cursor: api.node_states(name, **when, group=group, cursor=cursor), "states"), output)
         return
@@ -84,6 +89,13 @@ def usage(
         session.note("~ energy: some of it was not measured and is an estimate")
     if found.simulated:
         session.note(show.SIMULATED_NOTE)
+
+
+def _none_of(given: Mapping[str, object], beside: str, why: str) -> None:
+    """Raises BadParameter for an option that would be passed over."""
+    for name, value in given.items():
+        if value:
+            raise typer.BadParameter(f"--{name} does not go with {beside}: {why}")
 
 
 def _usage_cells(row: UsageRow, names: Sequence[str]) -> list[show.Cell]:
@@ -208,6 +220,8 @@ def goodput(
     """How much of the GPU time that jobs held trained something, and what took the rest.
 
     headway goodput --job 104"""
+    if job:
+        _none_of({"period": period}, "--job", "it is over all its runs")
     api = session.connect()
     if job:
         told = api.goodput_of_job(session.pick(api, cluster), job)
