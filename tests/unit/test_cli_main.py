@@ -280,19 +280,31 @@ def test_the_client_has_every_call_the_commands_make() -> None:
         assert list(asked) == [p for p in given if p in asked], name
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_offers_commands_without_loading_them(shell: str) -> None:
+def completed(shell: str, typed: str) -> str:
+    """What is offered in the place of the last word."""
     env = {
-        **os.environ, "_HEADWAY_COMPLETE": f"complete_{shell}", "COMP_WORDS": "headway lo", "COMP_CWORD": "1",
-        "_TYPER_COMPLETE_ARGS": "headway lo", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        **os.environ, "_HEADWAY_COMPLETE": f"complete_{shell}", "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split(" ")) - 1), "_TYPER_COMPLETE_ARGS": typed,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", "from headway.cli.main import run; run()"],
         env=env, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0
-    assert "logs" in done.stdout
-    assert "queue" not in done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_offers_commands_without_loading_them(shell: str) -> None:
+    said = completed(shell, "headway lo")
+    assert "logs" in said
+    assert "queue" not in said
+
+
+def test_completion_offers_what_is_done_with_a_job() -> None:
+    assert completed("bash", "headway job ").split() == ["show", "retry", "rerun"]
+    assert completed("bash", "headway job re").split() == ["retry", "rerun"]
 
 
 @pytest.mark.parametrize("words", [["queue"], ["exec"], ["job"], ["apply"], ["token", "create"]])
