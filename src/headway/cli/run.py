@@ -62,12 +62,12 @@ def run(
     from headway.sdk.work import send_files
     from headway.wire.work import RunIn
 
-    digest, git = "", None
+    container = _container(image, mounts or [], container_workdir, container_name, mount_home)
+    made = {"argv": argv, "container": container, "env": environment(env or [])}
+    request = RunIn.model_validate({**_given(ctx), **made})
     if not no_files and not dry_run and not estimate:
         digest, git = send_files(api, where, folder.resolve(), user=user)
-    container = _container(image, mounts or [], container_workdir, container_name, mount_home)
-    made = {"argv": argv, "container": container, "env": environment(env or []), "bundle": digest, "git": git}
-    request = RunIn.model_validate({**_given(ctx), **made})
+        request = request.model_copy(update={"bundle": digest, "git": git})
     if estimate:
         from headway.cli.costs import say_estimate
         from headway.wire.work import CheckJobIn
