@@ -2,7 +2,8 @@
 
 Machines and networks that carry this state folder's label, the node images, and the state folder itself with homes,
 scratch and accounting in it; also what tests left under the temporary folders. The virtual environment stays. Clusters
-other than the demo's are somebody's work: with one of those it stops and names it, unless --yes is given (YES=1).
+other than the demo's are somebody's work: with one of those it stops and names it, unless --yes is given (YES=1). A folder
+that holds anything which is not Headway's is never removed.
 """
 
 from __future__ import annotations
@@ -14,16 +15,24 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = {"demo"}
+# What a server makes in its state folder, drafts and the database's own side files included.
+MADE = (
+    "client.json", "headway.db*", "hosts", "images", "machines", "podman.*", "server.*", "volumes",
+    ".client.json.*", ".server.*",
+)  # fmt: skip
 TIMEOUT_S = 180
 
 
@@ -90,13 +99,30 @@ def stop_server(state: Path) -> None:
 
 
 def clusters(state: Path) -> set[str]:
-    """Names of the clusters with machines or data in this state folder."""
+    """Names of the clusters with machines or data in this state folder: containers here, and machines elsewhere, of which
+    only the server's own records tell."""
     label = f"label=headway.instance={instance(state)}"
     names = {item["Labels"].get("headway.cluster", "") for item in listed("ps", "--all", "--filter", label)}
     volumes = state / "volumes"
     if volumes.is_dir():
         names |= {path.name for path in volumes.iterdir()}
+    names |= {path.stem for path in (state / "hosts").glob("*.json")}
     return names - {""}
+
+
+def recorded(state: Path) -> set[str]:
+    """Names of the clusters in the server's database. Raises sqlite3.Error where it can't be read."""
+    database = state / "headway.db"
+    if not database.exists():
+        return set()
+    with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as db:
+        return {str(name) for (name,) in db.execute("SELECT name FROM clusters")}
+
+
+def foreign(state: Path) -> list[str]:
+    """What lies in the folder and is not Headway's: HEADWAY_STATE may name any folder."""
+    names = [path.name for path in state.iterdir()] if state.is_dir() else []
+    return sorted(name for name in names if not any(fnmatch(name, made) for made in MADE))
 
 
 def forget_ssh(names: Iterable[str]) -> None:
@@ -157,7 +183,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--yes", action="store_true", default=os.environ.get("YES") == "1")
     options = parser.parse_args(argv)
     state = state_folder()
+    if others := foreign(state):
+        print(f"clean: {state} also holds what is not Headway's: {', '.join(others[:5])}", file=sys.stderr)
+        print(
+            "  nothing was removed; move that elsewhere, or have HEADWAY_STATE name the right folder", file=sys.stderr
+        )
+        return 1
     known = clusters(state)
+    try:
+        known |= recorded(state)
+    except sqlite3.Error as error:
+        if not options.yes:
+            print(
+                f"clean: {state / 'headway.db'} can't be read, so nobody knows its clusters: {error}", file=sys.stderr
+            )
+            print("  make clean YES=1 removes everything", file=sys.stderr)
+            return 1
     if (kept := sorted(known - OURS)) and not options.yes:
         print(f"clean: {state} also holds {', '.join(kept)}, with homes and accounting", file=sys.stderr)
         print("  headway down NAME --delete-data removes one; make clean YES=1 removes everything", file=sys.stderr)

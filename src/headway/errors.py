@@ -53,18 +53,19 @@ class HeadwayError(Exception):
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
 
 
+CLUSTER_FILE = "the cluster file"
+
+
 class InvalidSpec(HeadwayError):
-    """The user's file cannot be used. `faults` holds every fault found."""
+    """The user's file cannot be used. `faults` holds every fault found; `what` is the file in words."""
 
     exit_code = 2
     http_status = 422
     kind = "invalid_spec"
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[Fault], what: str = CLUSTER_FILE) -> None:
         count = len(faults)
-        super().__init__(
-            "\n".join([f"the cluster file has {count} fault{'s' * (count != 1)}:", *(f"  {f}" for f in faults)])
-        )
+        super().__init__("\n".join([f"{what} has {count} fault{'s' * (count != 1)}:", *(f"  {f}" for f in faults)]))
         self.faults = tuple(faults)
 
 

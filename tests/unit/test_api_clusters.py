@@ -349,7 +349,7 @@ async def test_access_names_hosts_and_keys(server: Server) -> None:
     out = (await (await server.client("root")).get("/api/v1/clusters/lab/access")).json()
     assert (out["user"], out["head"], out["address"], out["port"]) == ("admin", "lab-head", "10.0.0.2", 2200)
     assert "[10.0.0.2]:2200 ssh-ed25519 AAAA" in out["host_keys"]
-    assert out["machines"] == {"lab-head": "10.0.0.2", "lab-1-1": "10.0.0.3"}
+    assert (out["machines"], out["ports"]) == ({"lab-head": "10.0.0.2", "lab-1-1": "10.0.0.3"}, {"lab-head": 2200})
 
 
 def parse(text: str) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headway.cli import sshfiles
-from headway.errors import Refused
+from headway.errors import Conflict, Refused
 from headway.wire.people import AccessOut
 
 from .cli_fakes import Cli, cli, cluster
@@ -100,31 +100,87 @@ def test_cp_is_the_real_scp(cli: Cli, became: list[list[str]], home: Path) -> No
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
 @pytest.mark.parametrize("host", ["lab", "lab-head", "lab-1-7", "lab-2-1"])
 def test_openssh_reads_the_config_as_meant(home: Path, host: str) -> None:
-    config = sshfiles.write(access())
-    said = subprocess.run(["ssh", "-G", "-F", str(config), host], capture_output=True, text=True, check=True).stdout
-    options = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    read = options(sshfiles.write(access()), host)
     known = str(home / "config/headway/ssh/lab.known_hosts")
-    assert (options["user"], options["stricthostkeychecking"], options["userknownhostsfile"]) == (
-        "alice",
-        "true",
-        known,
-    )
+    assert (read["user"], read["stricthostkeychecking"], read["userknownhostsfile"]) == ("alice", "true", known)
     if host in ("lab", "lab-head"):
-        assert (options["hostname"], options["hostkeyalias"]) == ("10.87.3.2", "lab-head")
-        assert "proxyjump" not in options
+        assert (read["hostname"], read["hostkeyalias"]) == ("10.87.3.2", "lab-head")
+        assert "proxyjump" not in read
     else:
-        assert (options["hostname"], options["proxyjump"]) == (host, "lab-head")
+        assert (read["hostname"], read["proxyjump"]) == (host, "lab-head")
     assert f"lab-head {KEY}" in Path(known).read_text()
 
 
+def options(config: Path, host: str) -> dict[str, str]:
+    """What OpenSSH makes of the config for this host."""
+    said = subprocess.run(["ssh", "-G", "-F", str(config), host], capture_output=True, text=True, check=True).stdout
+    return dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+
+
 def test_clusters_with_one_prefix_do_not_take_each_others_hosts(home: Path) -> None:
-    assert sshfiles.node_patterns(access()) == ["lab-1-*", "lab-2-*"]
-    assert sshfiles.node_patterns(access("lab-x")) == ["lab-x-1-*", "lab-x-2-*"]
+    for name in ("lab", "lab-x"):
+        (patterns,) = sshfiles.node_patterns(access(name))
+        assert [one for one in patterns if not one.startswith("!")] == [f"{name}-1-*", f"{name}-2-*"]
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
+def test_a_second_head_is_reached_as_the_first_one_is(home: Path) -> None:
+    machines = access().machines | {"lab-head2": "10.87.3.3", "lab-gpu-1-1": "10.87.3.13"}
+    config = sshfiles.write(access(machines=machines, ports={"lab-head2": 2222}))
+    for host, address, port in (("lab-head", "10.87.3.2", "22"), ("lab-head2", "10.87.3.3", "2222")):
+        read = options(config, host)
+        assert "proxyjump" not in read, "ssh would start itself for ever"
+        assert (read["hostname"], read["port"], read["hostkeyalias"]) == (address, port, host)
+    for node in ("lab-1-1", "lab-2-9", "lab-gpu-1-1"):
+        assert options(config, node)["proxyjump"] == "lab-head"
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
+def test_clusters_whose_names_begin_alike_are_told_apart(home: Path) -> None:
+    first, second = access(), access("lab-2", address="10.87.4.2")
+    for one, other in ((first, second), (second, first)):
+        sshfiles.write(one)
+        config = sshfiles.write(other)
+        assert options(config, "lab-2-1")["proxyjump"] == "lab-head"
+        assert options(config, "lab-2-1-1")["proxyjump"] == "lab-2-head"
+        for host in ("lab-2", "lab-2-head"):
+            assert "proxyjump" not in options(config, host)
+            assert options(config, host)["hostname"] == "10.87.4.2"
+
+
+def test_a_node_s_name_alone_finds_the_cluster_that_has_it(cli: Cli, became: list[list[str]]) -> None:
+    def there(name: str) -> AccessOut:
+        if name == "lab-2-x":
+            raise Conflict("lab-2-x-head does not exist yet")
+        return access(name)
+
+    cli.api.on("clusters", [cluster("lab"), cluster("lab-2"), cluster("lab-2-x")]).on("access", there)
+    assert cli("ssh", "lab-2-1").code == 0
+    assert cli("ssh", "lab-2-2-1").code == 0
+    assert cli("cp", "lab-2-1:x", "lab-2-2-1:y", ".").code == 0
+    assert [argv[3:] for argv in became] == [["lab-2-1"], ["lab-2-2-1"], ["lab-2-1:x", "lab-2-2-1:y", "."]]
+    assert cli("ssh", "lab-2-x-1-1").code == 6
+    assert cli("ssh", "lab-2-9").code == 5
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
+def test_of_two_machines_of_one_name_the_named_clusters_is_meant(home: Path) -> None:
+    first = access(machines={"lab-head": "10.87.3.2", "lab-gpu-1-1": "10.87.3.11"})
+    second = access("lab-gpu", machines={"lab-gpu-head": "10.87.4.2", "lab-gpu-1-1": "10.87.4.11"})
+    for one, other in ((first, second), (second, first)):
+        sshfiles.write(one)
+        assert options(sshfiles.write(other), "lab-gpu-1-1")["proxyjump"] == other.head
 
 
 @pytest.mark.parametrize(
     "others",
-    [{"user": "a\n  ProxyCommand x"}, {"head": "*"}, {"address": "1.2.3.4 x"}, {"machines": {"a\nb": "x"}}],
+    [
+        {"user": "a\n  ProxyCommand x"},
+        {"head": "*"},
+        {"address": "1.2.3.4 x"},
+        {"machines": {"a\nb": "x"}},
+        {"machines": {"lab-head2": "x\n y"}},
+    ],
 )
 def test_no_answer_can_add_a_line(others: dict[str, object]) -> None:
     with pytest.raises(Refused):

@@ -199,8 +199,21 @@ def test_apply_starts_a_server_where_none_runs(cli: Cli, file: str, monkeypatch:
 
 def test_a_named_server_is_never_started(cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(cli.api, "url", "http://127.0.0.1:9")
     monkeypatch.setattr("headway.cli.apply._start_server", lambda: pytest.fail("started one"))
     cli.api.on("me", Unreachable("no server at http://127.0.0.1:9"))
+    assert cli("apply", file).code == 7
+
+
+def test_a_server_that_a_file_names_is_not_started_here(
+    cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "config" / "headway"
+    folder.mkdir(parents=True)
+    (folder / "client.json").write_text(json.dumps({"url": f"{cli.api.url}/", "token": "t"}))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
+    monkeypatch.setattr("headway.cli.apply._start_server", lambda: pytest.fail("started one"))
+    cli.api.on("me", Unreachable("no server there"))
     assert cli("apply", file).code == 7
 
 

@@ -199,12 +199,14 @@ def test_real_gpus_are_not_called_simulated(cli: Cli) -> None:
     assert "SIMULATED" not in cli("queue", "lab").out
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
 @pytest.mark.parametrize("command", ["queue", "nodes"])
-def test_old_figures_are_called_old(cli: Cli, command: str) -> None:
+def test_old_figures_are_called_old(cli: Cli, command: str, output: str) -> None:
     old = cluster(stale="no SSH to lab-head")
     cli.api.on("jobs", []).on("cluster", old).on("status", StatusOut(cluster=old, checks=[], nodes=[]))
-    done = cli(command, "lab")
+    done = cli(command, "lab", "-o", output)
     assert done.code == 0
+    assert output == "table" or json.loads(done.out) == []
     assert "these figures are old: no SSH to lab-head; headway status lab" in done.err
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,10 @@ import pytest
 from headway import errors
 from headway.cli import session
 from headway.cli.index import ENTRIES
-from headway.cli.main import complain
+from headway.cli.main import complain, load
 from headway.sdk.client import Client
 
-from .cli_fakes import Cli, FakeApi, cli
+from .cli_fakes import Cli, FakeApi, cli, cluster
 
 __all__ = ["cli"]  # a fixture
 
@@ -136,6 +137,104 @@ def test_wrong_use_is_one_message_and_2(cli: Cli, words: tuple[str, ...], said: 
     assert "--help" in done.err.splitlines()[1]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "down '' --yes --delete-data", "down ''", "status ''", "queue '' -o json", "nodes ''", "roll '' --yes --stop",
+        "scale '' 0 --yes", "scale '' gpu=0", "secrets rotate munge ''", "invoice '' --period 2026-10 --close",
+        "cancel '' 12", "job '' 12", "job retry '' 12", "logs '' 12", "exec '' -- x", "run '' -- x", "shell ''",
+        "submit '' s.sbatch", "submit ''", "ssh ''", "ssh '' lab-1-1", "ssh-config '' --install", "notebook ''",
+        "fault '' kill slurmctld", "backup '' --to /b", "restore '' --from /b", "container rm '' sha256:1",
+        "dataset remove x@1 --yes --cluster ''", "incident return 1 --cluster ''", "node drain n -r x --cluster ''",
+        "pipeline run p.yaml --cluster ''", "token create --cluster ''",
+    ],
+)  # fmt: skip
+def test_an_empty_name_is_not_the_only_cluster(
+    cli: Cli, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`headway down "$NAME" --yes` where NAME is not set. No call may be made."""
+    for call in ("status", "command", "access", "fault", "return_node", "drain"):
+        cli.api.on(call, AssertionError(call))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.yaml").write_text("name: p\n")
+    done = cli(*shlex.split(line))
+    assert (done.code, done.out) == (2, ""), done.err
+    assert "the cluster's name is empty" in done.err
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> None:
+    found = load(ENTRIES[name])
+    for command in getattr(found, "commands", {"": found}).values():
+        assert [p.default for p in command.params if p.name == "cluster" and not p.required] in ([], [None])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("notebook lab --time infinite", "--time 'infinite': is not of the form it takes"),
+        ("notebook lab --time=90m", "--time '90m': is not of the form it takes"),
+        ("notebook lab --gpus 1000", "--gpus 1000: should be less than or equal to 64"),
+        ("notebook lab --idle 100000", "--idle 100000: should be less than or equal to 1440"),
+        ("token create --days 99999999", "--days 99999999: should be less than"),
+        (f"token create --name {'x' * 201}", "should have at most 200 characters"),
+        (f"people set ann member --user {'x' * 33}", "should have at most 32 characters"),
+        ("fault lab xid 79 lab-1-2 --gpu 100", "--gpu 100: should be less than or equal to 63"),
+        ("fault lab xid 79 lab-1-2 --text é", r"--text '\xe9': is not of the form it takes"),
+        ("job retry lab 12_9999999999", "task '9999999999': is not of the form it takes"),
+        ("pipeline run latin.yaml --cluster lab", "latin.yaml is not UTF-8 text"),
+        ("plan latin.yaml", "latin.yaml is not UTF-8 text"),
+        ("submit lab ~nosuch/x.sbatch", "~nosuch/x.sbatch: there is no such home folder"),
+        ("dataset add tiny --from ~nosuch/x --cluster lab", "~nosuch/x: there is no such home folder"),
+        ("backup lab --to ~nosuch/x --key-file key", "~nosuch/x: there is no such home folder"),
+        ("backup lab --to /x --key-file ~nosuch/key", "~nosuch/key: there is no such home folder"),
+        ("backups --in ~nosuch/b", "~nosuch/b: there is no such home folder"),
+        ("run lab --no-files --launcher foo -- x", "--launcher 'foo': should be 'torchrun'"),
+        ("run lab -N 0 --gpus -1 -- x", "--gpus -1: should be greater than or equal to 0"),
+        ("run lab --no-files --stage-in A -- x", "--stage-in 'A': is not of the form it takes"),
+        ("run lab --no-files --env NOT_SET_HERE -- x", "--env NOT_SET_HERE: it is not set here"),
+        ("usage lab --nodes --team v", "--team does not go with --nodes"),
+        ("usage lab --nodes --job 3", "--job does not go with --nodes"),
+        ("usage lab --nodes --by user", "--by does not go with --nodes"),
+        ("usage lab --job 3 --by user", "--by does not go with --runs"),
+        ("goodput lab --job 4 --period 2020-01", "--period does not go with --job"),
+        ("submit lab --env", "--env needs a value"),
+        ("submit lab --stage-in 'a b' s.sbatch", "--stage-in a b: not a dataset"),
+        ("submit lab --wrap hostname s.sbatch", "s.sbatch is one too many"),
+    ],
+)
+def test_ordinary_wrong_input_is_wrong_use(
+    cli: Cli, line: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
+    (tmp_path / "s.sbatch").write_text("#!/bin/sh\n")
+    (tmp_path / "key").write_text("long enough\n")
+    cli.api.on("clusters", [cluster()]).on("notebooks", [])
+    for call in ("backup", "backups", "add_dataset", "create_token", "put_person"):
+        cli.api.on(call, AssertionError(call))
+    done = cli(*shlex.split(line))
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "--stage_in" not in done.err
+
+
+def test_a_word_that_is_no_text_is_wrong_use(cli: Cli) -> None:
+    """As a shell hands over the name of a file that is written in Latin-1."""
+    word = b"caf\xe9".decode(errors="surrogateescape")
+    cli.api.on("make_run", lambda _, request: request.model_dump_json())
+    done = cli("run", "lab", "--no-files", "--", "cat", word)
+    assert (done.code, done.err.splitlines()[0]) == (2, r"error: 'caf\udce9' is not UTF-8")
+
+
+def test_an_answer_that_can_t_be_read_is_no_wrong_use(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cli.api.on("clusters", lambda: [type(cluster()).model_validate({"name": 1})])
+    assert cli("ls").code == 70
+
+
 def test_a_bug_is_one_line_and_a_private_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     cli.api.on("clusters", RuntimeError("the moon\nis full"))
@@ -182,19 +281,31 @@ def test_the_client_has_every_call_the_commands_make() -> None:
         assert list(asked) == [p for p in given if p in asked], name
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_offers_commands_without_loading_them(shell: str) -> None:
+def completed(shell: str, typed: str) -> str:
+    """What is offered in the place of the last word."""
     env = {
-        **os.environ, "_HEADWAY_COMPLETE": f"complete_{shell}", "COMP_WORDS": "headway lo", "COMP_CWORD": "1",
-        "_TYPER_COMPLETE_ARGS": "headway lo", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        **os.environ, "_HEADWAY_COMPLETE": f"complete_{shell}", "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split(" ")) - 1), "_TYPER_COMPLETE_ARGS": typed,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", "from headway.cli.main import run; run()"],
         env=env, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0
-    assert "logs" in done.stdout
-    assert "queue" not in done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_offers_commands_without_loading_them(shell: str) -> None:
+    said = completed(shell, "headway lo")
+    assert "logs" in said
+    assert "queue" not in said
+
+
+def test_completion_offers_what_is_done_with_a_job() -> None:
+    assert completed("bash", "headway job ").split() == ["show", "retry", "rerun"]
+    assert completed("bash", "headway job re").split() == ["retry", "rerun"]
 
 
 @pytest.mark.parametrize("words", [["queue"], ["exec"], ["job"], ["apply"], ["token", "create"]])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import typer
 
 from headway.cli import sbatch
 from headway.domain import sbatch as flags
-from headway.errors import Refused
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_wrap_is_the_script() -> None:
     line = sbatch.read(["-N", "2", "--wrap", "srun hostname; date"])
     assert line.wrap
     assert (line.args, line.script) == (["-N", "2", "--wrap", "srun hostname; date"], None)
-    with pytest.raises(Refused, match=r"x\.sh is one too many"):
+    with pytest.raises(typer.BadParameter, match=r"x\.sh is one too many"):
         sbatch.read(["--wrap=hostname", "x.sh"])
 
 
 @pytest.mark.parametrize("words", ["-N", "--nodes", "-HN", "--as", "-D", "--wrap"])
 def test_a_missing_value(words: str) -> None:
-    with pytest.raises(Refused, match="needs a value"):
+    with pytest.raises(typer.BadParameter, match="needs a value"):
         sbatch.read([words])
 
 

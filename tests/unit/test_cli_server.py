@@ -121,8 +121,29 @@ def test_logs_end(folder: Path, cli: Cli) -> None:
 def test_the_unit_quotes_its_words(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_STATE", '/a b/100%/"$x')
     unit = cli("server", "install", "--print").out
-    assert 'Environment="HEADWAY_STATE=/a b/100%%/\\"$$x"' in unit
+    assert 'Environment="HEADWAY_STATE=/a b/100%%/\\"$x"' in unit, (
+        "$ is but a $ there, and stands for variables in commands"
+    )
     assert '"-m" "headway.server"' in unit
+    monkeypatch.setattr("headway.sdk.local.server_argv", lambda: ["/opt/$x/python"])
+    assert 'ExecStart="/opt/$$x/python"' in cli("server", "install", "--print").out
+
+
+def test_the_unit_s_paths_do_not_depend_on_where_it_starts(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (
+        ("DATA", "data"), ("DATASET_ROOTS", "a:/b:"), ("TLS_CERT", "cert.pem"), ("OIDC_CLIENT_SECRET_FILE", "secret"),
+        ("PUBLIC_URL", "https://h:1"),
+    ):  # fmt: skip
+        monkeypatch.setenv(f"HEADWAY_{name}", text)
+    unit = cli("server", "install", "--print").out
+    for line in (
+        f"DATA={tmp_path}/data", f"DATASET_ROOTS={tmp_path}/a:/b", f"TLS_CERT={tmp_path}/cert.pem",
+        f"OIDC_CLIENT_SECRET_FILE={tmp_path}/secret", "PUBLIC_URL=https://h:1",
+    ):  # fmt: skip
+        assert f'Environment="HEADWAY_{line}"\n' in unit
 
 
 def test_a_token_is_alone_on_standard_output(cli: Cli) -> None:

@@ -95,6 +95,21 @@ def test_what_is_not_understood_is_left_for_the_server(tmp_path: Path, text: str
     assert text.partition(":")[0] in document.spec
 
 
+@pytest.mark.parametrize("text", ["", "\n", "# mine-8: {gpus: 8}\n", "---\n# none yet\n", "~\n"])
+def test_a_catalogue_without_a_plan_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "catalogue.yaml").write_text(text)
+    assert load_document(write(tmp_path, "name: lab\n"), config_dir=tmp_path, home=tmp_path).catalogue == {}
+
+
+@pytest.mark.parametrize("text", ["a: [\n", "- a\n", "text\n", "a: 1\na: 2\n"])
+def test_faults_of_the_catalogue_are_said_of_it(tmp_path: Path, text: str) -> None:
+    (tmp_path / "catalogue.yaml").write_text(text)
+    with pytest.raises(InvalidSpec) as caught:
+        load_document(write(tmp_path, "name: lab\n"), config_dir=tmp_path, home=tmp_path)
+    assert caught.value.message.startswith(f"your catalogue {tmp_path / 'catalogue.yaml'} has 1 fault:\n  line ")
+    assert "cluster file" not in caught.value.message
+
+
 def test_users_catalogue_travels_along(tmp_path: Path) -> None:
     (tmp_path / "catalogue.yaml").write_text("mine-8: {gpus: 8, cpus: 4, memory_mib: 4096}\n")
     document = load_document(write(tmp_path, "name: lab\n"), config_dir=tmp_path, home=tmp_path)
@@ -144,9 +159,10 @@ def test_errors_cross_the_wire(cls: type[HeadwayError]) -> None:
 
 
 def test_faults_and_failed_commands_cross_the_wire() -> None:
-    spec = to_error(error_out(InvalidSpec([Fault("a.b", "bad", "do c")])))
+    spec = to_error(error_out(InvalidSpec([Fault("a.b", "bad", "do c")], "the pipeline file")))
     assert isinstance(spec, InvalidSpec)
     assert spec.faults == (Fault("a.b", "bad", "do c"),)
+    assert str(spec) == "the pipeline file has 1 fault:\n  a.b: bad; do c"
     sent = CommandFailed(["sbatch", "x"], 2, "no partition", where="lab-head")
     command = to_error(error_out(sent))
     assert isinstance(command, CommandFailed)
@@ -221,7 +237,7 @@ def test_of_several_servers_the_one_that_answers_is_spoken_to(tmp_path: Path, mo
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
     one, two = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     urls = [f"http://127.0.0.1:{server.getsockname()[1]}" for server in (one, two)]
-    monkeypatch.setenv("HEADWAY_URL", ",".join(urls))
+    monkeypatch.setenv("HEADWAY_URL", f" {urls[0]} , {urls[1]},")
     keys: list[str] = []
 
     def far(request: httpx.Request) -> httpx.Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, cast
 
+import httpx
 import pytest
 
 from headway import AsyncClient, Client
@@ -13,7 +14,7 @@ from headway.errors import Refused, Unreachable
 from headway.sdk.aio import AsyncJob
 from headway.sdk.costs import Costs
 from headway.sdk.work import Job, Work, run_request
-from headway.wire.jobs import ArrayOut
+from headway.wire.jobs import ArrayOut, JobsPage
 from headway.wire.work import RunIn, SubmitOut
 
 from .cli_fakes import FakeApi, job
@@ -50,6 +51,21 @@ def test_an_array_ends_with_its_slowest_task() -> None:
 def test_one_task_of_an_array_ends_by_itself() -> None:
     api = FakeApi().on("job", job(41, array_job_id=40, array_task="0", state="COMPLETED"))
     assert Job(cast(Work, api), "lab", 41).wait().state == "COMPLETED"
+
+
+def test_all_jobs_are_read_page_by_page_and_each_says_how_old_it_is() -> None:
+    pages = {
+        "": JobsPage(jobs=[job(1)], total=2, next="b", stale="no SSH to lab-head"),
+        "b": JobsPage(jobs=[job(2)], total=2),
+    }
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert (request.url.path, request.url.params["user"]) == ("/api/v1/clusters/lab/jobs", "ann")
+        return httpx.Response(200, content=pages[request.url.params.get("cursor", "")].model_dump_json())
+
+    with Client("http://server", "t", transport=httpx.MockTransport(answer)) as client:
+        assert [one.id for one in client.jobs("lab", user="ann")] == [1, 2]
+        assert client.jobs_page("lab", user="ann").stale == "no SSH to lab-head"
 
 
 def away(api: FakeApi, *answers: Any) -> list[int]:

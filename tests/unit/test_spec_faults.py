@@ -267,7 +267,21 @@ ROWS: list[tuple[str, str, str]] = [
         "hosts[5].role",
         "there are two heads already",
     ),
+    (
+        "provider: ssh\nhosts: [{address: a, role: node}, {address: b, role: node}, {address: c, role: node}, "
+        "{address: d, role: node}, {address: e, role: node}]",
+        "hosts[0].role",
+        "no machine may be a head",
+    ),
+    (
+        "controllers: 2\nprovider: ssh\nstorage: {state: /s}\nhosts: [a, {address: b, role: node}, {address: c, role: node}, "
+        "{address: d, role: node}, {address: e, role: node}, {address: f, role: node}]",
+        "hosts[1].role",
+        "one machine may be a head, and two must be",
+    ),
     ("controllers: 3", "controllers", "1 or 2"),
+    ("controllers: yes", "controllers", "1 or 2"),
+    ("controllers: 2.0", "controllers", "1 or 2"),
     ("provider: ssh\nhosts: [a, b, c, d]", "hosts", "has 4 machines, and 4 nodes and spares plus the head need 5"),
     ("provider: ssh", "hosts", "need 5"),
     ("provider: ssh\nhosts: [a, b, c, d, a]", "hosts[4]", "a is there twice"),

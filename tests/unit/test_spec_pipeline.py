@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.errors import Refused
+from headway.errors import InvalidSpec
 from headway.spec.pipeline import read_pipeline
 from headway.spec.yamltext import parse_yaml
 
@@ -53,8 +53,9 @@ def test_every_fault_is_said_at_once() -> None:
             "z": {"needs": ["y"], "nodes": 0},
         },
     }
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidSpec) as caught:
         read_pipeline(document)
+    assert caught.value.message.startswith("the pipeline file has ")
     for part in (
         "name:",
         "steps.x.gpuss",
@@ -70,5 +71,5 @@ def test_every_fault_is_said_at_once() -> None:
 
 @pytest.mark.parametrize("document", [{}, {"steps": []}, {"name": "p", "steps": {"a": None}}, {"name": 1, "steps": 2}])
 def test_what_is_no_pipeline_is_refused_in_words(document: Any) -> None:
-    with pytest.raises(Refused, match="fault"):
+    with pytest.raises(InvalidSpec, match="fault"):
         read_pipeline(document)

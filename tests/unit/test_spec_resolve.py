@@ -186,6 +186,17 @@ def test_the_head_may_stand_anywhere_in_the_inventory_and_the_rest_is_a_reserve(
     )
 
 
+def test_a_machine_that_is_to_be_a_node_is_no_head() -> None:
+    hosts: list[object] = [{"address": "n1", "role": "node"}, "n2", {"address": "n3", "role": "node"}, "n4"]
+    own: dict[str, object] = {"name": "own", "plan": "cpu-64", "nodes": 2, "provider": "ssh", "hosts": hosts}
+    got = resolve(own, CATALOGUE, owner="ann")
+    assert [(host.name, host.address) for host in got.hosts] == [
+        ("own-head", "n2"), ("own-1-1", "n1"), ("own-1-2", "n3"), ("", "n4"),
+    ]  # fmt: skip
+    got = resolve(own | {"controllers": 2, "storage": {"state": "/s"}}, CATALOGUE, owner="ann")
+    assert [host.address for host in got.hosts] == ["n2", "n4", "n1", "n3"]
+
+
 def test_debian12_carries_the_older_slurm() -> None:
     assert resolve(SMALLEST | {"image": "debian12"}, CATALOGUE, owner="ann").slurm_version == "22.05"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,62 @@ def test_clean_takes_its_clusters_out_of_the_ssh_config(tmp_path: Path, monkeypa
     assert clean.clusters(state) == {"demo", "kept"}
     clean.forget_ssh(clean.clusters(state))
     assert sorted(path.name for path in ssh.iterdir()) == ["config", "elsewhere.conf"]
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder as a server leaves it, without a podman on this machine."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    for name in ("client.json", "server.lock", "server.log", "server.log.1", "podman.json", "headway.db-wal"):
+        (folder / name).write_text("")
+    monkeypatch.setenv("HEADWAY_STATE", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("YES", raising=False)
+    monkeypatch.setattr(clean, "ROOT", tmp_path)
+    monkeypatch.setattr(clean, "podman", lambda *_: "")
+    monkeypatch.setattr(clean, "test_states", list)
+    return folder
+
+
+def recorded(state: Path, *names: str) -> None:
+    with closing(sqlite3.connect(state / "headway.db")) as db, db:
+        db.execute("CREATE TABLE clusters (name TEXT)")
+        db.executemany("INSERT INTO clusters VALUES (?)", [(name,) for name in names])
+
+
+def test_clean_removes_a_state_with_the_demo_alone(state: Path) -> None:
+    recorded(state, "demo")
+    assert clean.main([]) == 0
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("kept_in", ["database", "inventory", "database that is damaged"])
+def test_clean_stops_for_a_cluster_on_machines_one_owns(
+    state: Path, kept_in: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kept_in == "inventory":
+        (state / "hosts").mkdir()
+        (state / "hosts" / "lab.json").write_text("{}")
+    elif kept_in == "database":
+        recorded(state, "demo", "lab")
+    else:
+        (state / "headway.db").write_text("lab, but no database" * 100)
+    assert clean.main([]) == 1
+    assert (state / "client.json").exists()
+    assert "lab" in (said := capsys.readouterr().err) or "can't be read" in said
+    assert clean.main(["--yes"]) == 0
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--yes"]])
+def test_clean_never_removes_what_is_not_headways(
+    state: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (state / "thesis.txt").write_text("years")
+    assert clean.main(words) == 1
+    assert (state / "thesis.txt").read_text() == "years"
+    assert "thesis.txt" in capsys.readouterr().err
 
 
 def test_clean_stops_before_deleting_under_a_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ async def estimate(name: str, ask: CheckJobIn, state: State, who: Member) -> Est
     Raises InvalidSpec with all that is wrong with it."""
     told = await jobs.check(name, ask, state, who)
     if told.faults:
-        raise InvalidSpec([Fault(one.path, one.message, one.hint) for one in told.faults])
+        raise InvalidSpec([Fault(one.path, one.message, one.hint) for one in told.faults], "the job")
     return await estimate_of(name, ask, told, state, who)
 
 

@@ -117,6 +117,7 @@ async def access(name: str, state: State, who: Member) -> AccessOut:
         port=head.port,
         host_keys=lines,
         machines={machine.name: machine.address for machine in machines},
+        ports={machine.name: machine.port for machine in machines if machine.port != 22},
     )
 
 

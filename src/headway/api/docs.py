@@ -27,7 +27,7 @@ vertical-align: top }
 
 
 PROBLEMS = {  # kind -> (HTTP status, what it means)
-    "invalid_spec": (422, "the cluster file has faults: all of them, with their paths"),
+    "invalid_spec": (422, "a file that was sent (cluster, pipeline, job) has faults: all of them, with their paths"),
     "not_signed_in": (401, "no token or session, or one that is unknown or has ended"),
     "not_allowed": (403, "this person may not do this"),
     "too_many_tries": (429, "sign-in has failed too often from there; wait"),

@@ -16,12 +16,13 @@ import typer
 from headway.cli import session, sshfiles
 from headway.cli.index import REST
 from headway.cli.session import ClusterName, Format, Output, complete_cluster
-from headway.errors import NotFound, Refused
+from headway.errors import Conflict, NotFound, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headway.cli.session import Api
+    from headway.wire.people import AccessOut
 
 _REMOTE = re.compile(r"^(?:([A-Za-z0-9._-]+)@)?([a-z][a-z0-9-]*):")
 PIECE = 64 * 1024  # bytes of standard input sent at once
@@ -37,41 +38,51 @@ def ssh(
     """Log in to a cluster, or to a node that you have a job on. Runs ssh with pinned host keys.
 
     headway ssh lab-1-2 -- nvidia-smi"""
-    api = session.connect()
-    cluster, node = _place(api, words or [])
-    access = api.access(cluster)
-    target = node or cluster
-    if node and node not in {access.head, *access.machines}:
-        raise NotFound(f"{cluster} has no machine {node}", hint=f"headway nodes {cluster}")
+    access, target = _place(session.connect(), words or [])
     config = sshfiles.write(access)
     become(["ssh", "-F", str(config), target, *(ctx.meta.get(REST) or [])])
 
 
-def _place(api: Api, words: list[str]) -> tuple[str, str]:
-    """(cluster, node or ""): a node's name alone says its cluster."""
+def _place(api: Api, words: list[str]) -> tuple[AccessOut, str]:
+    """(its cluster, what is meant there): a node's name alone says its cluster."""
     if len(words) > 2:
         raise typer.BadParameter(f"what is {words[2]!r}? A command stands after --")
-    if len(words) == 2:
-        return words[0], words[1]
     if not words:
-        return session.pick(api, ""), ""
-    names = [c.name for c in api.clusters()]
-    if words[0] in names:
-        return words[0], ""
-    owner = _owner(words[0], names)
-    if not owner:
-        raise NotFound(f"no cluster and no node is called {words[0]}", hint="headway ls")
-    return owner, words[0]
+        access = api.access(session.pick(api, None))
+        return access, access.cluster
+    session.named(words[0])
+    if len(words) == 1:
+        return _access_of(api, words[0], [c.name for c in api.clusters()]), words[0]
+    cluster, node = words
+    access = api.access(cluster)
+    if node not in _machines(access):
+        raise NotFound(f"{cluster} has no machine {node}", hint=f"headway nodes {cluster}")
+    return access, node
 
 
-def _owner(node: str, clusters: list[str]) -> str:
-    """The cluster whose name a node's name begins with, the longest one; "" for none."""
-    return max((c for c in clusters if node.startswith(f"{c}-")), key=len, default="")
+def _access_of(api: Api, host: str, clusters: list[str]) -> AccessOut:
+    """Of the cluster of this name, or of the one that has a machine of it. Raises NotFound."""
+    if host in clusters:
+        return api.access(host)
+    unready: Conflict | None = None
+    for cluster in sorted((c for c in clusters if host.startswith(f"{c}-")), key=len, reverse=True):
+        try:
+            access = api.access(cluster)
+        except Conflict as error:  # it has no machine yet
+            unready = error
+            continue
+        if host in _machines(access):
+            return access
+    raise unready or NotFound(f"no cluster and no node is called {host}", hint="headway ls")
+
+
+def _machines(access: AccessOut) -> set[str]:
+    return {access.head, *access.machines}
 
 
 def exec_(
     ctx: typer.Context,
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     user: Annotated[str, typer.Option("-u", "--user", help="As this user.", show_default=True)] = "root",
     no_stdin: Annotated[bool, typer.Option("-n", "--no-stdin", help="Do not pass standard input on.")] = False,
 ) -> None:
@@ -115,29 +126,15 @@ def cp(
     api = session.connect()
     names = [c.name for c in api.clusters()]
     config = None
-    for cluster in dict.fromkeys(_clusters_in(words, names)):
-        config = sshfiles.write(api.access(cluster))
+    for host in dict.fromkeys(match.group(2) for word in words if (match := _REMOTE.match(word))):
+        config = sshfiles.write(_access_of(api, host, names))
     if config is None:
         raise typer.BadParameter("no cluster is named: write it before a colon, as in lab:path")
     become(["scp", "-F", str(config), *words])
 
 
-def _clusters_in(words: list[str], names: list[str]) -> list[str]:
-    found = []
-    for word in words:
-        match = _REMOTE.match(word)
-        if match is None:
-            continue
-        host = match.group(2)
-        cluster = host if host in names else _owner(host, names)
-        if not cluster:
-            raise NotFound(f"no cluster and no node is called {host}", hint="headway ls")
-        found.append(cluster)
-    return found
-
-
 def ssh_config(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     install: Annotated[
         bool, typer.Option("--install", help="Add one Include line to ~/.ssh/config, so that every tool finds it.")
     ] = False,
@@ -147,7 +144,7 @@ def ssh_config(
 
     headway ssh-config --install"""
     api = session.connect()
-    every = install and not cluster
+    every = install and cluster is None
     names = [c.name for c in api.clusters()] if every else [session.pick(api, cluster)]
     found = [api.access(name) for name in names]
     for access in found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +47,8 @@ def apply(
         api = session.connect()
         _end(to_the_end(api, api.operation(follow_id), quiet=quiet), output)
         return
+    from headway.sdk.discover import named_by
+
     deadline_s = deadline_of(deadline)
     document = _document(file)
     api = _reach(quiet=quiet)
@@ -66,7 +67,7 @@ def apply(
             "Go ahead?", yes=yes, otherwise=f"{show.count(changes.asks, 'change')} would disturb what is running"
         )
     operation = api.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
-    _end(to_the_end(api, operation, quiet=quiet, on_lost=_start_again), output)
+    _end(to_the_end(api, operation, quiet=quiet, on_lost=None if named_by(api.url) else _start_again), output)
 
 
 def _settled(api: Api, name: str) -> bool:
@@ -90,13 +91,15 @@ def _document(file: Path) -> Document:
 def _reach(*, quiet: bool) -> Api:
     """The server; started when none runs here and no other was named."""
     from headway.errors import Unreachable
+    from headway.sdk.discover import named_by
 
+    api: Api | None = None
     try:
         api = session.connect()
         api.me()
         return api
     except Unreachable:
-        if os.environ.get("HEADWAY_URL"):
+        if api is not None and named_by(api.url):
             raise
     url = _start_server()
     if url and not quiet:
@@ -114,8 +117,6 @@ def _start_again() -> None:
     """The server went away while it worked for us: a new one picks the operation up where it was."""
     from headway.errors import HeadwayError
 
-    if os.environ.get("HEADWAY_URL"):
-        return
     try:
         _start_server()
     except HeadwayError as error:

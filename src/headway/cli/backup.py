@@ -28,7 +28,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def backup(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder on the server's machine.")],
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     key_file: KeyFile = None,
     output: Output = Format.table,
 ) -> None:
@@ -104,6 +104,7 @@ def restore(
     their uids come back; what its head holds now is replaced.
 
     headway restore lab --from /backup/lab-20260101-020000.headway-backup"""
+    session.named(cluster)
     api = session.connect()
     path = _absolute(source)
     here = any(one.name == cluster for one in api.clusters())
@@ -121,7 +122,7 @@ def restore(
 
 
 def _absolute(path: Path) -> str:
-    return os.path.normpath(Path.cwd() / path.expanduser())
+    return os.path.normpath(Path.cwd() / session.expand(path))
 
 
 def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
@@ -131,7 +132,7 @@ def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
 
     if key_file is not None:
         try:
-            lines = key_file.expanduser().read_text().strip().splitlines()
+            lines = session.expand(key_file).read_text().strip().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise Refused(
                 f"{key_file} can't be read: {error}", hint="name a file whose first line is the passphrase"

@@ -50,7 +50,7 @@ def _cluster_row(c: ClusterOut) -> list[show.Cell]:
     ]
 
 
-def status(cluster: ClusterName = "", output: Output = Format.table) -> None:
+def status(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """Is the cluster ready, and if not, why not. Exits with 1 when it is not.
 
     One line a thing: ok or FAIL, and what to do."""
@@ -100,14 +100,14 @@ def check_lines(checks: list[CheckOut], on: show.Screen) -> list[str]:
     return lines
 
 
-def nodes(cluster: ClusterName = "", output: Output = Format.table) -> None:
+def nodes(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """Nodes, their state and their GPUs: a filled cell is a GPU that a job holds."""
     api = session.connect()
     answer = api.status(session.pick(api, cluster))
+    session.warn_if_old(answer.cluster)
     if output is Format.json:
         session.print_json(answer.nodes)
         return
-    session.warn_if_old(answer.cluster)
     for line in node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=show.screen()):
         session.say(line)
 

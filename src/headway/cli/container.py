@@ -40,7 +40,7 @@ def import_(
 
 
 @app.command()
-def ls(cluster: ClusterName = "", output: Output = Format.table) -> None:
+def ls(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """List the images that are there for everybody."""
     rows: list[dict[str, Any]] = json.loads(_ask(cluster, "list"))
     if output is Format.json:
@@ -65,7 +65,7 @@ def rm(cluster: Cluster, digest: Annotated[str, typer.Argument(metavar="DIGEST",
     session.say(f"removed {digest}")
 
 
-def _ask(cluster: str, *words: str) -> str:
+def _ask(cluster: str | None, *words: str) -> str:
     """The runtime's answer on the head, as root: the server lets administrators alone. Raises Refused with its words."""
     api = session.connect()
     said = {"out": b"", "err": b"", "code": b"1"}

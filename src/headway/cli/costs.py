@@ -34,7 +34,7 @@ _LEVEL = {"ok": "good", "warn": "warn", "over": "bad"}
 
 
 def usage(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     by: Annotated[str, typer.Option("--by", help="team, user, partition, gpu, group; several with commas.")] = "team",
     start: Annotated[str, typer.Option("--from", help="2026-10, 2026-10-03 or a moment; this month unless said.")] = "",
     end: Annotated[str, typer.Option("--to", help="Not included; now unless said.")] = "",
@@ -53,10 +53,15 @@ def usage(
 
     headway usage --by team,user --from 2026-10 --to 2026-11
     headway usage --runs --team vision -o csv"""
-    api = session.connect()
-    name = session.pick(api, cluster)
     when = {"start": start, "end": end}
     which: Only = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
+    if nodes:
+        of_runs = {**which, "group": "", "cause": cause, "job": job, "runs": runs}
+        _none_of(of_runs, "--nodes", "nodes have --group, --from and --to")
+    if nodes or runs or job or cause:
+        _none_of({"by": by != "team"}, "--nodes" if nodes else "--runs, --job and --cause", "it is for sums")
+    api = session.connect()
+    name = session.pick(api, cluster)
     if nodes:
         _nodes(_pages(lambda cursor: api.node_states(name, **when, group=group, cursor=cursor), "states"), output)
         return
@@ -84,6 +89,13 @@ def usage(
         session.note("~ energy: some of it was not measured and is an estimate")
     if found.simulated:
         session.note(show.SIMULATED_NOTE)
+
+
+def _none_of(given: Mapping[str, object], beside: str, why: str) -> None:
+    """Raises BadParameter for an option that would be passed over."""
+    for name, value in given.items():
+        if value:
+            raise typer.BadParameter(f"--{name} does not go with {beside}: {why}")
 
 
 def _usage_cells(row: UsageRow, names: Sequence[str]) -> list[show.Cell]:
@@ -143,7 +155,7 @@ def _runs(found: Any, output: Sheet) -> None:
 
 
 def invoice(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     period: Month = "",
     close: Annotated[bool, typer.Option("--close", help="For good, once the month is over (admins).")] = False,
     output: SheetOutput = Sheet.table,
@@ -174,7 +186,7 @@ def invoice(
     _table(columns, rows)
 
 
-def chargeback(cluster: ClusterName = "", period: Month = "", output: SheetOutput = Sheet.table) -> None:
+def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOutput = Sheet.table) -> None:
     """Who pays which part of a month's invoice, to the cent.
 
     headway chargeback lab --period 2026-10 -o json"""
@@ -200,7 +212,7 @@ def chargeback(cluster: ClusterName = "", period: Month = "", output: SheetOutpu
 
 
 def goodput(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     period: Month = "",
     job: Annotated[int, typer.Option("--job", help="Of one job instead, over all its runs.")] = 0,
     output: Output = Format.table,
@@ -208,6 +220,8 @@ def goodput(
     """How much of the GPU time that jobs held trained something, and what took the rest.
 
     headway goodput --job 104"""
+    if job:
+        _none_of({"period": period}, "--job", "it is over all its runs")
     api = session.connect()
     if job:
         told = api.goodput_of_job(session.pick(api, cluster), job)
@@ -254,7 +268,7 @@ def _parts(what: str, of: Mapping[str, PartsOut]) -> None:
     _table(columns, rows)
 
 
-def budgets(cluster: ClusterName = "", output: Output = Format.table) -> None:
+def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """What teams may spend in their period, what is used, and what is left."""
     api = session.connect()
     name = session.pick(api, cluster)
@@ -282,7 +296,7 @@ def _state(one: BudgetOut) -> str:
     return "its jobs wait" if one.held_back else {"ok": "ok", "warn": "soon spent", "over": "spent"}[one.level]
 
 
-def energy(cluster: ClusterName = "", period: Month = "", output: Output = Format.table) -> None:
+def energy(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
     """Kilowatt-hours by team, as measured or estimated, with the site's own share."""
     api = session.connect()
     found = api.energy(session.pick(api, cluster), period)
@@ -305,7 +319,7 @@ def energy(cluster: ClusterName = "", period: Month = "", output: Output = Forma
         session.note("power is that of SIMULATED GPUs")
 
 
-def capacity(cluster: ClusterName = "", period: Month = "", output: Output = Format.table) -> None:
+def capacity(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
     """How full the GPUs were, whether what was free lay together, and how long jobs of a size waited."""
     api = session.connect()
     found = api.capacity(session.pick(api, cluster), period)

@@ -11,7 +11,7 @@ import typer
 
 from headway.cli import session, show
 from headway.cli.follow import follow
-from headway.cli.session import Format, Output
+from headway.cli.session import ClusterOption, Format, Output
 from headway.domain.dataset import size
 from headway.errors import NotFound, Refused
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Datasets with versions that never change."
 )
-Cluster = Annotated[str, typer.Option("--cluster", help="May be left out when there is one.")]
 Which = Annotated[str, typer.Argument(metavar="NAME[@VERSION]")]
 
 
@@ -36,7 +35,7 @@ def add(
     endpoint_url: Annotated[
         str, typer.Option("--endpoint-url", metavar="URL", help="Of another S3 than Amazon's.")
     ] = "",
-    cluster: Cluster = "",
+    cluster: ClusterOption = None,
     output: Output = Format.table,
 ) -> None:
     """Make a version of a folder as it is now, read-only at /datasets/NAME/VERSION on every machine. Jobs run on.
@@ -64,12 +63,14 @@ def _begin(api: Api, cluster: str, name: str, source: str, endpoint_url: str) ->
         return api.add_dataset(cluster, name, source, s3=s3_access(endpoint_url))
     if endpoint_url:
         raise Refused("--endpoint-url is for s3://", hint=f"headway dataset add {name} --from s3://BUCKET/PREFIX")
-    return api.add_dataset(cluster, name, os.path.normpath(Path.cwd() / Path(source).expanduser()))
+    return api.add_dataset(cluster, name, os.path.normpath(Path.cwd() / session.expand(source)))
 
 
 @app.command("list")
 def list_all(
-    name: Annotated[str, typer.Argument(metavar="[NAME]")] = "", cluster: Cluster = "", output: Output = Format.table
+    name: Annotated[str, typer.Argument(metavar="[NAME]")] = "",
+    cluster: ClusterOption = None,
+    output: Output = Format.table,
 ) -> None:
     """Every version: how much it is, how many jobs used it, whether it is whole.
 
@@ -93,7 +94,7 @@ def list_all(
 
 
 @app.command("verify")
-def verify(which: Which, cluster: Cluster = "", output: Output = Format.table) -> None:
+def verify(which: Which, cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """Read every file again and say which are damaged. Without @VERSION: the latest.
 
     headway dataset verify tiny@1"""
@@ -110,7 +111,7 @@ def verify(which: Which, cluster: Cluster = "", output: Output = Format.table) -
 @app.command("remove")
 def remove(
     which: Annotated[str, typer.Argument(metavar="NAME@VERSION")],
-    cluster: Cluster = "",
+    cluster: ClusterOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Although jobs used it; their lineage says that it is gone.")
     ] = False,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def down(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     delete_data: Annotated[
         bool, typer.Option("--delete-data", help="Delete home, scratch and accounting too. They can't be brought back.")
     ] = False,

@@ -46,13 +46,13 @@ def fault(
         session.say(done.done)
 
 
-def parse(words: list[str], **options: Any) -> tuple[str, FaultIn]:
-    """(cluster or "", what is asked). Raises BadParameter."""
+def parse(words: list[str], **options: Any) -> tuple[str | None, FaultIn]:
+    """(cluster or None, what is asked). Raises BadParameter."""
     from headway.wire.incidents import FaultIn
 
     kinds = list(FaultKind)
     cluster, rest = (
-        ("", words) if words[0] in kinds and (len(words) < 2 or words[1] not in kinds) else (words[0], words[1:])
+        (None, words) if words[0] in kinds and (len(words) < 2 or words[1] not in kinds) else (words[0], words[1:])
     )
     if not rest or rest[0] not in kinds:
         raise typer.BadParameter(f"which fault? {', '.join(kinds)}")

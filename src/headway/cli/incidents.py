@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import session, show
-from headway.cli.session import ClusterName, Format, Output
+from headway.cli.session import ClusterName, ClusterOption, Format, Output
 from headway.errors import Conflict
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="One fault of a node.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 Number = Annotated[int, typer.Argument(metavar="INCIDENT", help="Its number.")]
-Cluster = Annotated[str, typer.Option("--cluster", help="May be left out when there is one.")]
 _STYLE = {"returned": "good", "false alarm": "dim", "out of service": "bad"}
 
 
@@ -27,7 +26,7 @@ NodeName = Annotated[str, typer.Argument(metavar="NODE")]
 LOOK_S = 1.0
 
 
-def incidents(cluster: ClusterName = "", output: Output = Format.table) -> None:
+def incidents(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """Faults of nodes, the latest first; as JSON with all their steps."""
     api = session.connect()
     name = session.pick(api, cluster)
@@ -50,7 +49,7 @@ def incidents(cluster: ClusterName = "", output: Output = Format.table) -> None:
 
 
 @app.command("show")
-def show_one(number: Number, cluster: Cluster = "", output: Output = Format.table) -> None:
+def show_one(number: Number, cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """All steps of one fault: when, who, why.
 
     headway incident show 3"""
@@ -61,7 +60,7 @@ def show_one(number: Number, cluster: Cluster = "", output: Output = Format.tabl
 @app.command("return")
 def bring_back(
     number: Number,
-    cluster: Cluster = "",
+    cluster: ClusterOption = None,
     false_alarm: Annotated[bool, typer.Option("--false-alarm", help="There was no fault.")] = False,
     output: Output = Format.table,
 ) -> None:
@@ -73,7 +72,7 @@ def bring_back(
 
 
 @node.command("history")
-def history(name: NodeName, cluster: Cluster = "", output: Output = Format.table) -> None:
+def history(name: NodeName, cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """A node's faults, the latest first, and what they say against it.
 
     headway node history lab-1-2"""
@@ -108,7 +107,7 @@ def history(name: NodeName, cluster: Cluster = "", output: Output = Format.table
 def drain(
     name: NodeName,
     reason: Annotated[str, typer.Option("--reason", "-r", help="Why; everybody sees it.")],
-    cluster: Cluster = "",
+    cluster: ClusterOption = None,
 ) -> None:
     """No new job starts there; running ones go on.
 
@@ -118,7 +117,7 @@ def drain(
 
 
 @node.command("return")
-def undrain(name: NodeName, cluster: Cluster = "") -> None:
+def undrain(name: NodeName, cluster: ClusterOption = None) -> None:
     """Back to service. Under an open incident it is tested first.
 
     headway node return lab-1-2"""
@@ -129,7 +128,7 @@ def undrain(name: NodeName, cluster: Cluster = "") -> None:
 @node.command("reboot")
 def reboot(
     name: NodeName,
-    cluster: Cluster = "",
+    cluster: ClusterOption = None,
     even_if_busy: Annotated[bool, typer.Option("--even-if-busy", help="Jobs that run there may end.")] = False,
 ) -> None:
     """Restart its machine; one that was in service returns once its tests have passed.
@@ -144,7 +143,7 @@ def reboot(
 @node.command("test")
 def run_tests(
     name: NodeName,
-    cluster: Cluster = "",
+    cluster: ClusterOption = None,
     hard: Annotated[bool, typer.Option("--hard", help="Memory, load and copies too: no job may run there.")] = False,
 ) -> None:
     """Run its tests; nothing is changed.

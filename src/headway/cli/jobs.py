@@ -265,7 +265,7 @@ def cancel(words: ManyWords) -> None:
         raise failed
 
 
-def _one_job(words: list[str]) -> tuple[str, str]:
+def _one_job(words: list[str]) -> tuple[str | None, str]:
     cluster, rest = session.split_cluster(words)
     if len(rest) != 1:
         raise typer.BadParameter("one job id is needed" if not rest else f"one job id, not {len(rest)}")
@@ -277,7 +277,8 @@ class _ShowsByDefault(TyperGroup):
     """`headway job 12` is `headway job show 12`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or args[0] not in (*self.commands, "-h", "--help"):
+        completes = ctx.resilient_parsing and not args  # of these commands, which are still to be typed
+        if not completes and (not args or args[0] not in (*self.commands, "-h", "--help")):
             args = ["show", *args]
         return super().parse_args(ctx, args)
 

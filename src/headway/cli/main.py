@@ -167,8 +167,8 @@ def main(argv: list[str]) -> int:
             return _bug()
         complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
         return 1
-    except Exception:
-        return _bug()
+    except Exception as error:
+        return _misused(error, argv) or _bug()
     return code if isinstance(code, int) else 0
 
 
@@ -204,6 +204,18 @@ def _wrong_use(error: Any) -> int:
     message = error.format_message().rstrip(".").removeprefix("Invalid value: ")
     ctx = getattr(error, "ctx", None)
     complain(message[:1].lower() + message[1:], f"{ctx.command_path} --help" if ctx else "headway --help")
+    return 2
+
+
+def _misused(error: Exception, argv: list[str]) -> int:
+    """2 for what no request can carry; 0 where it is no fault of what was typed."""
+    from headway.cli.misused import misused
+
+    lines = misused(error, argv)
+    if not lines:
+        return 0
+    message = lines[0] if len(lines) == 1 else "\n".join(["this can't be asked for:", *(f"  {line}" for line in lines)])
+    complain(message, f"headway {argv[0]} --help")
     return 2
 
 

@@ -20,9 +20,9 @@ POLL_S = 1.0
 
 
 def notebook(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     gpus: Annotated[int, typer.Option("--gpus", min=0, help="Of one node.")] = 1,
-    time: Annotated[str, typer.Option("--time", help="Its limit.")] = "8:00:00",
+    time: Annotated[str, typer.Option("--time", help="Its limit: minutes, HH:MM:SS or D-HH:MM:SS.")] = "8:00:00",
     partition: Annotated[str, typer.Option("-p", "--partition")] = "",
     team: Annotated[str, typer.Option("--team", help="Who pays, where you are in several.")] = "",
     idle: Annotated[

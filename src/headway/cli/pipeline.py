@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import session, show
-from headway.cli.session import Format, Output
+from headway.cli.session import ClusterOption, Format, Output
 from headway.errors import NotFound
 
 if TYPE_CHECKING:
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Steps as jobs that follow each other.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
-Cluster = Annotated[str, typer.Option("--cluster", help="May be left out when there is one.")]
 Which = Annotated[str, typer.Argument(metavar="PIPELINE", help="Its id, or its name for the latest.")]
 
 
 @app.command("run")
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Its YAML file.")],
-    cluster: Cluster = "",
+    cluster: ClusterOption = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="Send no files: all is on the cluster.")] = False,
     user: Annotated[str, typer.Option("--as", help="As this user (admins).")] = "",
     output: Output = Format.table,
@@ -32,12 +31,13 @@ def run(
     """Submit every step, each waiting for those it needs; all work in one copy of the file's folder.
 
     headway pipeline run rlhf.yaml"""
+    from headway.sdk.load import text_of
     from headway.spec.yamltext import parse_yaml
     from headway.wire.work import PipelineIn
 
     if not file.is_file():
         raise NotFound(f"{file}: no such file", hint="headway pipeline run FILE.yaml")
-    document = parse_yaml(file.read_text())
+    document = parse_yaml(text_of(file, "the pipeline file"), "the pipeline file")
     api = session.connect()
     name = session.pick(api, cluster)
     digest, git = "", None
@@ -49,14 +49,14 @@ def run(
 
 
 @app.command("show")
-def show_one(pipeline: Which, cluster: Cluster = "", output: Output = Format.table) -> None:
+def show_one(pipeline: Which, cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """The steps and how they stand."""
     api = session.connect()
     _show(api.pipeline(session.pick(api, cluster), pipeline), output)
 
 
 @app.command("ls")
-def ls(cluster: Cluster = "", output: Output = Format.table) -> None:
+def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """List pipelines, the latest first."""
     api = session.connect()
     found = api.pipelines(session.pick(api, cluster))
@@ -75,7 +75,7 @@ def ls(cluster: Cluster = "", output: Output = Format.table) -> None:
 @app.command("retry")
 def retry(
     pipeline: Which,
-    cluster: Cluster = "",
+    cluster: ClusterOption = None,
     step: Annotated[list[str] | None, typer.Option("--step", help="From this one on, whatever its state.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
     output: Output = Format.table,

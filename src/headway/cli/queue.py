@@ -22,7 +22,7 @@ _ORDER = {"RUNNING": 0, "COMPLETING": 0, "CONFIGURING": 1, "SUSPENDED": 1, "PEND
 
 
 def queue(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     all: Annotated[bool, typer.Option("--all", "-a", help="With jobs that ended lately.")] = False,
     user: Annotated[str, typer.Option("--user", "-u", help="Only this user's jobs.")] = "",
     state: Annotated[str, typer.Option("--state", "-t", help="Only jobs in this state, e.g. RUNNING.")] = "",
@@ -35,12 +35,11 @@ def queue(
     if watch:
         _watch(api, name, all=all, user=user, state=state.upper())
         return
-    jobs = api.jobs(name, all=all, user=user, state=state.upper())
+    jobs, seen = api.jobs(name, all=all, user=user, state=state.upper()), api.cluster(name)
+    session.warn_if_old(seen)
     if output is Format.json:
         session.print_json(jobs)
         return
-    seen = api.cluster(name)
-    session.warn_if_old(seen)
     for line in _lines(seen, jobs, show.screen()):
         session.say(line)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def roll(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     by: By = "",
     back: Annotated[bool, typer.Option("--back", help="To the image before, which stays until you remove it.")] = False,
     head: Annotated[bool, typer.Option("--head", help="The head too, after the nodes: sessions on it end.")] = False,

@@ -11,7 +11,6 @@ import typer
 from headway.cli import session
 from headway.cli.index import REST
 from headway.cli.session import ClusterName, Format, Output
-from headway.errors import Refused
 
 if TYPE_CHECKING:
     from headway.wire.work import ContainerIn, RunOut
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def run(
     ctx: typer.Context,
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     nodes: Annotated[int, typer.Option("-N", "--nodes", help="How many.")] = 1,
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs of each node.")] = 0,
     tasks: Annotated[int, typer.Option("--tasks", help="Processes on each node; otherwise one a GPU.")] = 0,
@@ -60,14 +59,15 @@ def run(
         raise typer.BadParameter("the command stands after --: headway run -- torchrun train.py")
     api = session.connect()
     where = session.pick(api, cluster)
-    from headway.sdk.work import run_request, send_files
+    from headway.sdk.work import send_files
+    from headway.wire.work import RunIn
 
-    digest, git = "", None
+    container = _container(image, mounts or [], container_workdir, container_name, mount_home)
+    made = {"argv": argv, "container": container, "env": environment(env or [])}
+    request = RunIn.model_validate({**_given(ctx), **made})
     if not no_files and not dry_run and not estimate:
         digest, git = send_files(api, where, folder.resolve(), user=user)
-    container = _container(image, mounts or [], container_workdir, container_name, mount_home)
-    made = {"argv": argv, "container": container, "env": environment(env or []), "bundle": digest, "git": git}
-    request = run_request("--", **{**_given(ctx), **made})
+        request = request.model_copy(update={"bundle": digest, "git": git})
     if estimate:
         from headway.cli.costs import say_estimate
         from headway.wire.work import CheckJobIn
@@ -86,12 +86,12 @@ def _given(ctx: typer.Context) -> dict[str, object]:
 
 
 def environment(words: list[str]) -> dict[str, str]:
-    """["A=1", "B"] -> {"A": "1", "B": what it is here}. Raises Refused for one that is not set here."""
+    """["A=1", "B"] -> {"A": "1", "B": what it is here}. Raises BadParameter for one that is not set here."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals and name not in os.environ:
-            raise Refused(f"--env {name}: it is not set here", hint=f"--env {name}=VALUE")
+            raise typer.BadParameter(f"--env {name}: it is not set here; --env {name}=VALUE sets it")
         found[name] = value if equals else os.environ[name]
     return found
 
@@ -99,7 +99,7 @@ def environment(words: list[str]) -> dict[str, str]:
 def _container(image: str, mounts: list[str], workdir: str, name: str, mount_home: bool | None) -> ContainerIn | None:
     if not image:
         if mounts or workdir or name or mount_home is not None:
-            raise Refused("a container flag without an image", hint="--container-image docker://...")
+            raise typer.BadParameter("a container flag without an image: --container-image docker://...")
         return None
     from headway.wire.work import ContainerIn
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import typer
+
 from headway.domain.sbatch import LONG, LONG_WITH_VALUE, SHORT_WITH_VALUE, SHORT_WITHOUT_VALUE, full_name
-from headway.errors import Refused
 
 OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait", "with-files", "estimate"})
 OWN_WITH_VALUE = frozenset({"as", "chdir", "env", "stage-in"})
@@ -29,7 +30,7 @@ class Line:
 
 
 def read(words: Sequence[str]) -> Line:
-    """Words after the cluster's name. Raises Refused for a flag without its value, or a script beside --wrap."""
+    """Words after the cluster's name. Raises BadParameter for a flag without its value, or a script beside --wrap."""
     line = Line()
     left = list(words)
     while left:
@@ -47,8 +48,8 @@ def read(words: Sequence[str]) -> Line:
             _script(line, [word, *left])
             break
     if line.wrap and line.script is not None:
-        raise Refused(
-            f"--wrap has its command already: {line.script} is one too many", hint="quote all of --wrap's text"
+        raise typer.BadParameter(
+            f"--wrap has its command already: {line.script} is one too many; quote all of --wrap's text"
         )
     return line
 
@@ -106,5 +107,5 @@ def _short(line: Line, word: str, left: list[str]) -> None:
 
 def _value(flag: str, left: list[str]) -> str:
     if not left:
-        raise Refused(f"{flag} needs a value", hint="headway submit --help")
+        raise typer.BadParameter(f"{flag} needs a value")
     return left.pop(0)

@@ -29,10 +29,10 @@ def scale(
 
     Up: each new node takes work as soon as it is ready. Down: nodes without jobs go first; nodes with jobs go only with
     --deadline. No other job notices. Slurm is not restarted as long as there are slots (max in the cluster file)."""
-    name, groups = _asked(words)
+    cluster, groups = _asked(words)
     deadline_s = deadline_of(deadline)
     api = session.connect()
-    name = session.pick(api, name)
+    name = session.pick(api, cluster)
     quiet = output is Format.json
     changes = api.plan_scale(name, groups)
     if not quiet or dry_run:
@@ -53,9 +53,9 @@ def scale(
     session.say("  its file here still says the old number: change it too, or the next apply of it takes this back")
 
 
-def _asked(words: list[str]) -> tuple[str, dict[str, int]]:
-    """(cluster or "", group -> nodes); group "" for a bare number."""
-    name, rest = session.split_cluster(words) if "=" not in words[0] else ("", words)
+def _asked(words: list[str]) -> tuple[str | None, dict[str, int]]:
+    """(cluster or None, group -> nodes); group "" for a bare number."""
+    name, rest = session.split_cluster(words) if "=" not in words[0] else (None, words)
     groups: dict[str, int] = {}
     for word in rest:
         group, _, number = word.rpartition("=")

@@ -28,7 +28,7 @@ def _group() -> None: ...
 @app.command("rotate")
 def rotate(
     what: Annotated[Key, typer.Argument(metavar="munge|jwt|ssh|database", help="Which key.")],
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     output: Output = Format.table,
 ) -> None:
     """Put another key in a key's place. Running jobs go on, and none is lost.

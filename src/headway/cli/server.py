@@ -120,6 +120,8 @@ _SETTINGS = [
         "OIDC_USER_CLAIM", "OIDC_SCOPES",
     )
 ]  # fmt: skip
+_ROOTS = "HEADWAY_DATASET_ROOTS"
+_PATHS = [_ROOTS, *(f"HEADWAY_{name}" for name in ("DATA", "TLS_CERT", "TLS_KEY", "OIDC_CLIENT_SECRET_FILE"))]
 _UNIT = """\
 [Unit]
 Description=Headway server
@@ -152,11 +154,11 @@ def install(
 
     _speak_tls(tls_cert, tls_key)
     settings = {"HEADWAY_STATE": str(paths.state_dir())}
-    settings |= {name: os.environ[name] for name in _SETTINGS if os.environ.get(name)}
+    settings |= {name: _for_a_unit(name, os.environ[name]) for name in _SETTINGS if os.environ.get(name)}
     root = os.geteuid() == 0
     text = _UNIT.format(
         environment="\n".join(f'Environment="{name}={_systemd_quote(text)}"' for name, text in settings.items()),
-        argv=" ".join(f'"{_systemd_quote(word)}"' for word in server_argv()),
+        argv=" ".join(f'"{_systemd_quote(word).replace("$", "$$")}"' for word in server_argv()),
         target="multi-user.target" if root else "default.target",
     )
     if show_only:
@@ -171,6 +173,14 @@ def install(
     session.say(f"  {systemctl} daemon-reload && {systemctl} enable --now headway")
 
 
+def _for_a_unit(name: str, text: str) -> str:
+    """A service starts in /, so that a path from this shell's folder on would be another one there."""
+    if name not in _PATHS:
+        return text
+    parts = text.split(":") if name == _ROOTS else [text]
+    return ":".join(str(Path(one).absolute()) for one in parts if one)
+
+
 def _systemd_quote(text: str) -> str:
-    """For a double-quoted word of a unit file, where % and $ mean something too."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    """For a double-quoted word of a unit file, where % means something too (and $ only in a command)."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import typer
@@ -72,8 +73,12 @@ Output = Annotated[
     Format, typer.Option("-o", "--output", help="table for people, json for programs.", show_default=False)
 ]
 ClusterName = Annotated[
-    str,
+    str | None,
     typer.Argument(metavar="CLUSTER", help="May be left out when there is one.", autocompletion=complete_cluster),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", help="May be left out when there is one.", autocompletion=complete_cluster),
 ]
 
 
@@ -211,16 +216,31 @@ def connect() -> Api:
     return discover()
 
 
-def pick(api: Api, name: str) -> str:
-    """`name`, or the one cluster there is. Raises NotFound when that is not clear."""
-    return name or api.only_cluster()
+def pick(api: Api, name: str | None) -> str:
+    """`name`, or the one cluster there is where none was given. Raises NotFound when that is not clear, and as `named`."""
+    return api.only_cluster() if name is None else named(name)
 
 
-def split_cluster(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Job ids are numbers and cluster names start with a letter: ("lab" or "", the other words)."""
-    if words and words[0][:1].isalpha():
+def named(cluster: str) -> str:
+    """Raises BadParameter for "": `headway down "$NAME"` without a NAME must not mean the only cluster there is."""
+    if not cluster:
+        raise typer.BadParameter("the cluster's name is empty: say it, or leave it out where there is one")
+    return cluster
+
+
+def expand(path: Path | str) -> Path:
+    """With the home of `~` or `~ann` in its place. Raises BadParameter where nobody has that name."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise typer.BadParameter(f"{path}: there is no such home folder") from None
+
+
+def split_cluster(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Job ids are numbers and cluster names start with a letter: ("lab" or None, the other words)."""
+    if words and (not words[0] or words[0][0].isalpha()):
         return words[0], list(words[1:])
-    return "", list(words)
+    return None, list(words)
 
 
 def check_job_ids(words: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from headway.errors import Refused
 
 def shell(
     ctx: typer.Context,
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     gpus: Annotated[int, typer.Option("--gpus", min=0, help="Of one node.")] = 0,
     cpus: Annotated[int, typer.Option("--cpus", min=0, help="Otherwise those that come with the GPUs.")] = 0,
     memory: Annotated[str, typer.Option("--mem", help="As Slurm writes it: 64G.")] = "",

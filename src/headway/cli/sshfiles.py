@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +22,10 @@ def folder() -> Path:
 
 
 def config_text(access: AccessOut) -> str:
-    """The Host blocks of a cluster: the head under two names, nodes through the head. Raises Refused for an answer that
-    could add lines of its own."""
-    for word in (access.cluster, access.user, access.head, access.address, *access.machines):
+    """The Host blocks of a cluster: the head that leads under two names, another one under its own, nodes through the head.
+    Raises Refused for an answer that could add lines of its own."""
+    addresses = (one for one in access.machines.values() if one)
+    for word in (access.cluster, access.user, access.head, access.address, *access.machines, *addresses):
         if not word or any(c.isspace() or c in '"*?!%' for c in word):
             raise Refused(f"the server gave a name that does not fit an ssh config: {word!r}")
     known = [
@@ -37,24 +39,34 @@ def config_text(access: AccessOut) -> str:
     key = paths.config_dir() / KEY_FILE
     if key.exists():
         known.append(f"  IdentityFile {_quote(key)}")
-    lines = [
-        f"Host {access.cluster} {access.head}",
-        f"  HostName {access.address}",
-        f"  Port {access.port}",
-        f"  HostKeyAlias {access.head}",
-        *known,
-    ]
-    patterns = node_patterns(access)
-    if patterns:
+    first = _head(f"{access.cluster} {access.head}", access.head, access.address, access.port)
+    lines = [*first, *known]
+    for name, address in access.machines.items():
+        if address and name != access.head and not _is_node(access.cluster, name):
+            lines += ["", *_head(name, name, address, access.ports.get(name, 22)), *known]
+    for patterns in node_patterns(access):
         # A node's name is looked up on the head, so that no address has to be known here.
         lines += ["", f"Host {' '.join(patterns)}", f"  ProxyJump {access.head}", *known]
     return "\n".join(lines) + "\n"
 
 
-def node_patterns(access: AccessOut) -> list[str]:
-    """`lab-1-*` for each leaf: never a pattern that another cluster's machines could match."""
-    nodes = (name for name in access.machines if name != access.head)
-    return list(dict.fromkeys(f"{name.rpartition('-')[0]}-*" for name in nodes))
+def _head(names: str, name: str, address: str, port: int) -> list[str]:
+    return [f"Host {names}", f"  HostName {address}", f"  Port {port}", f"  HostKeyAlias {name}"]
+
+
+def _is_node(cluster: str, name: str) -> bool:
+    """`lab-1-3`, or with a group `lab-gpu-1-3`."""
+    return re.fullmatch(rf"{re.escape(cluster)}-([a-z][a-z0-9]*-)?[0-9]+-[0-9]+", name) is not None
+
+
+def node_patterns(access: AccessOut) -> Iterable[list[str]]:
+    """`lab-1-*` for each leaf, so that nodes that come later are found as well, and what is none of these: heads (one that is
+    reached through itself starts ssh without end), and machines of a cluster lab-1, whose names are longer by a part."""
+    nodes = [name.rpartition("-")[0] for name in access.machines if _is_node(access.cluster, name)]
+    for deep in sorted({leaf.count("-") for leaf in nodes}):
+        leaves = dict.fromkeys(f"{leaf}-*" for leaf in nodes if leaf.count("-") == deep)
+        longer = f"!{access.cluster}{'-*' * (deep - access.cluster.count('-') + 2)}"
+        yield [*leaves, "!*-head", "!*-head2", longer]
 
 
 def known_hosts_file(cluster: str) -> Path:
@@ -62,12 +74,13 @@ def known_hosts_file(cluster: str) -> Path:
 
 
 def write(access: AccessOut) -> Path:
-    """Writes the cluster's files, and the config that includes all of them and the person's own; returns its path."""
-    text = config_text(access)
+    """Writes the cluster's files, and the config that includes all of them and the person's own; returns its path. What two
+    clusters' blocks both match (lab-gpu-1-1: of lab's group, and of a cluster lab-gpu) is this one's."""
+    text, own = config_text(access), folder() / f"{access.cluster}.conf"
     _put(known_hosts_file(access.cluster), "".join(f"{line.strip()}\n" for line in _pinned(access)))
-    _put(folder() / f"{access.cluster}.conf", text)
+    _put(own, text)
     config = folder() / "config"
-    _put(config, f"{include_line()}\nInclude ~/.ssh/config\n")
+    _put(config, f"Include {_quote(own)}\n{include_line()}\nInclude ~/.ssh/config\n")
     return config
 
 

@@ -21,7 +21,7 @@ def _group() -> None: ...
 
 
 @app.command("show")
-def show_volumes(cluster: ClusterName = "", output: Output = Format.table) -> None:
+def show_volumes(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """Each volume: the nodes that have it or have lost it, how full it is, how fast it was when it was last measured.
 
     headway storage show lab"""
@@ -60,7 +60,7 @@ def _row(one: VolumeOut) -> list[show.Cell]:
 
 @app.command("bench")
 def bench(
-    cluster: ClusterName = "",
+    cluster: ClusterName = None,
     node: Annotated[str, typer.Option("--node", help="From this machine; the head unless said.")] = "",
     mib: Annotated[int, typer.Option("--mib", min=4, max=65_536, help="MiB written to each volume.")] = 256,
     output: Output = Format.table,

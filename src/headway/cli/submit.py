@@ -35,14 +35,14 @@ def submit(
 
     headway submit -N 2 --gpus-per-node=8 train.sbatch --epochs 3"""
     words = words or []
-    cluster, line = _read(words)
+    line, first = _read(words)
     if "help" in line.own:
         session.say(ctx.get_help())
         return
     from headway.cli.run import environment
 
     api = session.connect()
-    name, line = _which(api, words) if cluster is None else (session.pick(api, cluster), line)
+    name, line = _which(api, words) if first else (session.pick(api, None), line)
     digest, git = "", None
     if "with-files" in line.own and "estimate" not in line.own:
         from headway.sdk.work import send_files
@@ -90,17 +90,20 @@ def _request(**fields: Any) -> SubmitIn:
         return SubmitIn(**fields)
     except ValidationError:
         wrong = ", ".join(fields["stage_in"])
-        raise Refused(f"--stage-in {wrong}: not a dataset", hint="NAME or NAME@VERSION: headway dataset list") from None
+        raise typer.BadParameter(
+            f"--stage-in {wrong}: not a dataset; NAME or NAME@VERSION: headway dataset list"
+        ) from None
 
 
-def _read(words: list[str]) -> tuple[str | None, sbatch.Line]:
-    """(cluster, line); cluster None: the first word may be a cluster or the script, only the server can tell."""
+def _read(words: list[str]) -> tuple[sbatch.Line, bool]:
+    """(line, whether the first word may be a cluster or the script: only the server can tell)."""
     if not words or words[0].startswith("-") or "/" in words[0] or "." in words[0]:
-        return "", sbatch.read(words)
-    return None, sbatch.Line(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {})
+        return sbatch.read(words), False
+    return sbatch.Line(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {}), True
 
 
 def _which(api: Api, words: list[str]) -> tuple[str, sbatch.Line]:
+    session.named(words[0])
     names = [c.name for c in api.clusters()]
     if words[0] in names:
         return words[0], sbatch.read(words[1:])
@@ -109,7 +112,7 @@ def _which(api: Api, words: list[str]) -> tuple[str, sbatch.Line]:
             f"{words[0]} is neither a cluster nor a script here",
             hint=f"clusters: {', '.join(names)}" if names else "headway init, then headway apply",
         )
-    return session.pick(api, ""), sbatch.read(words)
+    return session.pick(api, None), sbatch.read(words)
 
 
 def _script(name: str | None, cluster: str) -> str:
@@ -119,7 +122,7 @@ def _script(name: str | None, cluster: str) -> str:
         if sys.stdin.isatty():
             raise Refused("which script?", hint="headway submit SCRIPT, or --wrap 'COMMAND'")
         return script_text(sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1), "standard input")
-    path = Path(name).expanduser()
+    path = session.expand(name)
     if not path.is_file():
         raise NotFound(
             f"{name}: no such script on this machine",

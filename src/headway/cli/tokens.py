@@ -40,7 +40,7 @@ def create(
     name: Annotated[str, typer.Option("--name", help="What it is for.")] = "",
     days: Annotated[int | None, typer.Option("--days", min=1, help="How long it is valid; else for ever.")] = None,
     scope: Annotated[Scope, typer.Option("--scope", help="All that it may do.")] = Scope.all,
-    cluster: Annotated[str, typer.Option("--cluster", help="Good for this cluster alone.")] = "",
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Good for this cluster alone.")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the token and nothing else.")] = False,
     output: Output = Format.table,
 ) -> None:
@@ -53,7 +53,7 @@ def create(
         "label": name,
         "days": days,
         "scopes": [scope.value],
-        "cluster": cluster,
+        "cluster": "" if cluster is None else session.named(cluster),
     }
     made = session.connect().create_token(TokenIn.model_validate(asked))
     if quiet:

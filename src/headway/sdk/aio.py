@@ -65,6 +65,7 @@ class AsyncClient:
 
     clusters = _threaded(Client.clusters)
     jobs = _threaded(Client.jobs)
+    jobs_page = _threaded(Client.jobs_page)
     run = _starting(Client.run)
     submit = _starting(Client.submit)
     attach = _starting(Client.attach)

@@ -144,9 +144,8 @@ class Client(Costs, Work):
 
     def storage_bench(self, cluster: str, *, node: str = "", mib: int = 256) -> list[VolumeSpeedOut]:
         """How fast each volume is, from one machine ("" = the head). Takes as long as it takes to write and read."""
-        found = self._json(
-            "POST", f"/clusters/{part(cluster)}/storage/bench", body=BenchIn(node=node, mib=mib), timeout_s=3600
-        )
+        body = BenchIn(node=node, mib=mib)
+        found = self._json("POST", f"/clusters/{part(cluster)}/storage/bench", body=body, timeout_s=3600)
         return [VolumeSpeedOut.model_validate(row) for row in found]
 
     # --- datasets
@@ -254,12 +253,7 @@ class Client(Costs, Work):
         return self._list("/operations", OperationOut, params={"cluster": cluster} if cluster else None)
 
     def events(
-        self,
-        operation: str,
-        *,
-        after: int = 0,
-        patience_s: float = 60.0,
-        on_lost: Callable[[], None] | None = None,
+        self, operation: str, *, after: int = 0, patience_s: float = 60.0, on_lost: Callable[[], None] | None = None
     ) -> Iterator[EventOut]:
         """The operation's progress, from event `after` on, until it is finished; ask `operation()` for its end.
 
@@ -318,9 +312,8 @@ class Client(Costs, Work):
     def put_bundle(self, cluster: str, digest: str, archive: bytes, *, user: str = "") -> BundleOut:
         """Sends a tar.gz of files, to be kept under their digest."""
         path = f"/clusters/{part(cluster)}/bundles/{part(digest)}"
-        return BundleOut.model_validate(
-            self._json("PUT", path, data=archive, params=_given({"user": user}), timeout_s=600)
-        )
+        said = self._json("PUT", path, data=archive, params=_given({"user": user}), timeout_s=600)
+        return BundleOut.model_validate(said)
 
     def tasks(self, cluster: str, job_id: int) -> ArrayOut:
         """How the tasks of an array stand."""
@@ -372,18 +365,19 @@ class Client(Costs, Work):
         path = f"/clusters/{part(cluster)}/pipelines/{part(pipeline)}/retry"
         return self._post(path, PipelineOut, request, timeout_s=300)
 
-    def jobs(self, cluster: str = "", *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
-        """Queued and running jobs by number; with `all` those that ended lately too."""
-        asked = {"all": "1" if all else "", "user": user, "state": state, "limit": "1000", "sort": "jobid"}
-        path = f"/clusters/{part(cluster or self.only_cluster())}/jobs"
-        found: list[JobOut] = []
-        cursor = ""
-        while True:
-            page = self._read(JobsPage, self._json("GET", path, params=_given(asked | {"cursor": cursor})))
-            found += page.jobs
-            cursor = page.next
-            if not cursor:
-                return found
+    def jobs_page(
+        self,
+        cluster: str,
+        *,
+        all: bool = False,  # noqa: A002
+        user: str = "",
+        state: str = "",
+        cursor: str = "",
+    ) -> JobsPage:
+        """At most 1000 of them, behind `cursor` (`next` of the page before). `stale`: why they are old, "" when they are not."""
+        asked = _given({"all": "1" if all else "", "user": user, "state": state, "cursor": cursor})
+        asked |= {"limit": "1000", "sort": "jobid"}
+        return self._read(JobsPage, self._json("GET", f"/clusters/{part(cluster)}/jobs", params=asked))
 
     def job(self, cluster: str, job_id: int, *, task: str = "") -> JobOut:
         """With `task` that one of the array."""

@@ -36,7 +36,7 @@ def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[]
     be one."""
     url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
     if url and state_dir is None:
-        several = [one for one in url.split(",") if one] or [url]
+        several = urls() or [url]
         for one in several:
             _check(one, token)
         token = token or _own_token(several)
@@ -55,6 +55,20 @@ def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[]
 
     found_url, found_token = find()
     return found_url, found_token, find
+
+
+def urls() -> list[str]:
+    """Those of HEADWAY_URL."""
+    return [one.strip() for one in os.environ.get("HEADWAY_URL", "").split(",") if one.strip()]
+
+
+def named_by(url: str) -> str:
+    """What names this server, of which only who wrote that knows where it is started: HEADWAY_URL or the config folder's file;
+    "" for this machine's own."""
+    if _spelled(url) in map(_spelled, urls()):
+        return "HEADWAY_URL"
+    known = _remote()
+    return str(paths.config_dir() / paths.CLIENT_FILE) if known and _spelled(known[0]) == _spelled(url) else ""
 
 
 def _answers(url: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from headway import paths
 from headway.behind import acting_as, behind
-from headway.errors import Fault, InvalidSpec, NotFound, Refused
+from headway.errors import CLUSTER_FILE, Fault, InvalidSpec, NotFound, Refused
 from headway.spec.sshkey import looks_like_path, looks_private
 from headway.spec.yamltext import LARGEST_BYTES, parse_yaml
 from headway.wire.clusters import Document
@@ -28,7 +28,7 @@ def load_document(file: Path | str, *, config_dir: Path | None = None, home: Pat
     sudo it is root's, and that of the person who called it."""
     file, through_sudo, home = Path(file), home is None, home or Path.home()
     config_dir = config_dir or paths.config_dir()
-    text = _text(file)
+    text = text_of(file)
     spec = parse_yaml(text)
     folder = file.absolute().parent
     faults: list[Fault] = []
@@ -79,15 +79,16 @@ def identity(config_dir: Path | None = None, home: Path | None = None) -> Path:
     return own
 
 
-def _text(file: Path) -> str:
+def text_of(file: Path, what: str = CLUSTER_FILE) -> str:
+    """What stands in a file that a person named as `what`. Raises NotFound, Refused, InvalidSpec."""
     try:
         return _read(file).decode("utf-8")
     except FileNotFoundError:
         raise NotFound(f"there is no file {file}", hint="headway init writes one to start from") from None
     except IsADirectoryError:
-        raise Refused(f"{file} is a folder", hint="name the cluster file") from None
+        raise Refused(f"{file} is a folder", hint=f"name {what}") from None
     except UnicodeDecodeError:
-        raise InvalidSpec([Fault("", f"{file} is not UTF-8 text", "name the cluster file")]) from None
+        raise InvalidSpec([Fault("", f"{file} is not UTF-8 text", f"name {what}")], what) from None
     except OSError as error:
         raise Refused(f"{file} can't be read: {error.strerror}") from None
 
@@ -180,7 +181,7 @@ def _catalogue(file: Path) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"your catalogue {file} can't be read: {error}") from None
-    return parse_yaml(text) if text.strip() else {}
+    return parse_yaml(text, f"your catalogue {file}", may_be_empty=True)
 
 
 def _make_key(file: Path) -> None:

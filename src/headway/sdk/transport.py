@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
-from headway.sdk.discover import NO_SERVER, NO_SERVER_HINT, in_reach, own_certificate
+from headway.sdk.discover import NO_SERVER, NO_SERVER_HINT, in_reach, named_by, own_certificate, urls
 from headway.sdk.errors import to_error
 from headway.wire.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, Wire
 
@@ -41,7 +41,7 @@ class Http:
         self._token = token
         self._timeout_s = timeout_s
         self._refresh = refresh
-        self._several = refresh is not None and "," in os.environ.get("HEADWAY_URL", "")
+        self._several = refresh is not None and len(urls()) > 1
         self._transport = transport
         self._http: httpx.Client | None = None
 
@@ -207,8 +207,9 @@ class Http:
                 hint="HEADWAY_CA_FILE names its authority's file",
             )
         if isinstance(error, httpx.ConnectError):
-            named = self.url in (one.rstrip("/") for one in os.environ.get("HEADWAY_URL", "").split(","))
-            return Unreachable(f"{NO_SERVER} at {self.url}", hint=WRONG_URL_HINT if named else NO_SERVER_HINT)
+            by = named_by(self.url)
+            hint = WRONG_URL_HINT.replace("HEADWAY_URL", by) if by else NO_SERVER_HINT
+            return Unreachable(f"{NO_SERVER} at {self.url}", hint=hint)
         if isinstance(error, httpx.TimeoutException):
             return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")
         return Unreachable(f"the connection to {self.url} broke: {error}", hint="headway server status")

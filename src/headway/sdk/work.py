@@ -12,7 +12,7 @@ from typing import Protocol
 from headway.domain.jobstate import ENDED
 from headway.errors import NotFound, Refused, Unreachable
 from headway.sdk.following import Away
-from headway.wire.jobs import ArrayOut, JobOut
+from headway.wire.jobs import ArrayOut, JobOut, JobsPage
 from headway.wire.work import (
     BundleOut,
     ContainerIn,
@@ -67,14 +67,14 @@ def script_text(data: bytes, name: str) -> str:
     return text
 
 
-def run_request(flag: str = "", **fields: object) -> RunIn:
-    """The request of these fields. Raises Refused with every fault, by its field's name with `flag` before it."""
+def run_request(**fields: object) -> RunIn:
+    """The request of these fields. Raises Refused with every fault, by its field's name."""
     from pydantic import ValidationError
 
     try:
         return RunIn.model_validate(fields)
     except ValidationError as error:
-        lines = [f"  {flag}{'-'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
+        lines = [f"  {'-'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
         raise Refused("\n".join(["this can't be run:", *lines])) from None
 
 
@@ -94,6 +94,16 @@ class Work(ABC):
     @abstractmethod
     def put_bundle(self, cluster: str, digest: str, archive: bytes, *, user: str = "") -> BundleOut: ...
     @abstractmethod
+    def jobs_page(
+        self,
+        cluster: str,
+        *,
+        all: bool = False,  # noqa: A002
+        user: str = "",
+        state: str = "",
+        cursor: str = "",
+    ) -> JobsPage: ...
+    @abstractmethod
     def job(self, cluster: str, job_id: int, *, task: str = "") -> JobOut: ...
     @abstractmethod
     def tasks(self, cluster: str, job_id: int) -> ArrayOut: ...
@@ -109,6 +119,16 @@ class Work(ABC):
     def log(
         self, cluster: str, job_id: int, *, follow: bool = False, err: bool = False, task: str = ""
     ) -> Iterator[bytes]: ...
+
+    def jobs(self, cluster: str = "", *, all: bool = False, user: str = "", state: str = "") -> list[JobOut]:  # noqa: A002
+        """Queued and running jobs by number; with `all` those that ended lately too. `jobs_page` also says how old they are."""
+        where = cluster or self.only_cluster()
+        page = self.jobs_page(where, all=all, user=user, state=state)
+        found = page.jobs
+        while page.next:
+            page = self.jobs_page(where, all=all, user=user, state=state, cursor=page.next)
+            found += page.jobs
+        return found
 
     def run(
         self,

@@ -80,7 +80,8 @@ def _plans(mapping: dict[str, Any]) -> dict[str, Plan]:
             place = (name, "gpu_type")
             found.append((place, Fault(path_text(place), "is missing", "say which GPU it is")))
     if found:
-        raise InvalidSpec([Fault(f"catalogue.{item.path}", item.message, item.hint) for item in tidy(found)])
+        faults = [Fault(f"catalogue.{item.path}", item.message, item.hint) for item in tidy(found)]
+        raise InvalidSpec(faults, "the catalogue of your own")
     return {name: _plan(name, entry) for name, entry in entries.items()}
 
 

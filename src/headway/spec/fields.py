@@ -61,6 +61,13 @@ def host(value: Any) -> Any:
     return {"address": value} if isinstance(value, str) else value
 
 
+def one_or_two(value: Any) -> Any:
+    """To Python yes is 1, and 2.0 is 2."""
+    if type(value) is not int:
+        raise fault("must be 1 or 2")
+    return value
+
+
 def _public_key(value: str) -> str:
     problem, hint = sshkey.key_fault(value)
     if problem:

@@ -31,6 +31,7 @@ from headway.spec.fields import (
     fault,
     host,
     mount_line,
+    one_or_two,
     rule,
 )
 
@@ -297,7 +298,8 @@ class HostPart(Part):
 
     address: Annotated[str, rule(words.host_fault)] = Field(description="Address or host name.")
     role: Literal["head", "node"] | None = Field(
-        None, description="head: the controller, the database and logins. The first machine is the head unless said."
+        None,
+        description="head: the controller, the database and logins; node: never one. The first machine is the head unless said.",
     )
     user: SignInName = Field("root", description="User to sign in as; another one than root becomes root by sudo.")
     port: int = Field(22, ge=1, le=65535, description="SSH port.")
@@ -426,7 +428,7 @@ class ClusterFile(Part):
         description="Most nodes it can be scaled to without touching Slurm; nodes unless said.",
     )
     spares: int = Field(0, ge=0, le=1000, description="Nodes kept ready to take a failed one's place.")
-    controllers: Literal[1, 2] = Field(
+    controllers: Annotated[Literal[1, 2], BeforeValidator(one_or_two)] = Field(
         1, description="2: a second machine, NAME-head2, takes over within seconds when the head is away."
     )
     groups: dict[GroupName, GroupPart] = Field(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from headway.errors import Fault, Refused
+from headway.errors import Fault, InvalidSpec
 from headway.spec.faults import pydantic_faults
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
@@ -82,7 +82,7 @@ class Pipeline(Strict):
 
 
 def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
-    """Raises Refused with every fault."""
+    """Raises InvalidSpec with every fault."""
     faults: list[Fault] = []
     pipeline = None
     merged = _with_defaults(document)
@@ -92,9 +92,7 @@ def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
         faults += [fault for _, fault in pydantic_faults(error, Pipeline)]
     faults += _graph_faults(document)
     if faults or pipeline is None:
-        count = len(faults)
-        lines = [f"the pipeline file has {count} fault{'s' * (count != 1)}:", *(f"  {fault}" for fault in faults)]
-        raise Refused("\n".join(lines))
+        raise InvalidSpec(faults, "the pipeline file")
     return pipeline
 
 

@@ -221,7 +221,8 @@ def _user(file: ClusterFile, name: str, accounts: list[str], owner: str) -> User
 def _hosts(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Host, ...]:
     """The heads' first, then in order of the slots; more machines than places are a reserve, without a name."""
     names = (*heads_of(file.name, file.controllers), *(slot.name for slot in slots))
-    parts = sorted(file.hosts, key=lambda part: part.role != "head")
+    heads = sorted(file.hosts, key=lambda part: ("head", None, "node").index(part.role))[: file.controllers]
+    parts = [*heads, *(part for part in file.hosts if part not in heads)]
     return tuple(_one_host(name, part) for name, part in zip((*names, *[""] * len(parts)), parts, strict=False))
 
 

@@ -138,6 +138,13 @@ def _provider(draft: Draft) -> None:
         there = "there is a head already" if most == 1 else "there are two heads already"
         hint = "a cluster has one, or two with controllers: 2" if most == 1 else "a cluster has two at most"
         draft.fault(f"{draft.item('hosts', index)}.role", there, hint)
+    nodes = [index for index, host in enumerate(hosts) if host.role == "node"]
+    if nodes and draft.sure("hosts", "controllers") and len(hosts) - len(nodes) < draft.file.controllers <= len(hosts):
+        draft.fault(
+            f"{draft.item('hosts', nodes[0])}.role",
+            "no machine may be a head" if len(nodes) == len(hosts) else "one machine may be a head, and two must be",
+            "take role: node out, or say role: head",
+        )
     first: dict[tuple[str, int], int] = {}
     for index, host in enumerate(hosts):
         if host.sudo_password and host.user == "root":

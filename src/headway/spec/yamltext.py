@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from headway.errors import Fault, InvalidSpec
+from headway.errors import CLUSTER_FILE, Fault, InvalidSpec
 from headway.spec import words
 
 LARGEST_BYTES = 4 * 1024 * 1024
@@ -26,21 +26,31 @@ _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 _NULLS = ("", "~", "null", "Null", "NULL")
 
 
-def parse_yaml(text: str) -> dict[str, Any]:
-    """One YAML document that is a mapping. Keys are always text. Raises InvalidSpec."""
+def parse_yaml(text: str, what: str = CLUSTER_FILE, *, may_be_empty: bool = False) -> dict[str, Any]:
+    """One YAML document that is a mapping. Keys are always text. Raises InvalidSpec, which calls the file `what`."""
+    try:
+        value = _value(text)
+    except InvalidSpec as error:
+        raise InvalidSpec(error.faults, what) from None
+    if value is None and may_be_empty:
+        return {}
+    if not isinstance(value, dict):
+        fault = Fault("line 1", "a cluster file is a mapping of fields", "start from a working one: headway init")
+        raise InvalidSpec([fault if what == CLUSTER_FILE else Fault("line 1", "is not a mapping of fields")], what)
+    return value
+
+
+def _value(text: str) -> Any:
     if len(text) > LARGEST_BYTES:
         raise _invalid(f"the file is larger than {LARGEST_BYTES // 1024 // 1024} MiB")
     try:
-        value = _Builder().build(text)
+        return _Builder().build(text)
     except yaml.MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
         problem = words.shown(error.problem or error.context or "cannot be read", 120)
         raise _invalid(f"not YAML: {problem}", mark, "check the indentation and quotes there") from None
     except (yaml.YAMLError, UnicodeError):
         raise _invalid("not YAML: the text has characters that YAML does not allow") from None
-    if not isinstance(value, dict):
-        raise _invalid("a cluster file is a mapping of fields", None, "start from a working one: headway init", line=1)
-    return value
 
 
 @dataclass
@@ -67,7 +77,7 @@ class _Builder:
             if isinstance(event, yaml.DocumentStartEvent):
                 self.documents += 1
                 if self.documents > 1:
-                    raise _invalid("a second document starts", event.start_mark, "keep one cluster in one file")
+                    raise _invalid("a second document starts", event.start_mark, "keep one in a file")
             elif isinstance(event, yaml.AliasEvent):
                 self._alias(event)
             elif isinstance(event, yaml.ScalarEvent):
@@ -106,7 +116,7 @@ class _Builder:
         mapping, key = self.stack[-1], str(event.value)
         line = event.start_mark.line + 1
         if key == "<<" and not event.style:
-            raise _invalid("merge keys (<<) are not used in cluster files", event.start_mark, "write the fields out")
+            raise _invalid("merge keys (<<) are not used here", event.start_mark, "write the fields out")
         if key in mapping.lines:
             raise _invalid(
                 f"{words.shown(key)} is there twice, first on line {mapping.lines[key]}", event.start_mark, "keep one"
@@ -148,7 +158,7 @@ def _events(text: str) -> Iterator[Any]:
 
 def _no_tag(event: Any) -> None:
     if event.tag is not None:
-        raise _invalid(f"the tag {words.shown(event.tag)} is not used in cluster files", event.start_mark, "remove it")
+        raise _invalid(f"the tag {words.shown(event.tag)} is not used here", event.start_mark, "remove it")
 
 
 def _plain(text: str) -> Any:
@@ -161,9 +171,8 @@ def _plain(text: str) -> Any:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def _invalid(message: str, mark: Any = None, hint: str = "", *, line: int = 0) -> InvalidSpec:
-    line = mark.line + 1 if mark is not None else line
-    return InvalidSpec([Fault(f"line {line}" if line else "", message, hint)])
+def _invalid(message: str, mark: Any = None, hint: str = "") -> InvalidSpec:
+    return InvalidSpec([Fault("" if mark is None else f"line {mark.line + 1}", message, hint)])
 
 
 class _Dumper(yaml.SafeDumper):

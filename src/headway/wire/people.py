@@ -18,7 +18,8 @@ class AccessOut(Wire):
     address: str
     port: int = 22
     host_keys: list[str]  # known_hosts lines for head and nodes
-    machines: dict[str, str] = {}  # node name -> address
+    machines: dict[str, str] = {}  # heads and nodes: name -> address
+    ports: dict[str, int] = {}  # name -> port, of those that do not listen on 22
 
 
 Scope = Literal["read", "jobs", "nodes", "all"]

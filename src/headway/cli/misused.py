@@ -1,0 +1,40 @@
+"""What was typed and no request can carry, in words. Loaded once something has gone wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+OTHERWISE = {"idle_minutes": "idle", "in_s": "in", "label": "name"}  # a request's field, and the option that fills it
+_FORM = ("string_pattern_mismatch", "string_unicode")
+
+
+def misused(error: Exception, argv: Sequence[str]) -> list[str]:
+    """A line for each fault of what was typed; none where the error is a bug."""
+    kind = type(error).__name__  # pydantic is not imported for this
+    if kind == "ValidationError" and str(getattr(error, "title", "")).endswith("In"):  # a request, never an answer
+        faults: Any = error
+        return [_line(fault, argv) for fault in faults.errors(include_url=False)]
+    if kind in ("UnicodeEncodeError", "PydanticSerializationError"):
+        return [f"{word!a} is not UTF-8" for word in argv if not _utf8(word)]
+    return []
+
+
+def _line(fault: Any, argv: Sequence[str]) -> str:
+    why = fault["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
+    if fault["type"] in _FORM:
+        why = "is not of the form it takes"
+    name = str(fault["loc"][0]) if fault["loc"] else ""
+    option = f"--{OTHERWISE.get(name, name).replace('_', '-')}"
+    typed = any(word.partition("=")[0] == option for word in argv)
+    given = fault["input"]
+    shown = ascii(given)[:200] if isinstance(given, str | int | float) else ""
+    return f"{' '.join(filter(None, (option if typed else name.replace('_', ' '), shown)))}: {why}".removeprefix(": ")
+
+
+def _utf8(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
