@@ -207,7 +207,7 @@ RUNS = st.lists(
     st.tuples(
         st.integers(-2 * H, 3 * H), st.integers(0, 4 * H), st.booleans(), st.sampled_from([0, 1, 8, 16]),
         st.integers(0, 2 * H), st.integers(0, 5 * H),
-    ),
+    ).filter(lambda one: one[2] or one[0] + one[1] != 0),  # an end at 0 is none
     max_size=12,
 )  # fmt: skip
 
