@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from decimal import Decimal
@@ -152,7 +151,15 @@ def _machines(cluster: str, group: Mapping[str, Any], snapshot: Snapshot) -> int
 
 
 def node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
-    """Head first, then every node that there is or should be; not the slots that only wait for a larger number."""
+    """Head first, then every node that there is or should be; not the slots that only wait for a larger number. Made once a
+    reading for all who ask: not theirs to change."""
+    known: tuple[Cluster, list[NodeOut]] | None = snapshot.kept.get("nodes")
+    if known is None or known[0] is not cluster:
+        known = snapshot.kept["nodes"] = cluster, _node_outs(cluster, snapshot)
+    return known[1]
+
+
+def _node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
     machines = {machine.name: machine for machine in snapshot.machines}
     states = {node.name: node for node in snapshot.nodes}
     holders = _holders(snapshot.jobs)
@@ -265,11 +272,6 @@ def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None)
     if progress is not None:
         said += b'"progress":' + progress.model_dump_json().encode() + b","
     return said + row[1:]
-
-
-def job_outs(snapshot: Snapshot, now: float | None = None) -> list[JobOut]:
-    now = time.time() if now is None else now
-    return [job_out(job, now, snapshot.progress.get(job.id)) for job in snapshot.jobs]
 
 
 def course_out(course: Course) -> CourseOut | None:
