@@ -55,12 +55,13 @@ class PageLive:
             Happening(notice.at, notice.text, _level(notice.level), notice.where)
             for notice in self._state.live.notices(name)
         )
-        return PageSnapshot(status, known.jobs, happenings, await self._incidents(name), known.progress)
+        every, _ = await self._state.store.incident_counts(name)
+        return PageSnapshot(status, known.jobs, happenings, await self._incidents(name), every, known.progress)
 
     async def _incidents(self, name: str) -> tuple[IncidentOut, ...]:
-        """All of them, those that the page shows with their steps."""
+        """Those that are open and the latest, those that the page shows with their steps."""
         store = self._state.store
-        listed = await store.incidents(name)
+        listed = await store.incidents_shown(name, FAULTS)
         shown = sorted(listed, key=lambda one: one.state.closed)[:FAULTS]
         whole = {one.number: await store.incident(one.number) for one in shown}
         return tuple(incident_out(whole.get(one.number, one)) for one in listed)

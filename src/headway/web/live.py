@@ -33,7 +33,8 @@ class Snapshot:
     status: StatusOut
     jobs: tuple[JobState, ...] = ()
     happenings: tuple[Happening, ...] = ()  # newest first
-    incidents: tuple[IncidentOut, ...] = ()  # newest first
+    incidents: tuple[IncidentOut, ...] = ()  # newest first: all that are open, and the latest
+    faults: int = 0  # how many incidents there ever were
     progress: Mapping[int, ProgressOut] = field(default_factory=dict)  # job -> its figures
     kept: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)
 

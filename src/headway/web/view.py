@@ -108,7 +108,7 @@ def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None)
         "fabric": replace(fabric, leaves=()) if fabric.large else fabric,
         "training": training,
         "queue": _queue(cluster, snapshot.jobs, row),
-        "faults": _faults(cluster.name, snapshot.incidents),
+        "faults": _faults(cluster.name, snapshot),
         "checks": _checks(snapshot.status.checks),
         "groups": groups_view(cluster),
         "history": tuple(snapshot.happenings[:HAPPENINGS]),
@@ -311,10 +311,13 @@ def _checks(checks: Iterable[CheckOut]) -> ChecksView:
     return ChecksView(tuple(sorted(rows, key=lambda row: row.ok)))
 
 
-def _faults(cluster: str, incidents: Iterable[IncidentOut]) -> FaultsView:
-    rows = sorted((_fault(one) for one in incidents), key=lambda row: (row.kind == "done", -row.number))
+def _faults(cluster: str, snapshot: Snapshot) -> FaultsView:
+    rows = sorted((_fault(one) for one in snapshot.incidents), key=lambda row: (row.kind == "done", -row.number))
     return FaultsView(
-        tuple(rows[:FAULTS]), sum(row.kind != "done" for row in rows), max(0, len(rows) - FAULTS), cluster
+        tuple(rows[:FAULTS]),
+        sum(row.kind != "done" for row in rows),
+        max(len(rows), snapshot.faults) - len(rows[:FAULTS]),
+        cluster,
     )
 
 
