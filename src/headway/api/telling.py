@@ -21,13 +21,13 @@ MOST_CAUSES = 3
 
 
 async def note_budget(state: AppState, cluster: Cluster, one: Standing, now: int) -> None:
-    """Of a budget that is spent, or soon will be. One whose limit was changed is another."""
+    """Of a budget that is spent, or soon will be. One whose limit was changed is another. What everybody sees of a cluster's
+    page says nothing of it: there who may know what the team has used finds a note of its own."""
     spent = f"team {one.team}: {_words(one)}"
     key = f"budget/{one.team}/{one.start}/{one.budget.limit.normalize():f} {one.budget.unit}/{one.level.value}"
     title = f"{cluster.name}: the budget of {one.team} {'is spent' if one.level is Level.OVER else 'is soon spent'}"
     news = News(key, "Budget", "warning", title, spent, now)
-    if await state.store.put_news(cluster.name, news):
-        state.live.note(cluster.name, _words(one), level="warning", where=f"team {one.team}")
+    await state.store.put_news(cluster.name, news)
 
 
 async def note_week(state: AppState, cluster: Cluster, now: int) -> None:
