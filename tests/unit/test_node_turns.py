@@ -11,7 +11,7 @@ from pathlib import Path
 from headway.health.listen import Turns as Told
 from headway.health.listen import parse
 from headway.render.agent import LOOKED
-from headway.render.scripts import JOB_SHM, scripts
+from headway.render.scripts import JOB_SHM, LEFT, scripts
 from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
 from headway.render.version import version
 from tests.unit.node_agent import NODE, turns, watch
@@ -29,7 +29,9 @@ def test_prolog_and_epilog_are_heard_as_they_run(tmp_path: Path) -> None:
         text = scripts(version("24.11"))[script].text
         for path, own in ((JOB_SHM, tmp_path / "shm"), (JOB_TMP, folder), (LOOKED, tmp_path / "looked")):
             text = text.replace(path, str(own))
-        text = text.replace("find /tmp", ": find /tmp").replace("/var/lib/headway", str(tmp_path))
+        left = f"{tmp_path}/left"  # else what this host has of somebody with that uid would go
+        assert text.count(LEFT) == (script == EPILOG)
+        text = text.replace(LEFT, left).replace("/var/lib/headway", str(tmp_path))
         env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "12", "SLURM_JOB_UID": "20000", "SLURM_JOB_EXIT_CODE": "0"}
         subprocess.run(["bash", "-c", text], env=env, check=True, timeout=30)
 

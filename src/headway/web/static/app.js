@@ -51,6 +51,10 @@
     if (silent) write(document.getElementById("offline-since"), duration(quiet));
   }
 
+  // A session that has ended leads to the door. What somebody has typed here stays, and so does the page.
+  let typed = false;
+  document.addEventListener("input", (event) => { if (event.target.form?.getAttribute("method")?.toLowerCase() === "post") typed = true; });
+
   document.addEventListener("htmx:sseOpen", () => { broken = false; heard = performance.now(); tick(); });
   document.addEventListener("htmx:sseError", () => { broken = true; tick(); });
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
@@ -58,7 +62,7 @@
     broken = false;
     if (event.target.id === "leave") { // the session ended, or the cluster is gone: the page itself says which
       event.preventDefault();
-      location.reload();
+      if (!typed) location.reload();
     }
   });
   document.addEventListener("htmx:sseMessage", (event) => {
@@ -69,8 +73,8 @@
   // The list of clusters asks again every few seconds.
   document.addEventListener("htmx:sendError", () => { broken = true; tick(); });
   document.addEventListener("htmx:responseError", (event) => {
-    if (event.detail.xhr.status === 401) location.reload();
-    else { broken = true; tick(); }
+    if (event.detail.xhr.status !== 401) { broken = true; tick(); }
+    else if (!typed) location.reload();
   });
   document.addEventListener("htmx:afterOnLoad", (event) => { if (!event.detail.successful) return; broken = false; heard = performance.now(); tick(); });
   document.addEventListener("htmx:afterSettle", () => { setOffset(); clocks(document); tick(); });
