@@ -79,9 +79,26 @@
   document.addEventListener("htmx:afterOnLoad", (event) => { if (!event.detail.successful) return; broken = false; heard = performance.now(); tick(); });
   document.addEventListener("htmx:afterSettle", () => { setOffset(); clocks(document); tick(); });
 
-  // What comes by itself waits while somebody reads a menu or answers a question.
+  // What comes by itself waits while somebody reads a menu, answers a question or fills in a field of the part it is for.
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.detail.requestConfig.verb === "get" && event.target.closest("[hx-trigger^='every']") && document.querySelector(":popover-open")) event.preventDefault();
+    if (event.detail.requestConfig.verb !== "get" || !event.target.closest("[hx-trigger^='every']")) return;
+    const fills = document.activeElement?.matches("input, select, textarea") && event.detail.target.contains(document.activeElement);
+    if (fills || document.querySelector(":popover-open")) event.preventDefault();
+  });
+
+  // A part that was brought up to date holds other elements: the same link or button has the focus again, where htmx, which
+  // goes by ids alone, has not seen to it.
+  let focused = null; // {what it was, what tells it from others, its place among those alike}
+  const signs = (one) => ["href", "name", "value", "popovertarget", "aria-label"].map((key) => one.getAttribute(key)).concat(one.form?.action).join(" ");
+  const alike = (tag, said) => [...document.querySelectorAll(tag)].filter((one) => signs(one) === said);
+  for (const kind of ["htmx:beforeSwap", "htmx:sseBeforeMessage"]) document.addEventListener(kind, () => {
+    const was = document.activeElement;
+    if (was && was !== document.body) focused = { was, said: signs(was), place: alike(was.tagName, signs(was)).indexOf(was) };
+  });
+  for (const kind of ["htmx:afterSettle", "htmx:sseMessage"]) document.addEventListener(kind, () => {
+    if (!focused || focused.was.isConnected || document.activeElement !== document.body) return;
+    alike(focused.was.tagName, focused.said)[focused.place]?.focus({ preventScroll: true });
+    focused = null;
   });
 
   // A part of the page that holds an open question is brought up to date when the question is answered or left.
