@@ -15,12 +15,13 @@ from headway.domain.incident import Incident
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import LEMONS, SPARES, Check, JobState, NodeState
 from headway.domain.slots import choose
-from headway.errors import Fault
+from headway.errors import Fault, InvalidSpec
 from headway.health.figures import times
 from headway.jobs.course import Course
 from headway.jobs.saying import told
 from headway.jobs.why import Why
 from headway.jobs.words import why
+from headway.spec.yamltext import dump_yaml, parse_yaml
 from headway.store import ClusterRow, Event, Operation, PriceRow
 from headway.wire.base import ErrorOut, FaultOut
 from headway.wire.clusters import (
@@ -104,16 +105,27 @@ def released(known: Iterable[PriceRow], kept: Iterable[str], since: float) -> li
 
 
 def without_secrets(document: Document) -> Document:
-    """Alerts' addresses are as good as passwords: whoever has one may write there."""
+    """Alerts' addresses are as good as passwords: whoever has one may write there. The text stays as it was written, unless it
+    spells one otherwise than it reads (escapes, folded lines): then it is the fields alone, without comments."""
     alerts = document.spec.get("alerts")
     if not isinstance(alerts, dict):
         return document
-    secret = [value for key, value in alerts.items() if key in ("webhook", "chat") and isinstance(value, str) and value]
-    shown = {key: HIDDEN if value in secret else value for key, value in alerts.items()}
-    text = document.text
-    for value in secret:
+    secret = {key: alerts[key] for key in ("webhook", "chat") if isinstance(alerts.get(key), str) and alerts[key]}
+    shown = {key: HIDDEN if key in secret else value for key, value in alerts.items()}
+    spec, text = {**document.spec, "alerts": shown}, document.text
+    for value in secret.values():
         text = text.replace(value, HIDDEN)
-    return document.model_copy(update={"text": text, "spec": {**document.spec, "alerts": shown}})
+    if text and any(_alerts_of(text).get(key) != HIDDEN for key in secret):
+        text = dump_yaml(spec)
+    return document.model_copy(update={"text": text, "spec": spec})
+
+
+def _alerts_of(text: str) -> dict[str, Any]:
+    try:
+        alerts = parse_yaml(text).get("alerts")
+    except InvalidSpec:
+        return {}
+    return alerts if isinstance(alerts, dict) else {}
 
 
 def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
