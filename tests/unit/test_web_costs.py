@@ -134,6 +134,20 @@ async def test_waits_lead_to_the_runs_of_that_size_and_a_day_to_those_in_it(serv
     assert (await got(ann, "usage?start=2026-10&most_gpus=0"))["total"]["runs"] == 1
 
 
+async def test_the_runs_behind_a_figure_are_read_page_by_page(server: Server) -> None:
+    ann = await server.client()
+    for words in ("", "&waited=true", "&lossy=true"):
+        every = (await got(ann, f"usage/runs?start=2026-10{words}"))["runs"]
+        read, cursor = [], ""
+        while True:
+            page = await got(ann, f"usage/runs?start=2026-10{words}&limit=1&cursor={cursor}")
+            read, cursor = [*read, *page["runs"]], page["next"]
+            if not cursor:
+                break
+        assert read == every, words
+    assert "cursor=" not in await shown(ann, f"?section=runs&start=2026-10&cursor={cursor}")
+
+
 async def test_what_nodes_were_is_told_in_every_form(server: Server) -> None:
     ann, vera = await server.client(), await server.client("vera", "lead")
     said = await got(ann, "usage/nodes?start=2026-10&state=drained,spare")
@@ -148,6 +162,8 @@ async def test_what_nodes_were_is_told_in_every_form(server: Server) -> None:
     first = await got(vera, "usage/nodes?start=2026-10&limit=2")
     rest = await got(vera, f"usage/nodes?start=2026-10&cursor={first['next']}")
     assert [one["node"] for one in (*first["states"], *rest["states"])] == ["lab-1-1", *["lab-1-2"] * 3, "lab-1-3"]
+    for path in ("usage/nodes?cursor=2", f"usage/runs?cursor={first['next']}", "usage/runs?cursor=WzEsMiwzLDRd"):
+        assert (await ann.get(f"/api/v1/clusters/lab/{path}")).status_code == 400, path
     wrong = await ann.get("/api/v1/clusters/lab/usage/nodes?state=asleep")
     assert (wrong.status_code, "up, drained, down, spare, off" in wrong.text) == (400, True)
     page = await shown(ann, "?section=nodes&period=2026-10&state=drained")
