@@ -19,7 +19,7 @@ from headway.store import Store, StoreAway, open_store
 from headway.store import engine as opening
 from headway.store.engine import open_engine
 from headway.store.losses import Amount, CutShort, Piece
-from headway.store.usage import Behind, Only, Span, Times
+from headway.store.usage import Behind, Only, Span, Times, run_place
 from tests import builders
 from tests.postgres import BIN, postgres
 

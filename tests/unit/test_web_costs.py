@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.api.goodput import goodput_of
+from headway.api.reckoning import ALL, Look, place_of
+from headway.api.telling import summary
+from headway.api.usage import usage_of
 from headway.domain.cluster import Budget
 from headway.domain.ledger import NodeSpan, SpanKind
 from headway.web.pages.costs import SECTIONS
@@ -169,6 +174,33 @@ async def test_what_nodes_were_is_told_in_every_form(server: Server) -> None:
     page = await shown(ann, "?section=nodes&period=2026-10&state=drained")
     assert "XID 79" in page
     assert "lab-1-3" not in page
+
+
+async def test_a_sheet_of_nodes_holds_what_the_list_was_narrowed_to(server: Server) -> None:
+    ann = await server.client()
+    page = await shown(ann, f"?section=nodes&group=main&state=drained&start={OCTOBER.start}&end={OCTOBER.end}")
+    [href] = re.findall(r'href="(/api/v1/[^"]*usage/nodes[^"]*)"', page)
+    lines = (await ann.get(unescape(href))).text.splitlines()
+    assert [line.split(",")[:3] for line in lines[1:]] == [["lab-1-2", "main", "drained"]]
+
+
+async def test_runs_without_a_team_are_not_all_runs(server: Server, said: Accounting) -> None:
+    said.runs.append(run(4, H, 2 * H, nodes=("lab-1-3",), team="", user="root"))
+    ann = await server.client()
+    for section in ("goodput", "energy"):
+        page = await shown(ann, f"?section={section}&period=2026-10")
+        heads = re.findall(r'<th scope="row">(?:<a class="link" href="([^"]*)">)?([^<]*)', page)
+        teams = {word: unescape(href) for href, word in heads if word in ("vision", "speech", "no team", "all")}
+        assert set(teams) == {"no team", "speech", "vision", "all"}, section
+        behind = await shown(ann, teams["no team"].replace("&lossy=1", ""))
+        assert set(re.findall(r"/jobs/(\d+)\"", behind)) == {"4"}
+    place = await place_of(server.state, "lab")
+    used = await usage_of(server.state, place, OCTOBER, ["team"], ALL)
+    text = summary(used, await goodput_of(server.state, Look(place, OCTOBER, None)), [])
+    names = {line.partition(":")[0]: line for line in text.splitlines()}
+    assert names["no team"].startswith("no team: 8.00 GPU-hours")
+    assert names["all"].startswith(f"all: {used.total.gpu_hours:.2f} GPU-hours")
+    assert "goodput 100.0 %" in names["no team"]
 
 
 async def test_a_month_s_machine_hours_are_those_of_the_invoice(server: Server) -> None:

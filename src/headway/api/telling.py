@@ -48,11 +48,11 @@ async def note_week(state: AppState, cluster: Cluster, now: int) -> None:
 
 def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
     """The figures of `headway usage`, `goodput` and `budgets`, a line each."""
-    share = {one.team: one.goodput for one in (*good.teams, good.total)}
+    share = {one.team: one.goodput for one in good.teams}
+    rows = [(row.by["team"] or "no team", row, share.get(row.by["team"])) for row in used.rows]
     lines = [
-        f"{row.by.get('team') or 'all'}: {row.gpu_hours:,.2f} GPU-hours, {row.usd:,.2f} USD"
-        + _goodput(share.get(row.by.get("team", "")))
-        for row in (*used.rows, used.total)
+        f"{who}: {row.gpu_hours:,.2f} GPU-hours, {row.usd:,.2f} USD{_goodput(part)}"
+        for who, row, part in (*rows, ("all", used.total, good.total.goodput))
     ]
     lines += [
         f"lost: {one.usd:,.2f} USD, {one.gpu_hours:,.2f} GPU-hours: {one.what}" for one in good.causes[:MOST_CAUSES]

@@ -22,7 +22,7 @@ from headway.errors import HeadwayError, NotAllowed, Refused
 from headway.ledger.energy import Energy, estimate_j
 from headway.ledger.money import cents, usd
 from headway.ledger.periods import Period, moment, zone
-from headway.store.usage import BY, Only, Order, RunRow, Span, Total, run_place
+from headway.store.usage import BY, NONE, Only, Order, RunRow, Span, Total, run_place
 from headway.wire import sheets
 from headway.wire.base import Wire
 from headway.wire.ledger import RunLine, RunsOut, UsageOut, UsageRow
@@ -153,7 +153,8 @@ async def usage(
 def narrowed(place: Place, who: Principal, which: Which) -> Only:
     teams = teams_seen(place, who)
     if which.team:
-        teams = (which.team,) if teams is None or which.team in teams else ()
+        team = "" if which.team == NONE else which.team
+        teams = (team,) if teams is None or team in teams else ()
     sized = which.least_gpus or which.most_gpus is not None
     gpus = (which.least_gpus, _ANY_GPUS if which.most_gpus is None else which.most_gpus) if sized else None
     return Only(teams, which.user, which.partition, which.gpu, which.group, gpus)
