@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from headway.api.queue import QueueAsk
+from headway.api.queue import page as find
 from headway.domain.live import JobState
 from headway.jobs.words import REASONS
 from headway.web.live import Snapshot
 from headway.web.parts import Chart, FabricView, FaultsView, Notice, QueueView, SummaryView, TrainingView
+from headway.web.queue_view import Query, chips
 from headway.web.view import ROWS, JobKeys, page, price
 from headway.web.words import count, duration, job_word, node_kind, pending_reason
 from headway.wire.clusters import CheckOut, GpuOut, NodeOut, StatusOut
@@ -251,3 +254,11 @@ def test_faults_that_are_not_over_come_first_each_with_its_course() -> None:
     assert [mark.word for mark in faults.rows[0].course] == ["seen", "drained"]
     course = [(mark.word, mark.after_s) for mark in faults.rows[1].course]
     assert course == [("seen", 0.5), ("drained", 1.0), ("requeued", 2.0), ("running", None), ("new step", None)]
+
+
+def test_only_who_has_a_user_has_jobs_of_their_own() -> None:
+    listed = find((job(7),), QueueAsk(), 1000)
+    on = {chip.title: chip.on for chip in chips(listed, Query(), "alice")}
+    assert on == {"Running": True, "Waiting": True, "Ended": False, "Mine": False}
+    assert {chip.title: chip.on for chip in chips(listed, Query(user="alice"), "alice")}["Mine"]
+    assert "Mine" not in [chip.title for chip in chips(listed, Query(), "")]
