@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from headway.api.goodput import goodput_of
+from headway.api.paging import written
 from headway.api.reckoning import ALL, Look, place_of
 from headway.api.telling import summary
 from headway.api.usage import usage_of
@@ -167,7 +168,8 @@ async def test_what_nodes_were_is_told_in_every_form(server: Server) -> None:
     first = await got(vera, "usage/nodes?start=2026-10&limit=2")
     rest = await got(vera, f"usage/nodes?start=2026-10&cursor={first['next']}")
     assert [one["node"] for one in (*first["states"], *rest["states"])] == ["lab-1-1", *["lab-1-2"] * 3, "lab-1-3"]
-    for path in ("usage/nodes?cursor=2", f"usage/runs?cursor={first['next']}", "usage/runs?cursor=WzEsMiwzLDRd"):
+    odd = f"usage/runs?cursor={written((1, 2, chr(0xD800)))}"
+    for path in ("usage/nodes?cursor=2", f"usage/runs?cursor={first['next']}", "usage/runs?cursor=WzEsMiwzLDRd", odd):
         assert (await ann.get(f"/api/v1/clusters/lab/{path}")).status_code == 400, path
     wrong = await ann.get("/api/v1/clusters/lab/usage/nodes?state=asleep")
     assert (wrong.status_code, "up, drained, down, spare, off" in wrong.text) == (400, True)

@@ -76,6 +76,8 @@ def read(cursor: str, *kinds: type) -> tuple[Any, ...]:
         raise _none()
     if any(type(value) is int and abs(value) > MOST_NUMBER for value in place):
         raise _none()
+    if kinds and any(type(value) is str and not value.isprintable() for value in place):  # a database may refuse it
+        raise _none()
     return place
 
 
