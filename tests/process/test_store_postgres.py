@@ -19,7 +19,7 @@ from headway.store import Store, StoreAway, open_store
 from headway.store import engine as opening
 from headway.store.engine import open_engine
 from headway.store.losses import Amount, CutShort, Piece
-from headway.store.usage import Behind, Only, Span, Times
+from headway.store.usage import Behind, Only, Span, Times, run_place
 from tests import builders
 from tests.postgres import BIN, postgres
 
@@ -242,7 +242,10 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
         assert begun == {("h100", "main"): {-1: (4, 4 * (t0 - 50)), 0: (4, 4 * t0), 1: (4, 4 * (t0 + 200))}}
         assert ended == {("h100", "main"): {0: (8, 8 * (t0 + 100)), 2: (4, 4 * (t0 + 300))}}
         assert sorted(await store.waits("ledger", span)) == [(4, 20, 2)]
-        assert [one.job for one in await store.runs("ledger", span, first="lossy")] == [2, 1]
+        dear = await store.runs("ledger", span, first="lossy")
+        assert [one.job for one in dear] == [2, 1]
+        rest = await store.runs("ledger", span, first="lossy", after=run_place(dear[0], "lossy", None))
+        assert rest == dear[1:]
         times = await store.times("ledger", span)
         assert times == {"vision": Times(4 * 300, 4 * 30, 4 * 40, 4 * 40)}
         await _losses_and_capacity(store, span, marks)

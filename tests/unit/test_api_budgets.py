@@ -42,8 +42,10 @@ async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
         told.append((await server.store.budget_level("lab", "vision", OCTOBER.start))[0])
     assert told == ["ok", "warn", "warn", "over", "over"]
     assert held(server) == [False, True], "at a period's first look Slurm is told in any case"
-    warned = [one.text for one in server.state.live.notices("lab") if "USD" in one.text]
-    assert len(warned) == 2
+    warned = [one.kind for call in server.work.named("tell") for one in call[-1]]
+    assert warned == ["Budget", "Budget"]
+    for person, role in (("victor", "viewer"), ("sam", "member"), ("ann", "admin")):
+        assert "are used" not in (await (await server.client(person, role)).get("/clusters/lab")).text
     vera = await server.client("vera", "lead")
     note = (await vera.get("/clusters/lab/costs/note")).text
     assert ("The budget of vision is spent." in note, "Its jobs wait for the next month." in note) == (True, True)

@@ -14,14 +14,16 @@ import pytest
 
 from headway.api.places import moved_datasets
 from headway.api.planning import digest_of
+from headway.api.shapes import without_secrets
 from headway.domain.change import Disturbs
 from headway.domain.cluster import Cluster, Dataset, Group, Health, Storage
 from headway.domain.live import Check
 from headway.domain.machine import Machine, MachineState
 from headway.errors import NotFound, Refused, Unreachable
+from headway.spec.yamltext import parse_yaml
 from headway.store import ClusterRow
 from headway.wire.base import Problem
-from headway.wire.clusters import ChangeSetOut, OperationOut, StatusOut
+from headway.wire.clusters import ChangeSetOut, Document, OperationOut, StatusOut
 from tests import builders
 from tests.unit.server_fakes import Server, changes, document, reading
 
@@ -376,6 +378,25 @@ async def test_addresses_of_alerts_are_not_shown(server: Server) -> None:
     shown = (await client.get("/api/v1/clusters/lab/document")).json()
     assert shown["spec"]["alerts"] == {"webhook": "hidden", "chat": "hidden", "mail": "a@example.org"}
     assert "webhook: hidden" in shown["text"]
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [
+        '"https:\\/\\/chat.example.org\\/hooks\\/s3cret"',
+        '"https://chat.example.org/hooks/\\\n    s3cret"',
+        '"https://chat.example.org/hooks/s3c\\x72et"',
+    ],
+)
+def test_an_address_in_another_spelling_is_not_shown_either(chat: str) -> None:
+    text = f"# ours\nname: lab\nalerts:\n  chat: {chat}\n"
+    spec = parse_yaml(text)
+    assert spec["alerts"] == {"chat": "https://chat.example.org/hooks/s3cret"}
+    shown = without_secrets(Document(text=text, spec=spec))
+    assert parse_yaml(shown.text) == shown.spec == {"name": "lab", "alerts": {"chat": "hidden"}}
+    plain = "# ours\nname: lab\nalerts: {chat: https://chat.example.org/hooks/s3cret}\n"
+    kept = without_secrets(Document(text=plain, spec=spec)).text
+    assert kept == "# ours\nname: lab\nalerts: {chat: hidden}\n"
 
 
 def growing(nodes: int, limit: str = "250") -> Cluster:

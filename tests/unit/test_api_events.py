@@ -75,7 +75,7 @@ async def test_incidents_and_operations_are_told_of_all_clusters(server: Server)
     client = await server.client()
     ((_, first, _), *_) = await heard(server, client, "/api/v1/events")
     await server.apply()
-    server.state.live.tell_incidents("lab", await server.store.incidents("lab"))
+    await server.state.tell_incidents("lab")
     told = await heard(server, client, "/api/v1/events", first)
     assert [(kind, data.get("state")) for kind, _, data in told[:-1]] == [
         ("operation", "queued"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import Conflict, Refused
+from headway.wire.clusters import NewsOut
 from headway.wire.incidents import IncidentOut
 from tests.unit.server_fakes import Server
 
@@ -23,6 +26,46 @@ async def test_incidents_are_read_and_are_those_of_one_cluster(server: Server) -
         assert (await client.get(f"/api/v1/clusters/{path}")).status_code == 404
     assert (await client.get(f"/api/v1/clusters/lab/incidents/{10**30}")).status_code == 422, "no such number can be"
     assert (await client.get("/api/v1/clusters/other/incidents")).json() == []
+
+
+async def test_an_open_incident_is_shown_however_many_came_and_went_since(server: Server) -> None:
+    await server.apply()
+    store = server.store
+    old = await store.open_incident("lab", "lab-1-1", "row remapping failed", XidClass.RMA, 5.0, {})
+    await store.move_incident(old, IncidentState.OUT, "kept out")
+    for code in range(100):
+        one = await store.open_incident("lab", "lab-1-2", f"XID {code}", XidClass.RMA, 6.0 + code, {})
+        await store.move_incident(one, IncidentState.RETURNED, "works")
+    client = await server.client("olga", "operator")
+    for path in ("/clusters/lab/incidents", "/incidents", "/clusters/lab/incidents?show=open", "/incidents?show=open"):
+        page = (await client.get(path)).text
+        assert "row remapping failed" in page, path
+        assert re.findall(r">(All \d+|Open \d+)<", page) == ["All 101", "Open 1"]
+        assert "are listed" not in page
+    await store.open_incident("lab", "lab-1-3", "XID 79", XidClass.RMA, 200.0, {})
+    page = (await client.get("/clusters/lab/incidents")).text
+    assert "101 of 102 are listed" in page
+    assert "row remapping failed" in page
+    overview = (await client.get("/clusters/lab")).text
+    assert "row remapping failed" in overview
+    assert "2 open" in overview
+    assert "and 98 earlier" in overview
+    assert "2 open incidents" in (await client.get("/")).text
+
+
+async def test_an_incident_of_long_ago_is_told_when_it_is_over(server: Server) -> None:
+    await server.apply()
+    old = await server.store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    await server.state.tell_incidents("lab")
+    for code in range(100):
+        await server.store.open_incident("lab", "lab-1-2", f"XID {code}", XidClass.RMA, 6.0 + code, {})
+    await server.state.tell_incidents("lab")
+    seen = server.state.live.told
+    await server.store.move_incident(old, IncidentState.RETURNED, "works")
+    await server.state.tell_incidents("lab")
+    await server.state.tell_incidents("lab")
+    told = [NewsOut.model_validate_json(one.text) for one in server.state.live.news_after(seen) or ()]
+    assert [(one.name, one.before, one.state) for one in told] == [(str(old.number), "seen", "returned")]
 
 
 async def test_admins_return_nodes_and_others_do_not(server: Server) -> None:

@@ -101,7 +101,8 @@ class Ledger:
             job=104, now_s=60, best_s=1200, write_s=20, failure_s=36_000, saves=0.3, saves_usd=Decimal("12.50")
         )
         return GoodputOut(
-            cluster=cluster, period=period, start=NOW, end=NOW, as_of=NOW, total=parts, teams=[], causes=[],
+            cluster=cluster, period=period, start=NOW, end=NOW, as_of=NOW, total=parts, causes=[],
+            teams=[parts, parts.model_copy(update={"team": "all"})],
             checkpoints=[advice],
         )  # fmt: skip
 
@@ -177,6 +178,10 @@ def test_goodput_names_jobs_that_save_too_often(capsys: pytest.CaptureFixture[st
     costs.goodput()
     told = capsys.readouterr().out
     assert "104     20.0 s   1:00         20:00           12.50" in told
+    first = [line.split("  ")[0] for line in told.splitlines()]
+    assert [word for word in first if word in ("no team", "all")] == ["no team", "all", "all"], (
+        "a team may be called so"
+    )
 
 
 def test_who_has_no_budget_is_told_where_to_write_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,7 +63,7 @@ async def test_poller_reads_tells_the_watch_and_those_who_look(server: Server) -
     async def look() -> None:
         async for _ in live.subscribe("lab"):
             page = await live.snapshot("lab")
-            woken.append((len(page.status.checks), page.jobs[0].progress.step if page.jobs[0].progress else 0))
+            woken.append((len(page.status.checks), page.progress[7].step if 7 in page.progress else 0))
             if woken[-1] == (1, 3):
                 assert "the spare takes over" in [h.text for h in page.happenings]
                 return
@@ -182,6 +182,21 @@ async def test_what_can_t_wait_is_done_while_an_operation_works(server: Server) 
     await asyncio.wait_for(until_said(), 10)
     polling.cancel()
     await asyncio.gather(polling, return_exceptions=True)
+
+
+async def test_all_who_look_at_a_page_share_one_reading_until_something_changes(server: Server) -> None:
+    await server.apply()
+    server.state.live.put(Snapshot("lab", jobs=(builders.job(7),), as_of=1))
+    page = PageLive(server.state)
+    first, second = await asyncio.gather(page.snapshot("lab"), page.snapshot("lab"))
+    assert first is second
+    server.state.live.put(Snapshot("lab", jobs=(builders.job(8),), as_of=2))
+    later = await page.snapshot("lab")
+    assert [job.id for job in later.jobs] == [8]
+    server.state.live.touch("lab")  # the cluster's row: its nodes are as they were
+    third = await page.snapshot("lab")
+    assert third is not later
+    assert third.status.nodes[1] is later.status.nodes[1]
 
 
 async def test_page_stream_ends_with_the_cluster(server: Server) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.domain.live import MOST_SIBLINGS, JobState
-from headway.errors import HeadwayError, NotFound, Refused, Unreachable
+from headway.errors import NotFound, Refused, Unreachable
 from headway.machines.run import Ran
 from headway.slurm import history
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
 from headway.slurm.reader import DETAILS_A_READING, MANY, MOST_CHANGED, WHOLE_S, SlurmReader
-from headway.slurm.rest import Rest, SlurmToken
 from tests.builders import job, machine
 
 RECORDED = Path(__file__).parents[1] / "slurm" / "24.11"
@@ -109,6 +109,16 @@ async def test_waiting_ended_and_array_jobs_are_told_apart() -> None:
     assert (sweep.array_job_id, sweep.array_task) == (sweep.id, "1-1000%4")
     tasks = [job for job in jobs if job.array_job_id and job.state == "RUNNING"]
     assert {job.array_task for job in tasks} == {"1", "2"}
+
+
+async def test_an_answer_without_what_was_asked_for_is_no_empty_queue() -> None:
+    one = reader(FakeRest(jobs={"meta": {}}, nodes={"nodes": None}, reservations={"errors": []}, job_7={}))
+    for asked in (one.jobs, one.nodes, one.reservations, partial(one.job, 7), partial(one.tasks, 7)):
+        with pytest.raises(
+            Unreachable, match=r"slurmrestd on lab-head answered /slurm/.* without (jobs|nodes|reservations)"
+        ):
+            await asked()
+    assert await reader(FakeRest(jobs={"jobs": []})).jobs() == ()
 
 
 def details() -> dict[str, Any]:
@@ -323,108 +333,6 @@ def test_gres(text: str, count: int, indexes: tuple[int, ...]) -> None:
 def test_gpus_of_tres_counts_the_total_once() -> None:
     assert gpus_of_tres("cpu=2,mem=200M,gres/gpu=4,gres/gpu:h100=4") == 4
     assert gpus_of_tres("cpu=2") == 0
-
-
-# ---- the token and the transport
-
-
-def test_a_token_is_kept_until_shortly_before_its_end() -> None:
-    from joserfc import jwt
-    from joserfc.jwk import OctKey
-
-    now = [1_800_000_000.0]
-    token = SlurmToken(b"k" * 32, clock=lambda: now[0])
-    first = token.text()
-    claims = jwt.decode(first, OctKey.import_key(b"k" * 32)).claims
-    assert (claims["sun"], claims["exp"]) == ("slurm", 1_800_000_600)
-    assert claims["iat"] < 1_800_000_000
-    now[0] += 470
-    assert token.text() == first
-    now[0] += 20
-    assert token.text() != first
-
-
-class Sockets:
-    """A forwarded socket that leads to a small server of the test's own."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = str(path)
-        self.calls = 0
-
-    async def forward_socket(self, machine: Any, remote_path: str) -> str:
-        assert remote_path == "/run/headway/slurmrestd.sock"
-        self.calls += 1
-        return self.path
-
-
-class Server:
-    """Speaks just enough HTTP: one answer a connection, then it hangs up, as a restarted slurmrestd does."""
-
-    def __init__(self, *answers: tuple[int, str]) -> None:
-        self.answers = list(answers)
-        self.requests: list[str] = []
-
-    async def __call__(self, reader: Any, writer: Any) -> None:
-        while self.answers:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            self.requests.append(head)
-            status, body = self.answers.pop(0)
-            if status:
-                writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-                await writer.drain()
-            else:
-                break
-        writer.close()
-
-
-async def asked(tmp_path: Path, *answers: tuple[int, str]) -> tuple[Any, Server]:
-    import asyncio
-
-    server = Server(*answers)
-    sockets = Sockets(tmp_path / "s")
-    listener = await asyncio.start_unix_server(server, sockets.path)
-    rest = Rest(sockets, machine("lab-head"), SlurmToken(b"k" * 32))
-    try:
-        return await rest.get("/slurm/v0.0.42/ping/"), server
-    finally:
-        await rest.close()
-        listener.close()
-
-
-async def test_a_broken_connection_is_made_again(tmp_path: Path) -> None:
-    answer, server = await asked(tmp_path, (0, ""), (200, '{"pings": []}'))
-    assert answer == {"pings": []}
-    assert len(server.requests) == 2
-    assert "x-slurm-user-token: ey" in server.requests[1].lower()
-
-
-async def test_slurmrestd_away_says_where_to_look(tmp_path: Path) -> None:
-    with pytest.raises(Unreachable, match="slurmrestd on lab-head") as caught:
-        await asked(tmp_path, (0, ""), (0, ""))
-    assert "systemctl status slurmrestd" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "kind", "words"),
-    [
-        (
-            500,
-            '{"errors": [{"error": "Unable to contact slurm controller (connect failure)"}]}',
-            Unreachable,
-            "slurmctld",
-        ),
-        (401, "Authentication failure", HeadwayError, "does not accept the server's token"),
-        (404, '{"errors": [{"error": "Invalid job id specified"}]}', NotFound, "Invalid job id"),
-        (500, '{"errors": [{"description": "something new"}]}', HeadwayError, "500: something new"),
-        (200, '["not", "a", "mapping"]', type(None), ""),
-    ],
-)
-async def test_slurms_errors_become_ours(tmp_path: Path, status: int, body: str, kind: type, words: str) -> None:
-    if kind is type(None):
-        assert (await asked(tmp_path, (status, body)))[0] == {}
-        return
-    with pytest.raises(kind, match=words):
-        await asked(tmp_path, (status, body))
 
 
 # ---- Slurm 22.05, where it answers otherwise

@@ -16,7 +16,7 @@ from headway.errors import Conflict
 from headway.ledger import goodput
 from headway.ledger.held import held
 from headway.store import Store
-from headway.store.usage import Only, Span
+from headway.store.usage import Behind, Only, Order, RunRow, Span, run_place
 from tests import builders
 
 LAB = builders.cluster(4)
@@ -52,6 +52,40 @@ async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_anothe
     assert [(one.job, one.start - T0, one.end - T0) for one in found] == [(7, 200, 300), (7, 0, 100)]
     [total] = await store.usage("lab", Span(T0, T0 + H, T0 + H), ["team"])
     assert (total.by, total.runs, total.gpu_s, total.waited_s, total.waited_gpu_s) == (("vision",), 2, 4 * 200, 40, 160)
+
+
+@pytest.mark.parametrize(
+    ("first", "behind"),
+    [("latest", None), ("lossy", None), ("waited", None), ("latest", Behind(lost=True)), ("latest", Behind(idle=True))],
+)
+async def test_runs_that_begin_while_a_list_is_read_move_none_of_its_places(
+    store: Store, first: Order, behind: Behind | None
+) -> None:
+    """Many are alike in what the list has the most of first."""
+    both = ("lab-1-1", "lab-1-3")
+    halves = [
+        replace(LAB.groups[0], name=name, slots=LAB.groups[0].slots[i : i + 2]) for i, name in ((0, "a"), (2, "b"))
+    ]
+    lab = replace(LAB, groups=tuple(halves))
+    await put(store, *(run(job, 60 * (job // 3), 1200, nodes=both) for job in range(1, 13)), of=lab)
+    for job in range(1, 13):
+        await store.lose("lab", job, T0 + 60 * (job // 3), 10 * (job % 3))
+    await store.measure(
+        "lab", [(job, T0 + 60 * (job // 3) + 300, 300, 30 * (job % 2), 0) for job in range(1, 13)], T0 + H
+    )
+    span = Span(T0, T0 + H, T0 + H)
+    every = await store.runs("lab", span, first=first, behind=behind)
+    assert len(every) > 6
+    read: list[RunRow] = []
+    while page := await store.runs(
+        "lab", span, first=first, behind=behind, after=run_place(read[-1], first, behind) if read else None, limit=3
+    ):
+        read += page
+        number = 100 + len(read)
+        await put(store, run(number, 900, 1300, eligible=T0 - 9 * H))
+        await store.lose("lab", number, T0 + 900, 400)
+        await store.measure("lab", [(number, T0 + 1300, 400, 390, 0)], T0 + H)
+    assert [(one.job, one.group) for one in read] == [(one.job, one.group) for one in every]
 
 
 async def test_another_file_changes_nothing_of_what_a_run_held(store: Store) -> None:

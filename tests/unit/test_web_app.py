@@ -38,6 +38,8 @@ class FakeLive:
         self.names = list(names)
         self.wakes = wakes
         self.open = 0
+        self.reading: Snapshot | None = None
+        self.streams = asyncio.Semaphore(2)
 
     async def clusters(self) -> list[ClusterOut]:
         return [cluster(name) for name in self.names]
@@ -45,7 +47,7 @@ class FakeLive:
     async def snapshot(self, name: str) -> Snapshot:
         if name not in self.names:
             raise NotFound(f"there is no cluster {name}", hint="headway ls shows those there are")
-        return Snapshot(StatusOut(cluster=cluster(name), checks=[], nodes=[]))
+        return self.reading or Snapshot(StatusOut(cluster=cluster(name), checks=[], nodes=[]))
 
     async def subscribe(self, name: str) -> AsyncIterator[None]:
         self.open += 1
@@ -154,6 +156,23 @@ async def test_a_stream_brings_all_parts_once_then_only_the_time(monkeypatch: py
     parts = ["summary", "notice", "fabric", "training", "queue", "faults", "checks", "groups", "history"]
     assert events == [*parts, "chart", "pulse", "pulse", "pulse"]
     assert live.open == 0
+
+
+async def test_a_page_is_made_once_a_reading_for_all_who_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "GATHER_S", 0)
+    made: list[int | None] = []
+    rendered: list[str] = []
+    view, part = web.view_of, web.part
+    monkeypatch.setattr(web, "view_of", lambda of, keys, job: made.append(job) or view(of, keys, job))
+    monkeypatch.setattr(web, "part", lambda name, value: rendered.append(name) or part(name, value))
+    live = FakeLive("lab", wakes=2)
+    live.reading = await live.snapshot("lab")
+    async with client(live) as page:
+        answers = [await page.get("/clusters/lab/live") for _ in range(3)]
+        await page.get("/clusters/lab/live?job=7")
+    assert made == [None, 7]
+    assert len(rendered) == 2 * len(set(rendered)), "each part once for those without a job, once for the other"
+    assert all(answer.text.count("event: summary") == 1 for answer in answers)
 
 
 @pytest.mark.parametrize("viewer", [None, Person()])

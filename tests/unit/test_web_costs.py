@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.api.goodput import goodput_of
+from headway.api.paging import written
+from headway.api.reckoning import ALL, Look, place_of
+from headway.api.telling import summary
+from headway.api.usage import usage_of
 from headway.domain.cluster import Budget
 from headway.domain.ledger import NodeSpan, SpanKind
 from headway.web.pages.costs import SECTIONS
@@ -134,6 +140,20 @@ async def test_waits_lead_to_the_runs_of_that_size_and_a_day_to_those_in_it(serv
     assert (await got(ann, "usage?start=2026-10&most_gpus=0"))["total"]["runs"] == 1
 
 
+async def test_the_runs_behind_a_figure_are_read_page_by_page(server: Server) -> None:
+    ann = await server.client()
+    for words in ("", "&waited=true", "&lossy=true"):
+        every = (await got(ann, f"usage/runs?start=2026-10{words}"))["runs"]
+        read, cursor = [], ""
+        while True:
+            page = await got(ann, f"usage/runs?start=2026-10{words}&limit=1&cursor={cursor}")
+            read, cursor = [*read, *page["runs"]], page["next"]
+            if not cursor:
+                break
+        assert read == every, words
+    assert "cursor=" not in await shown(ann, f"?section=runs&start=2026-10&cursor={cursor}")
+
+
 async def test_what_nodes_were_is_told_in_every_form(server: Server) -> None:
     ann, vera = await server.client(), await server.client("vera", "lead")
     said = await got(ann, "usage/nodes?start=2026-10&state=drained,spare")
@@ -148,11 +168,41 @@ async def test_what_nodes_were_is_told_in_every_form(server: Server) -> None:
     first = await got(vera, "usage/nodes?start=2026-10&limit=2")
     rest = await got(vera, f"usage/nodes?start=2026-10&cursor={first['next']}")
     assert [one["node"] for one in (*first["states"], *rest["states"])] == ["lab-1-1", *["lab-1-2"] * 3, "lab-1-3"]
+    odd = f"usage/runs?cursor={written((1, 2, chr(0xD800)))}"
+    for path in ("usage/nodes?cursor=2", f"usage/runs?cursor={first['next']}", "usage/runs?cursor=WzEsMiwzLDRd", odd):
+        assert (await ann.get(f"/api/v1/clusters/lab/{path}")).status_code == 400, path
     wrong = await ann.get("/api/v1/clusters/lab/usage/nodes?state=asleep")
     assert (wrong.status_code, "up, drained, down, spare, off" in wrong.text) == (400, True)
     page = await shown(ann, "?section=nodes&period=2026-10&state=drained")
     assert "XID 79" in page
     assert "lab-1-3" not in page
+
+
+async def test_a_sheet_of_nodes_holds_what_the_list_was_narrowed_to(server: Server) -> None:
+    ann = await server.client()
+    page = await shown(ann, f"?section=nodes&group=main&state=drained&start={OCTOBER.start}&end={OCTOBER.end}")
+    [href] = re.findall(r'href="(/api/v1/[^"]*usage/nodes[^"]*)"', page)
+    lines = (await ann.get(unescape(href))).text.splitlines()
+    assert [line.split(",")[:3] for line in lines[1:]] == [["lab-1-2", "main", "drained"]]
+
+
+async def test_runs_without_a_team_are_not_all_runs(server: Server, said: Accounting) -> None:
+    said.runs.append(run(4, H, 2 * H, nodes=("lab-1-3",), team="", user="root"))
+    ann = await server.client()
+    for section in ("goodput", "energy"):
+        page = await shown(ann, f"?section={section}&period=2026-10")
+        heads = re.findall(r'<th scope="row">(?:<a class="link" href="([^"]*)">)?([^<]*)', page)
+        teams = {word: unescape(href) for href, word in heads if word in ("vision", "speech", "no team", "all")}
+        assert set(teams) == {"no team", "speech", "vision", "all"}, section
+        behind = await shown(ann, teams["no team"].replace("&lossy=1", ""))
+        assert set(re.findall(r"/jobs/(\d+)\"", behind)) == {"4"}
+    place = await place_of(server.state, "lab")
+    used = await usage_of(server.state, place, OCTOBER, ["team"], ALL)
+    text = summary(used, await goodput_of(server.state, Look(place, OCTOBER, None)), [])
+    names = {line.partition(":")[0]: line for line in text.splitlines()}
+    assert names["no team"].startswith("no team: 8.00 GPU-hours")
+    assert names["all"].startswith(f"all: {used.total.gpu_hours:.2f} GPU-hours")
+    assert "goodput 100.0 %" in names["no team"]
 
 
 async def test_a_month_s_machine_hours_are_those_of_the_invoice(server: Server) -> None:

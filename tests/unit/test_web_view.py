@@ -6,27 +6,23 @@ from dataclasses import replace
 
 import pytest
 
+from headway.api.queue import QueueAsk
+from headway.api.queue import page as find
+from headway.domain.live import JobState
 from headway.jobs.words import REASONS
 from headway.web.live import Snapshot
 from headway.web.parts import Chart, FabricView, FaultsView, Notice, QueueView, SummaryView, TrainingView
+from headway.web.queue_view import Query, chips
 from headway.web.view import ROWS, JobKeys, page, price
 from headway.web.words import count, duration, job_word, node_kind, pending_reason
 from headway.wire.clusters import CheckOut, GpuOut, NodeOut, StatusOut
 from headway.wire.incidents import IncidentOut, MovedJobOut, TimesOut
-from headway.wire.jobs import JobOut, ProgressOut
+from headway.wire.jobs import ProgressOut
 from tests import builders
 
 
-def job(number: int, state: str = "RUNNING", **changes: object) -> JobOut:
-    values = {
-        "id": number,
-        "name": f"job{number}",
-        "user": "alice",
-        "account": "a",
-        "partition": "train",
-        "state": state,
-    }
-    return JobOut.model_validate({**values, **changes})
+def job(number: int, state: str = "RUNNING", **changes: object) -> JobState:
+    return builders.job(number, state, **{"name": f"job{number}", "gpus": 0, **changes})
 
 
 def node(name: str, *, held: tuple[int | None, ...] = (None,) * 8, **changes: object) -> NodeOut:
@@ -35,9 +31,11 @@ def node(name: str, *, held: tuple[int | None, ...] = (None,) * 8, **changes: ob
     return NodeOut.model_validate({**values, **changes})
 
 
-def snapshot(*jobs: JobOut, nodes: tuple[NodeOut, ...] = (), **changes: object) -> Snapshot:
+def snapshot(
+    *jobs: JobState, nodes: tuple[NodeOut, ...] = (), figures: dict[int, ProgressOut] | None = None, **changes: object
+) -> Snapshot:
     cluster = builders.cluster_out(**changes)
-    return Snapshot(StatusOut(cluster=cluster, checks=[], nodes=list(nodes)), jobs)
+    return Snapshot(StatusOut(cluster=cluster, checks=[], nodes=list(nodes)), jobs, progress=figures or {})
 
 
 def test_a_key_stays_with_a_job_through_a_requeue() -> None:
@@ -64,15 +62,15 @@ def test_the_keys_of_ended_jobs_are_given_again_and_clusters_do_not_share() -> N
 def test_time_alone_changes_no_part() -> None:
     nodes = (node("lab-1-1", held=(7,) * 8),)
     before = page(snapshot(job(7), nodes=nodes), {})
-    after = page(snapshot(job(7, elapsed_s=99), nodes=nodes, as_of=1060.0), {})
+    after = page(snapshot(job(7), nodes=nodes, as_of=1060.0), {})
     assert after.changed(before) == ()
     assert after.changed(None) == tuple(after.parts)
     assert after.as_of == 1060.0
 
 
 def test_a_step_of_training_changes_the_figures_and_not_the_queue() -> None:
-    before = page(snapshot(job(7, progress=ProgressOut(step=1, loss=4.0, series=[(1, 4.0)]))), {})
-    after = page(snapshot(job(7, progress=ProgressOut(step=2, loss=3.9, series=[(1, 4.0), (2, 3.9)]))), {})
+    before = page(snapshot(job(7), figures={7: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)])}), {})
+    after = page(snapshot(job(7), figures={7: ProgressOut(step=2, loss=3.9, series=[(1, 4.0), (2, 3.9)])}), {})
     assert after.changed(before) == ("training",)
     assert after.chart.message(before.chart) == {"job": 7, "hue": 0, "from": 1, "steps": [2], "loss": [3.9]}
 
@@ -92,20 +90,20 @@ def test_a_chart_that_does_not_continue_is_sent_whole(after: Chart) -> None:
     assert message["steps"] == [step for step, _ in after.series]
 
 
-def drawn(*jobs: JobOut, chosen: int | None = None) -> int:
-    return page(snapshot(*jobs), {}, chosen).chart.job
+def drawn(*jobs: JobState, figures: tuple[int, ...] = (), chosen: int | None = None) -> int:
+    progress = {number: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)]) for number in figures}
+    return page(snapshot(*jobs, figures=progress), {}, chosen).chart.job
 
 
 def test_which_job_is_drawn() -> None:
-    figures = ProgressOut(step=1, loss=4.0, series=[(1, 4.0)])
     assert drawn() == 0
     assert drawn(job(1, "PENDING")) == 0
-    assert drawn(job(1, gpus=32), job(2, gpus=8, progress=figures)) == 2
-    assert drawn(job(1, gpus=8, progress=figures), job(2, gpus=32, progress=figures)) == 2
-    assert drawn(job(1, "PENDING", gpus=32, progress=figures), job(2, gpus=8, progress=figures)) == 2
-    assert drawn(job(1, "PENDING", progress=figures)) == 1  # requeued: its curve stays in sight
-    assert drawn(job(1, progress=figures), job(2, "COMPLETED"), chosen=2) == 2
-    assert drawn(job(1, progress=figures), chosen=99) == 1
+    assert drawn(job(1, gpus=32), job(2, gpus=8), figures=(2,)) == 2
+    assert drawn(job(1, gpus=8), job(2, gpus=32), figures=(1, 2)) == 2
+    assert drawn(job(1, "PENDING", gpus=32), job(2, gpus=8), figures=(1, 2)) == 2
+    assert drawn(job(1, "PENDING"), figures=(1,)) == 1  # requeued: its curve stays in sight
+    assert drawn(job(1), job(2, "COMPLETED"), figures=(1,), chosen=2) == 2
+    assert drawn(job(1), figures=(1,), chosen=99) == 1
 
 
 def fabric(*nodes: NodeOut, **changes: object) -> FabricView:
@@ -256,3 +254,11 @@ def test_faults_that_are_not_over_come_first_each_with_its_course() -> None:
     assert [mark.word for mark in faults.rows[0].course] == ["seen", "drained"]
     course = [(mark.word, mark.after_s) for mark in faults.rows[1].course]
     assert course == [("seen", 0.5), ("drained", 1.0), ("requeued", 2.0), ("running", None), ("new step", None)]
+
+
+def test_only_who_has_a_user_has_jobs_of_their_own() -> None:
+    listed = find((job(7),), QueueAsk(), 1000)
+    on = {chip.title: chip.on for chip in chips(listed, Query(), "alice")}
+    assert on == {"Running": True, "Waiting": True, "Ended": False, "Mine": False}
+    assert {chip.title: chip.on for chip in chips(listed, Query(user="alice"), "alice")}["Mine"]
+    assert "Mine" not in [chip.title for chip in chips(listed, Query(), "")]

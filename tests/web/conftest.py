@@ -24,13 +24,13 @@ import demo_state
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from page_demo import Snapshot
 from playwright.sync_api import Page
 from tests.unit.server_fakes import FakeWork, shared_app
 
 from headway.api.live import Live
 from headway.api.state import AppState, Settings
 from headway.store import open_store
-from headway.web.live import Snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = os.environ.get("HEADWAY_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"

@@ -16,7 +16,21 @@ import demo_ledger
 import demo_notebooks
 import demo_operations
 import demo_storage
-from page_demo import CHECKS, TRAIN, broken, cluster, creating, head, losses, mixed, node, renamed, stale, training
+from page_demo import (
+    CHECKS,
+    TRAIN,
+    Snapshot,
+    broken,
+    cluster,
+    creating,
+    head,
+    losses,
+    mixed,
+    node,
+    renamed,
+    stale,
+    training,
+)
 from sqlalchemy import insert, select
 from tests import builders
 from tests.unit import server_fakes
@@ -35,7 +49,6 @@ from headway.errors import NotFound, Unreachable
 from headway.jobs.logpart import window
 from headway.render.series import Query, Row
 from headway.store import schema as t
-from headway.web.live import Snapshot
 from headway.wire.clusters import ClusterOut, NodeOut, StatusOut
 from headway.wire.incidents import IncidentOut
 from headway.wire.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut

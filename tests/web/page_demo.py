@@ -5,17 +5,27 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tests import builders
 
-from headway.web.live import Happening, Snapshot
+from headway.web.live import Happening
 from headway.wire.clusters import CheckOut, ClusterOut, GpuOut, NodeOut, StatusOut
 from headway.wire.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.wire.jobs import CourseOut, JobOut, ProgressOut
 
 TRAIN = 104
 SPEECH = 107
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A cluster as the answers show it; `demo_state.put` makes a server's state of it."""
+
+    status: StatusOut
+    jobs: tuple[JobOut, ...] = ()
+    happenings: tuple[Happening, ...] = ()  # newest first
+    incidents: tuple[IncidentOut, ...] = ()  # newest first
 
 
 def losses(steps: int, first: float = 4.1, last: float = 1.6) -> list[tuple[int, float]]:

@@ -148,3 +148,21 @@ def test_without_scripts_too_what_comes_twice_is_one(demo: Site, page: Page, slo
     }"""
     assert page.evaluate(send) == [f"{demo.url}/clusters/demo/notebooks"] * 2
     assert slow.jobs == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [("/new", "#text"), ("/clusters/demo/submit", "#f-script"), ("/clusters/demo/notebooks", "#nb-idle_minutes")],
+)
+def test_what_was_typed_stays_when_the_session_ends(slow: Slow, page: Page, path: str, field: str) -> None:
+    slow.demo.goto(page, path)
+    text = page.locator(field)
+    text.fill("7")
+    slow.demo.sign_out()
+    text.press("End")
+    text.press_sequentially("8")
+    expect(page.locator(".toast.is-bad")).to_contain_text("your session has ended", timeout=15_000)
+    expect(text).to_have_value("78")
+    slow.demo.goto(page, "/clusters/demo/incidents")
+    slow.demo.sign_out()
+    expect(page.locator("h1")).to_have_text("Sign in", timeout=10_000)

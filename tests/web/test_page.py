@@ -10,7 +10,7 @@ import pytest
 from conftest import Site
 from playwright.sync_api import Browser, Page, expect
 
-from headway.web.live import Happening, Snapshot
+from headway.web.live import Happening
 
 pytestmark = pytest.mark.browser
 
@@ -196,7 +196,9 @@ def test_names_are_text_never_markup(site: Site, page: Page, complaints: list[st
     base = page_demo.happy()
     jobs = (page_demo.training(base.jobs[0].nodes, name=evil, user=evil, nodelist=evil), *base.jobs[1:])
     nodes = [n.model_copy(update={"reason": evil, "states": ["DOWN"]}) for n in base.status.nodes]
-    site.put(Snapshot(base.status.model_copy(update={"nodes": nodes}), jobs, (Happening(1.0, evil, where=evil),)))
+    site.put(
+        page_demo.Snapshot(base.status.model_copy(update={"nodes": nodes}), jobs, (Happening(1.0, evil, where=evil),))
+    )
     live(page, site)
     assert page.evaluate("window.hit") is None
     assert page.locator("main img").count() == 0

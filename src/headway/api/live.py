@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from headway.domain.incident import Incident
+from headway.domain.incident import Incident, IncidentState
 from headway.domain.jobstate import ENDED, RUNNING, WAITING
 from headway.domain.live import Check, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
@@ -196,6 +196,11 @@ class Live:
                 if known.get(number) != one.state.value
             )
         )  # fmt: skip
+
+    def unfinished(self, cluster: str) -> frozenset[int]:
+        """Incidents that were open when they were last told of."""
+        known = self._incidents.get(cluster, {}).items()
+        return frozenset(number for number, state in known if not IncidentState(state).closed)
 
     def poke(self, cluster: str, jobs: Iterable[int] = ()) -> None:
         """Something has changed there, these jobs perhaps: it is read now and not at the next look."""

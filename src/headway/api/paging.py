@@ -18,11 +18,13 @@ T = TypeVar("T")
 LIMIT = 100
 MOST = 1000
 DEEP = 10_000  # rows of a table that its list goes back
+MOST_NUMBER = 2**62  # databases take no larger ones
 
 ANY: frozenset[str] = frozenset()
 Words = Annotated[frozenset[str], Query(max_length=50, description="one of these")]
 States = Annotated[frozenset[str], Query(alias="state", max_length=50, description="one of these")]
 Text = Annotated[str, Query(max_length=200, description="in it somewhere, whatever its case")]
+Cursor = Annotated[str, Query(max_length=400, pattern=r"^[\w-]*$", description="`next` of the page before")]
 
 
 class Paging:
@@ -46,18 +48,41 @@ class Paging:
         return shown
 
     def _behind(self, rows: list[T], key: Callable[[T], tuple[Any, ...]], newest: bool) -> list[T]:
+        place = read(self._cursor)
         try:
-            text = base64.urlsafe_b64decode(self._cursor + "=" * (-len(self._cursor) % 4))
-            place = tuple(json.loads(text))
             return [row for row in rows if (key(row) < place if newest else key(row) > place)]
-        except (ValueError, TypeError, binascii.Error, RecursionError):
-            raise Refused("the cursor is none of this list's", hint="leave it out to begin at the top") from None
+        except TypeError:
+            raise _none() from None
 
     def _link(self, place: tuple[Any, ...]) -> None:
-        cursor = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+        cursor = written(place)
         words = [(name, value) for name, value in self._request.query_params.multi_items() if name != "cursor"]
         address = f"{self._request.url.path}?{urlencode([*words, ('cursor', cursor)])}"
         self._response.headers["link"] = f'<{address}>; rel="next"'
+
+
+def written(place: tuple[Any, ...]) -> str:
+    """The cursor of what is behind this place."""
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def read(cursor: str, *kinds: type) -> tuple[Any, ...]:
+    """The place that a cursor names, of values of these kinds where they are given. Raises Refused for what no list gave out."""
+    try:
+        place = tuple(json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))))
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        raise _none() from None
+    if kinds and [type(value) for value in place] != list(kinds):
+        raise _none()
+    if any(type(value) is int and abs(value) > MOST_NUMBER for value in place):
+        raise _none()
+    if kinds and any(type(value) is str and not value.isprintable() for value in place):  # a database may refuse it
+        raise _none()
+    return place
+
+
+def _none() -> Refused:
+    return Refused("the cursor is none of this list's", hint="leave it out to begin at the top")
 
 
 async def _paging(

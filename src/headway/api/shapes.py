@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from decimal import Decimal
@@ -16,12 +15,13 @@ from headway.domain.incident import Incident
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import LEMONS, SPARES, Check, JobState, NodeState
 from headway.domain.slots import choose
-from headway.errors import Fault
+from headway.errors import Fault, InvalidSpec
 from headway.health.figures import times
 from headway.jobs.course import Course
 from headway.jobs.saying import told
 from headway.jobs.why import Why
 from headway.jobs.words import why
+from headway.spec.yamltext import dump_yaml, parse_yaml
 from headway.store import ClusterRow, Event, Operation, PriceRow
 from headway.wire.base import ErrorOut, FaultOut
 from headway.wire.clusters import (
@@ -105,16 +105,27 @@ def released(known: Iterable[PriceRow], kept: Iterable[str], since: float) -> li
 
 
 def without_secrets(document: Document) -> Document:
-    """Alerts' addresses are as good as passwords: whoever has one may write there."""
+    """Alerts' addresses are as good as passwords: whoever has one may write there. The text stays as it was written, unless it
+    spells one otherwise than it reads (escapes, folded lines): then it is the fields alone, without comments."""
     alerts = document.spec.get("alerts")
     if not isinstance(alerts, dict):
         return document
-    secret = [value for key, value in alerts.items() if key in ("webhook", "chat") and isinstance(value, str) and value]
-    shown = {key: HIDDEN if value in secret else value for key, value in alerts.items()}
-    text = document.text
-    for value in secret:
+    secret = {key: alerts[key] for key in ("webhook", "chat") if isinstance(alerts.get(key), str) and alerts[key]}
+    shown = {key: HIDDEN if key in secret else value for key, value in alerts.items()}
+    spec, text = {**document.spec, "alerts": shown}, document.text
+    for value in secret.values():
         text = text.replace(value, HIDDEN)
-    return document.model_copy(update={"text": text, "spec": {**document.spec, "alerts": shown}})
+    if text and any(_alerts_of(text).get(key) != HIDDEN for key in secret):
+        text = dump_yaml(spec)
+    return document.model_copy(update={"text": text, "spec": spec})
+
+
+def _alerts_of(text: str) -> dict[str, Any]:
+    try:
+        alerts = parse_yaml(text).get("alerts")
+    except InvalidSpec:
+        return {}
+    return alerts if isinstance(alerts, dict) else {}
 
 
 def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
@@ -152,7 +163,15 @@ def _machines(cluster: str, group: Mapping[str, Any], snapshot: Snapshot) -> int
 
 
 def node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
-    """Head first, then every node that there is or should be; not the slots that only wait for a larger number."""
+    """Head first, then every node that there is or should be; not the slots that only wait for a larger number. Made once a
+    reading for all who ask: not theirs to change."""
+    known: tuple[Cluster, list[NodeOut]] | None = snapshot.kept.get("nodes")
+    if known is None or known[0] is not cluster:
+        known = snapshot.kept["nodes"] = cluster, _node_outs(cluster, snapshot)
+    return known[1]
+
+
+def _node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
     machines = {machine.name: machine for machine in snapshot.machines}
     states = {node.name: node for node in snapshot.nodes}
     holders = _holders(snapshot.jobs)
@@ -265,11 +284,6 @@ def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None)
     if progress is not None:
         said += b'"progress":' + progress.model_dump_json().encode() + b","
     return said + row[1:]
-
-
-def job_outs(snapshot: Snapshot, now: float | None = None) -> list[JobOut]:
-    now = time.time() if now is None else now
-    return [job_out(job, now, snapshot.progress.get(job.id)) for job in snapshot.jobs]
 
 
 def course_out(course: Course) -> CourseOut | None:

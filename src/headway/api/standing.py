@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from headway.api.access import Anyone, State
+from headway.api.paging import Cursor, read, written
 from headway.api.reckoning import Place, place_of
 from headway.api.state import AppState
 from headway.api.usage import MOST_RUNS, Form, Name, When, fresh, sheet, stretch, teams_seen
+from headway.domain.hostlist import natural_key
 from headway.errors import Refused
 from headway.ledger import standing
 from headway.ledger.periods import Period
@@ -31,7 +34,7 @@ async def nodes(
     node: Name = "",
     group: Name = "",
     stood: States = "",
-    cursor: Annotated[str, Query(max_length=12, pattern=r"^\d*$")] = "",
+    cursor: Cursor = "",
     limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = MOST_RUNS,
     format: Form = "json",  # noqa: A002
 ) -> NodeStatesOut | Response:
@@ -48,9 +51,13 @@ async def nodes(
     ]
     if format == "csv":
         return sheet(_out(place, period, found, ""), f"{name}-nodes")
-    after = int(cursor or 0)
-    more = str(after + limit) if len(found) > after + limit else ""
-    return _out(place, period, found[after : after + limit], more)
+    if cursor:
+        node, began = read(cursor, str, int)
+        found = found[
+            bisect_right(found, (natural_key(node), began), key=lambda one: (natural_key(one.node), one.start)) :
+        ]
+    more = written((found[limit - 1].node, found[limit - 1].start)) if len(found) > limit else ""
+    return _out(place, period, found[:limit], more)
 
 
 def _states(text: str) -> frozenset[Standing]:

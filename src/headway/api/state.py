@@ -322,6 +322,11 @@ class AppState:
                 self._known[name] = (time.monotonic() + 1.0, cluster)
             return cluster
 
+    async def tell_incidents(self, name: str) -> None:
+        """To those who follow the events: which incidents are in another state than before, those that are over too."""
+        found = await self.store.incidents_shown(name, also=self.live.unfinished(name))
+        self.live.tell_incidents(name, found)
+
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
         try:
             async with asyncio.timeout(READ_TIMEOUT_S):

@@ -21,13 +21,13 @@ MOST_CAUSES = 3
 
 
 async def note_budget(state: AppState, cluster: Cluster, one: Standing, now: int) -> None:
-    """Of a budget that is spent, or soon will be. One whose limit was changed is another."""
+    """Of a budget that is spent, or soon will be. One whose limit was changed is another. What everybody sees of a cluster's
+    page says nothing of it: there who may know what the team has used finds a note of its own."""
     spent = f"team {one.team}: {_words(one)}"
     key = f"budget/{one.team}/{one.start}/{one.budget.limit.normalize():f} {one.budget.unit}/{one.level.value}"
     title = f"{cluster.name}: the budget of {one.team} {'is spent' if one.level is Level.OVER else 'is soon spent'}"
     news = News(key, "Budget", "warning", title, spent, now)
-    if await state.store.put_news(cluster.name, news):
-        state.live.note(cluster.name, _words(one), level="warning", where=f"team {one.team}")
+    await state.store.put_news(cluster.name, news)
 
 
 async def note_week(state: AppState, cluster: Cluster, now: int) -> None:
@@ -48,11 +48,11 @@ async def note_week(state: AppState, cluster: Cluster, now: int) -> None:
 
 def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
     """The figures of `headway usage`, `goodput` and `budgets`, a line each."""
-    share = {one.team: one.goodput for one in (*good.teams, good.total)}
+    share = {one.team: one.goodput for one in good.teams}
+    rows = [(row.by["team"] or "no team", row, share.get(row.by["team"])) for row in used.rows]
     lines = [
-        f"{row.by.get('team') or 'all'}: {row.gpu_hours:,.2f} GPU-hours, {row.usd:,.2f} USD"
-        + _goodput(share.get(row.by.get("team", "")))
-        for row in (*used.rows, used.total)
+        f"{who}: {row.gpu_hours:,.2f} GPU-hours, {row.usd:,.2f} USD{_goodput(part)}"
+        for who, row, part in (*rows, ("all", used.total, good.total.goodput))
     ]
     lines += [
         f"lost: {one.usd:,.2f} USD, {one.gpu_hours:,.2f} GPU-hours: {one.what}" for one in good.causes[:MOST_CAUSES]

@@ -15,13 +15,14 @@ from starlette.responses import Response
 from headway.api import reckoning
 from headway.api.access import Anyone, Principal, Right, State, sees_usage
 from headway.api.causes import QUEUE, behind
+from headway.api.paging import Cursor, read, written
 from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Refused
 from headway.ledger.energy import Energy, estimate_j
 from headway.ledger.money import cents, usd
 from headway.ledger.periods import Period, moment, zone
-from headway.store.usage import BY, Only, Order, RunRow, Span, Total
+from headway.store.usage import BY, NONE, Only, Order, RunRow, Span, Total, run_place
 from headway.wire import sheets
 from headway.wire.base import Wire
 from headway.wire.ledger import RunLine, RunsOut, UsageOut, UsageRow
@@ -152,7 +153,8 @@ async def usage(
 def narrowed(place: Place, who: Principal, which: Which) -> Only:
     teams = teams_seen(place, who)
     if which.team:
-        teams = (which.team,) if teams is None or which.team in teams else ()
+        team = "" if which.team == NONE else which.team
+        teams = (team,) if teams is None or team in teams else ()
     sized = which.least_gpus or which.most_gpus is not None
     gpus = (which.least_gpus, _ANY_GPUS if which.most_gpus is None else which.most_gpus) if sized else None
     return Only(teams, which.user, which.partition, which.gpu, which.group, gpus)
@@ -233,15 +235,18 @@ async def runs(
     cause: Annotated[
         str, Query(max_length=4000, description="only those behind a cause of loss, as goodput words it")
     ] = "",
-    cursor: Annotated[str, Query(max_length=12, pattern=r"^\d*$")] = "",
+    cursor: Cursor = "",
     limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 100,
 ) -> RunsOut:
-    """Every run of every job, the latest first; of one job the first first."""
+    """Every run of every job, the latest first; of one job the first first. A cursor names the last run that was read, so that
+    those which begin in between neither come twice nor push others out."""
     place = await place_of(state, name)
     period, only = stretch(place, start, end), narrowed(place, who, which)
     await fresh(state, place)
-    after = int(cursor or 0)
     first: Order = "lossy" if lossy else "waited" if waited or cause == QUEUE else "latest"
+    numbers = 2 if first == "latest" and not cause else 3
+    after = read(cursor, *[int] * numbers, str) if cursor else None
+    mine = None
     if job:
         found = [one for one in await state.store.runs_of(name, job) if only.teams is None or one.team in only.teams]
     else:
@@ -249,7 +254,7 @@ async def runs(
         mine = await behind(state, name, span, only, cause) if cause and cause != QUEUE else None
         found = await state.store.runs(name, span, only, first=first, behind=mine, after=after, limit=limit + 1)
     cut = found if job else found[:limit]
-    more = str(after + limit) if len(found) > len(cut) else ""
+    more = written(run_place(cut[-1], first, mine)) if len(found) > len(cut) else ""
     whole = Period("", min((one.start for one in cut), default=0), place.now + 1)
     costs = await reckoning.run_costs(state, place, cut, whole)
     lines = [_run(one, place, cost) for one, cost in zip(cut, costs, strict=True)]

@@ -13,7 +13,7 @@ from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from headway.sdk.costs import Only
     from headway.wire.ledger import BudgetOut, EstimateOut, NodeStatesOut, PartsOut, UsageRow
@@ -226,12 +226,12 @@ def goodput(
     if job:
         told = api.goodput_of_job(session.pick(api, cluster), job)
         if not _printed(told, output):
-            _parts("JOB", {f"{job} ({told.user}), {told.runs} run{'s' * (told.runs != 1)}": told.total})
+            _parts("JOB", [(f"{job} ({told.user}), {told.runs} run{'s' * (told.runs != 1)}", told.total)])
         return
     found = api.goodput(session.pick(api, cluster), period)
     if _printed(found, output):
         return
-    _parts("TEAM", {one.team or "all": one for one in (*found.teams, found.total)})
+    _parts("TEAM", [*((one.team or "no team", one) for one in found.teams), ("all", found.total)])
     if found.causes:
         session.say()
     columns = [show.Column("USD", right=True), show.Column("GPU-HOURS", right=True), show.Column("WHAT", shrink=True, least=24),
@@ -254,7 +254,7 @@ def goodput(
     _table(columns, rows)
 
 
-def _parts(what: str, of: Mapping[str, PartsOut]) -> None:
+def _parts(what: str, of: Iterable[tuple[str, PartsOut]]) -> None:
     """GPU-hours."""
     words = ("PRODUCTIVE", "LOST", "IDLE", "WAITED", "GOODPUT", "ETTR")
     columns = [show.Column(what, shrink=True), *(show.Column(word, right=True) for word in words)]
@@ -263,7 +263,7 @@ def _parts(what: str, of: Mapping[str, PartsOut]) -> None:
             name, f"{one.productive_gpu_hours:,.2f}", f"{one.lost_gpu_hours:,.2f}", f"{one.idle_gpu_hours:,.2f}",
             f"{one.waited_gpu_hours:,.2f}", _share(one.goodput), _share(one.ettr),
         ]
-        for name, one in of.items()
+        for name, one in of
     ]  # fmt: skip
     _table(columns, rows)
 
@@ -308,10 +308,10 @@ def energy(cluster: ClusterName = None, period: Month = "", output: Output = For
     ]
     rows: list[list[show.Cell]] = [
         [
-            one.team or "all", f"{one.kwh:,.2f}", f"{one.measured_kwh:,.2f}", f"{one.estimated_kwh:,.2f}",
+            who, f"{one.kwh:,.2f}", f"{one.measured_kwh:,.2f}", f"{one.estimated_kwh:,.2f}",
             "" if one.usd is None else _usd(one.usd),
         ]
-        for one in (*found.teams, found.total)
+        for who, one in (*((one.team or "no team", one) for one in found.teams), ("all", found.total))
     ]  # fmt: skip
     _table(columns, rows)
     session.note(f"PUE {found.pue:g}: for each kilowatt-hour of the machines the site draws so many")

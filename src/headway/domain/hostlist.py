@@ -56,7 +56,7 @@ def natural_key(name: str) -> tuple[tuple[int, str], ...]:
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part)
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text) if part)
 
 
 def _ranges(numbers: list[int], width: int) -> Iterator[str]:

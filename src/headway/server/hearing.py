@@ -77,7 +77,7 @@ class Listener:
                 for where, text in said:
                     log.info("heard", cluster=row.name, where=where, did=text)
                     self._state.live.note(row.name, text, level="warning", where=where)
-                self._state.live.tell_incidents(row.name, await self._state.store.incidents(row.name))
+                await self._state.tell_incidents(row.name)
                 self._state.live.touch(row.name)
         except HeadwayError as error:
             log.info("not heard", cluster=row.name, error=error.message)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from headway.api.shapes import check_out, cluster_out, incident_out, job_outs, node_outs
+from headway.api.live import topic
+from headway.api.shapes import check_out, cluster_out, incident_out, node_outs
 from headway.api.state import AppState
 from headway.web.live import Happening
 from headway.web.live import Snapshot as PageSnapshot
@@ -13,18 +16,34 @@ from headway.web.view import FAULTS
 from headway.wire.clusters import ClusterOut, StatusOut
 from headway.wire.incidents import IncidentOut
 
+SHARED_S = 1.0  # what changes without a word, as incidents do, is read again after this
+
 
 class PageLive:
     """headway.web.live.Live on the server's state."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
+        self._shown: dict[str, tuple[int, float, asyncio.Future[PageSnapshot]]] = {}  # (change, until then, snapshot)
+
+    @property
+    def streams(self) -> asyncio.Semaphore:
+        return self._state.live.streams
 
     async def clusters(self) -> list[ClusterOut]:
         state = self._state
         return [cluster_out(row, state.live.snapshot(row.name)) for row in await state.store.clusters()]
 
     async def snapshot(self, name: str) -> PageSnapshot:
+        """All who are woken by the same change share what was read after it."""
+        change = self._state.live.hub.number(topic(name))
+        known = self._shown.get(name)
+        if known is None or known[0] != change or time.monotonic() >= known[1]:
+            asked = asyncio.ensure_future(self._read(name))
+            known = self._shown[name] = (change, time.monotonic() + SHARED_S, asked)
+        return await asyncio.shield(known[2])
+
+    async def _read(self, name: str) -> PageSnapshot:
         row, cluster = await self._state.cluster(name)
         known = self._state.live.snapshot(name)
         status = StatusOut(
@@ -36,14 +55,13 @@ class PageLive:
             Happening(notice.at, notice.text, _level(notice.level), notice.where)
             for notice in self._state.live.notices(name)
         )
-        return PageSnapshot(
-            status, tuple(job_outs(known, self._state.clock())), happenings, await self._incidents(name)
-        )
+        every, _ = await self._state.store.incident_counts(name)
+        return PageSnapshot(status, known.jobs, happenings, await self._incidents(name), every, known.progress)
 
     async def _incidents(self, name: str) -> tuple[IncidentOut, ...]:
-        """All of them, those that the page shows with their steps."""
+        """Those that are open and the latest, those that the page shows with their steps."""
         store = self._state.store
-        listed = await store.incidents(name)
+        listed = await store.incidents_shown(name, FAULTS)
         shown = sorted(listed, key=lambda one: one.state.closed)[:FAULTS]
         whole = {one.number: await store.incident(one.number) for one in shown}
         return tuple(incident_out(whole.get(one.number, one)) for one in listed)

@@ -135,7 +135,7 @@ class Poller:
             elif row.state == "changing":
                 await self._hurry(cluster)
             await self._extras(cluster)
-            self._state.live.tell_incidents(row.name, await self._state.store.incidents(row.name))
+            await self._state.tell_incidents(row.name)
             self._due[row.name] = loop.time() + self._pace(snapshot)
         except HeadwayError as error:
             self._state.live.fail(row.name, error.message)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from headway.domain.live import MOST_SIBLINGS, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
-from headway.errors import HeadwayError, NotFound
+from headway.errors import HeadwayError, NotFound, Unreachable
 from headway.machines.ssh import Remote
 from headway.slurm import history
 from headway.slurm.adapters import adapter
@@ -83,8 +83,7 @@ class SlurmReader:
             if many:  # before the rest, so that what changes in between is seen as changed the next time
                 self._glances = await glance(self._connections, self._head)
             path, plain = self._adapter.jobs, self._adapter.plain
-            rows = (await self._rest.get(path, plain, self._known_job)).get("jobs")
-            jobs = [row for row in rows if isinstance(row, JobState)] if isinstance(rows, list) else []
+            jobs = [row for row in await self._rows(path, "jobs", plain, self._known_job) if isinstance(row, JobState)]
         if self._adapter.plain != self._adapter.detailed:
             await self._learn_gpus(jobs)
             jobs = [self._with_gpus(job) for job in jobs]
@@ -176,9 +175,21 @@ class SlurmReader:
             return False
         return any("UP" in (row.get("pinged"), row.get("ping")) for row in rows)
 
-    async def _rows(self, path: str, key: str, params: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-        rows = (await self._rest.get(path, params)).get(key)
-        return rows if isinstance(rows, list) else []
+    async def _rows(
+        self,
+        path: str,
+        key: str,
+        params: Mapping[str, str] | None = None,
+        hook: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> list[Any]:
+        """The list under `key`. An answer without it says nothing, above all not that there are none: raises Unreachable."""
+        rows = (await self._rest.get(path, params, hook)).get(key)
+        if isinstance(rows, list):
+            return rows
+        raise Unreachable(
+            f"slurmrestd on {self._head.name} answered {path} without {key}",
+            hint=f"headway exec {self._head.cluster} -- journalctl -u slurmrestd -n 50",
+        )
 
     async def _learn_gpus(self, jobs: list[JobState]) -> None:
         """Which GPUs a job holds does not change while it runs: asked once a start, and forgotten with the job."""

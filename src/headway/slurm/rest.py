@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -70,8 +71,8 @@ class Rest:
         self, path: str, params: Mapping[str, str] | None = None, hook: Callable[[dict[str, Any]], Any] | None = None
     ) -> dict[str, Any]:
         """The decoded answer; `hook` makes something else of each object in it, as json.loads has it. Raises NotFound (no
-        such job, node, ...), Unreachable (head, slurmrestd or slurmctld does not answer) or HeadwayError with Slurm's own
-        words."""
+        such job, node, ...), Unreachable (head, slurmrestd or slurmctld does not answer, or with what nobody can read) or
+        HeadwayError with Slurm's own words."""
         import httpx
 
         for attempt in (1, 2):
@@ -106,15 +107,16 @@ class Rest:
             return self._client
 
     def _decoded(self, path: str, answer: httpx.Response, hook: Any = None) -> dict[str, Any]:
+        """Slurm hands on what people wrote byte for byte: a job's name in another encoding must not hide all the others."""
         try:
-            body = answer.json(object_hook=hook)
+            body = json.loads(answer.content.decode(errors="replace"), object_hook=hook)
         except ValueError:
-            body = {}
-        if not isinstance(body, dict):
-            body = {}
-        said = "; ".join(_words(error) for error in body.get("errors") or ())
+            body = None
+        said = "; ".join(_words(error) for error in body.get("errors") or ()) if isinstance(body, dict) else ""
         if answer.status_code == 200 and not said:
-            return body
+            if isinstance(body, dict):
+                return body
+            raise self._silent(f"answered {path} with what can't be read ({len(answer.content)} bytes)")
         lower = said.lower()
         where = f"{self._head.cluster}: {path}"
         if any(text in lower for text in _NO_SUCH):

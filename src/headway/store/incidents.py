@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.incident import Incident, IncidentState, IncidentStep, MovedJob, Signal, XidClass
@@ -204,6 +204,24 @@ class IncidentStore(Base):
             query = query.where(i.c.state.not_in(_CLOSED))
         async with self._read() as db:
             return tuple(_incident(row) for row in await db.execute(query))
+
+    async def incidents_shown(self, cluster: str, latest: int = 100, also: Iterable[int] = ()) -> tuple[Incident, ...]:
+        """All that are open, however old they are, the latest of the others, and those with the numbers `also`: the latest
+        first, without their steps."""
+        i = t.incidents
+        last = select(i.c.number).where(i.c.cluster == cluster).order_by(i.c.number.desc()).limit(latest)
+        wanted = or_(i.c.state.not_in(_CLOSED), i.c.number.in_(last), i.c.number.in_(tuple(also)))
+        query = select(i).where(i.c.cluster == cluster, wanted).order_by(i.c.number.desc())
+        async with self._read() as db:
+            return tuple(_incident(row) for row in await db.execute(query))
+
+    async def incident_counts(self, cluster: str) -> tuple[int, int]:
+        """(all, those that are open)."""
+        i = t.incidents
+        query = select(func.count(), func.count().filter(i.c.state.not_in(_CLOSED))).where(i.c.cluster == cluster)
+        async with self._read() as db:
+            every, still = (await db.execute(query)).one()
+        return int(every), int(still)
 
     async def failures(self, cluster: str, start: float, end: float) -> int:
         """Incidents opened from `start` until `end` that took a node out."""

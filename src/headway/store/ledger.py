@@ -163,13 +163,12 @@ class LedgerStore(LossStore):
 
     # --- news
 
-    async def put_news(self, cluster: str, one: News) -> bool:
-        """To be told; False where news with its key is known already."""
+    async def put_news(self, cluster: str, one: News) -> None:
+        """To be told, once: where news with its key is known already nothing happens."""
         n = t.news
         values = {name: getattr(one, name) for name in News.__dataclass_fields__}
         async with self._write() as db:
-            made = insert_into(db, n).values(cluster=cluster, told_at=0, **values).on_conflict_do_nothing()
-            return bool((await db.execute(made)).rowcount)
+            await db.execute(insert_into(db, n).values(cluster=cluster, told_at=0, **values).on_conflict_do_nothing())
 
     async def has_news(self, cluster: str, key: str) -> bool:
         n = t.news

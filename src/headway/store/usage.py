@@ -13,6 +13,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    false,
     func,
     literal,
     literal_column,
@@ -25,6 +26,7 @@ from headway.store import ledger_schema as t
 from headway.store.runs import KIND, OPEN, RunStore
 
 Order = Literal["latest", "lossy", "waited"]
+RunPlace = tuple[int | str, ...]  # of a run in a list: what the list goes by
 BY = ("team", "user", "partition", "gpu_type", "group")
 
 
@@ -143,6 +145,30 @@ class RunRow:
     saved_at: float | None
 
 
+def run_place(run: RunRow, first: Order, behind: Behind | None) -> RunPlace:
+    """Its place among the runs that `runs` lists with these words."""
+    return tuple(value for value, _ in _order(run, first, behind))
+
+
+def _order(of: Any, first: Order, behind: Behind | None) -> list[tuple[Any, bool]]:
+    """What a list of runs goes by, of a row or of the table's columns, and whether the largest is first. No two are alike."""
+    if behind is not None:
+        wasted = (of.lost_s if behind.lost else 0) + (of.idle_s if behind.idle else 0)
+        return [(of.units * wasted, True), (of.start, True), (of.job, False), (of.group, False)]
+    if first == "latest":
+        return [(of.start, True), (of.job, True), (of.group, False)]
+    amount = of.units * (of.lost_s + of.idle_s) if first == "lossy" else of.start - of.eligible
+    return [(amount, True), (of.job, False), (of.start, False), (of.group, False)]
+
+
+def _later(order: list[tuple[Any, bool]], place: RunPlace) -> ColumnElement[bool]:
+    """Whether a row comes behind the place."""
+    found: ColumnElement[bool] = false()
+    for (value, falls), mark in reversed(list(zip(order, place, strict=True))):
+        found = or_(value < mark if falls else value > mark, and_(value == mark, found))
+    return found
+
+
 class UsageStore(RunStore):
     # --- reports
 
@@ -218,26 +244,26 @@ class UsageStore(RunStore):
         *,
         first: Order = "latest",
         behind: Behind | None = None,
-        after: int = 0,
+        after: RunPlace | None = None,
         limit: int = 100,
     ) -> list[RunRow]:
         """The runs behind a figure; `behind`: those that a cause of loss is made of, the dearest first. `first`: "lossy" are only
-        those that lost or idled, the dearest first, "waited" those that began in the span, the longest wait first."""
+        those that lost or idled, the dearest first, "waited" those that began in the span, the longest wait first. `after`: the
+        place of the last one that was read before."""
         r = t.runs
+        order = _order(r.c, first, behind)
         query = _rows().where(fits(cluster, only), r.c.cluster == cluster, await self._within(cluster, span))
         if behind is not None:
             query = _narrowed(query, cluster, behind)
         elif first == "lossy":
-            waste = r.c.units * (r.c.lost_s + r.c.idle_s)
-            query = query.where(waste > 0).order_by(waste.desc(), r.c.job)
+            query = query.where(order[0][0] > 0)
         elif first == "waited":
-            waited = r.c.start - r.c.eligible
-            query = query.where(r.c.start >= span.start, r.c.first == 1).order_by(waited.desc(), r.c.job)
-        else:
-            query = query.order_by(r.c.start.desc(), r.c.job.desc(), r.c.group)
+            query = query.where(r.c.start >= span.start, r.c.first == 1)
+        if after is not None:
+            query = query.where(_later(order, after))
+        query = query.order_by(*(value.desc() if falls else value for value, falls in order))
         async with self._read() as db:
-            rows = await db.execute(query.offset(after).limit(limit))
-            return [RunRow(*row) for row in rows]
+            return [RunRow(*row) for row in await db.execute(query.limit(limit))]
 
     async def runs_of(self, cluster: str, job: int) -> list[RunRow]:
         """Every run of a job, the first first."""
@@ -362,7 +388,6 @@ def fits(cluster: str, only: Only) -> ColumnElement[bool]:
 def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
     r, s = t.runs, t.job_saves
     named = ("PREEMPTED", "NODE_FAIL")
-    wasted = (r.c.lost_s if behind.lost else literal(0)) + (r.c.idle_s if behind.idle else literal(0))
     if behind.lost:
         query = query.where(r.c.lost_s > 0)
     if behind.idle:
@@ -377,7 +402,7 @@ def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
         query = query.where(_one_of(behind.runs))
     if behind.but:
         query = query.where(~_one_of(behind.but))
-    return query.order_by((r.c.units * wasted).desc(), r.c.start.desc(), r.c.job, r.c.group)
+    return query
 
 
 def _one_of(runs: Iterable[tuple[int, int]]) -> ColumnElement[bool]:

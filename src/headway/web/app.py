@@ -8,6 +8,7 @@ GET /clusters/NAME/live     its changes, as server-sent events: one event per ch
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -16,11 +17,11 @@ from starlette.responses import Response
 
 from headway.errors import HeadwayError, NotFound, NotSignedIn
 from headway.web.html import assets, dump, part, pulse, render
-from headway.web.live import Live, Principal, Viewer
+from headway.web.live import Live, Principal, Snapshot, Viewer
 from headway.web.pages import PAGES
 from headway.web.parts import Page
 from headway.web.route import page_router
-from headway.web.stream import ticks
+from headway.web.stream import in_turn, ticks
 from headway.web.view import JobKeys
 from headway.web.view import page as view_of
 
@@ -57,7 +58,7 @@ class _Dashboard:
 
     async def _cluster(self, request: Request, name: str, job: str = "") -> Response:
         viewer = await self._viewer(request)
-        page = await self._page(name, _job_id(job))
+        page = self._page(await self._live.snapshot(name), _job_id(job))
         return render(
             "cluster.html",
             viewer=viewer,
@@ -72,34 +73,46 @@ class _Dashboard:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return EventSourceResponse(self._events(request, name, _job_id(job)), headers=headers)
 
-    async def _page(self, name: str, job: int | None) -> Page:
-        snapshot = await self._live.snapshot(name)
-        return view_of(snapshot, self._keys.of(name, snapshot.jobs), job)
+    def _page(self, snapshot: Snapshot, job: int | None) -> Page:
+        """Made once a reading for all who look at the same job's loss."""
+        page: Page | None = snapshot.kept.get(("page", job))
+        if page is None:
+            keys = self._keys.of(snapshot.status.cluster.name, snapshot.jobs)
+            page = snapshot.kept["page", job] = view_of(snapshot, keys, job)
+        return page
 
     async def _events(self, request: Request, name: str, job: int | None) -> AsyncIterator[ServerSentEvent]:
         """Everything once (the page may be older than the stream), then what changed. A session that ended and a
         cluster that is gone send the browser away; any other end leaves the page, which connects again by itself."""
-        before: Page | None = None
+        before: list[Page] = []
         try:
             async for _ in ticks(self._live.subscribe(name)):
-                await self._viewer(request)
-                page = await self._page(name, job)
-                for event in _news(page, before):
+                for event in await in_turn(self._live.streams, partial(self._news, request, name, job, before)):
                     yield event
-                before = page
             await self._live.snapshot(name)
         except (NotSignedIn, NotFound):
             yield ServerSentEvent("now", event="leave")
         except HeadwayError:
             return
 
+    async def _news(self, request: Request, name: str, job: int | None, before: list[Page]) -> list[ServerSentEvent]:
+        """What is another than the page before, which gives way to this one, and a pulse."""
+        await self._viewer(request)
+        snapshot = await self._live.snapshot(name)
+        page, last = self._page(snapshot, job), before[0] if before else None
+        key = ("changes", job, id(last))
+        if key not in snapshot.kept:
+            snapshot.kept[key] = (last, _changes(page, last))  # held, so that nothing else has its number meanwhile
+        before[:] = [page]
+        events = [ServerSentEvent(text, event=event) for event, text in snapshot.kept[key][1]]
+        return [*events, ServerSentEvent(pulse(page), event="pulse")]
 
-def _news(page: Page, before: Page | None) -> list[ServerSentEvent]:
-    """The events that bring a browser from `before` to `page`."""
-    events = [ServerSentEvent(part(name, page.parts[name]), event=name) for name in page.changed(before)]
+
+def _changes(page: Page, before: Page | None) -> list[tuple[str, str]]:
+    """The events, each with its text, that bring a browser from `before` to `page`."""
+    events = [(name, part(name, page.parts[name])) for name in page.changed(before)]
     if before is None or page.chart != before.chart:
-        events.append(ServerSentEvent(dump(page.chart.message(before.chart if before else None)), event="chart"))
-    events.append(ServerSentEvent(pulse(page), event="pulse"))
+        events.append(("chart", dump(page.chart.message(before.chart if before else None))))
     return events
 
 

@@ -74,11 +74,6 @@ def day(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def date(at: float) -> str:
-    """The day, as `clock`."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
-
-
 def ago(at: float) -> str:
     """How long it is since then."""
     return duration(time.time() - at)

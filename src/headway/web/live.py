@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from typing import Literal, Protocol
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from starlette.requests import Request
 
+from headway.domain.live import JobState
 from headway.wire.clusters import ClusterOut, StatusOut
 from headway.wire.incidents import IncidentOut
-from headway.wire.jobs import JobOut
+from headway.wire.jobs import ProgressOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +27,25 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A cluster as last read. `jobs` are the running and the pending, and those that ended lately if known."""
+    """A cluster as last read. `jobs` are the running and the pending, and those that ended lately if known. All who look
+    share one, and what was made of it: `kept`."""
 
     status: StatusOut
-    jobs: tuple[JobOut, ...] = ()
+    jobs: tuple[JobState, ...] = ()
     happenings: tuple[Happening, ...] = ()  # newest first
-    incidents: tuple[IncidentOut, ...] = ()  # newest first
+    incidents: tuple[IncidentOut, ...] = ()  # newest first: all that are open, and the latest
+    faults: int = 0  # how many incidents there ever were
+    progress: Mapping[int, ProgressOut] = field(default_factory=dict)  # job -> its figures
+    kept: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)
 
 
 class Live(Protocol):
     """Answers from memory, so that a page never waits on a machine."""
+
+    @property
+    def streams(self) -> asyncio.Semaphore:
+        """How many streams are brought up to date at a time."""
+        ...
 
     async def clusters(self) -> list[ClusterOut]: ...
 

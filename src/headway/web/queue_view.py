@@ -227,15 +227,16 @@ def foot(listed: QueueList, query: Query, gap: str = "") -> Foot:
 
 
 def chips(listed: QueueList, query: Query, user: str) -> tuple[Chip, ...]:
-    """Kinds of jobs, each on or off, and the person's own."""
+    """Kinds of jobs, each on or off, and the person's own, for who has a user on clusters."""
     found = []
     for kind in KINDS:
         on = kind in query.show
         others = tuple(one for one in KINDS if (one in query.show) != (one == kind))
         count = listed.counts[kind] if kind != "ended" or on else None
         found.append(Chip(kind.capitalize(), count, query.to(show=others or _usual()), on))
-    mine = query.user == user
-    found.append(Chip("Mine", None, query.to(user="" if mine else user), mine))
+    if user:
+        mine = query.user == user
+        found.append(Chip("Mine", None, query.to(user="" if mine else user), mine))
     return tuple(found)
 
 

@@ -45,7 +45,7 @@ class PageRoute(APIRoute):
                 await place.arrive(request)
                 made = await handle(request)
             except NotSignedIn:
-                made = render("signin.html", status=401, fault=None, person="", code="", provider=_provider(request))
+                made = _door(request)
             except HeadwayError as error:
                 await note_failure(request, error)
                 made = _error(request, error)
@@ -62,6 +62,13 @@ class PageRoute(APIRoute):
         return answer
 
 
+def _door(request: Request) -> Response:
+    """Where one signs in; for a page that asked by itself a message, as there may be more on it than the server knows."""
+    if request.headers.get("hx-request") == "true":
+        return _toast(NotSignedIn("your session has ended", hint="sign in in another tab: what is typed here stays"))
+    return render("signin.html", status=401, fault=None, person="", code="", provider=_provider(request))
+
+
 def _provider(request: Request) -> Oidc | None:
     """Who else may say who somebody is."""
     state: AppState | None = getattr(request.app.state, "headway", None)
@@ -75,8 +82,12 @@ def _error(request: Request, error: HeadwayError) -> Response:
         return render("error.html", status=error.http_status, viewer=viewer, error=error)
     if request.method == "GET":
         return HTMLResponse("", status_code=error.http_status, headers={**HEADERS, "HX-Reswap": "none"})
+    return _toast(error)
+
+
+def _toast(error: HeadwayError) -> Response:
     place.said.set(place.Said(error.message, bad=True, hint=error.hint))
-    headers = {**HEADERS, "HX-Retarget": "#toasts", "HX-Reswap": "innerHTML"}
+    headers = {**HEADERS, "HX-Retarget": "#toasts", "HX-Reselect": ".toast", "HX-Reswap": "innerHTML"}
     return HTMLResponse(part("toast", None), status_code=error.http_status, headers=headers)
 
 

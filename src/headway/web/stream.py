@@ -41,7 +41,8 @@ async def _events(
     before: dict[str, object] = {}
     try:
         async for _ in ticks(state.live.subscribe(name)):
-            for event in await _in_turn(state, partial(_news, request, state, name, make, prefix, before)):
+            news = partial(_news, request, state, name, make, prefix, before)
+            for event in await in_turn(state.live.streams, news):
                 yield event
             if state.live.stopping.is_set():
                 return
@@ -51,11 +52,11 @@ async def _events(
         return
 
 
-async def _in_turn(
-    state: AppState, news: Callable[[], Coroutine[Any, Any, list[ServerSentEvent]]]
+async def in_turn(
+    streams: asyncio.Semaphore, news: Callable[[], Coroutine[Any, Any, list[ServerSentEvent]]]
 ) -> list[ServerSentEvent]:
     """A few streams at a time, as long as they compute: one that waits for a machine keeps no other one waiting."""
-    async with state.live.streams:
+    async with streams:
         making = asyncio.create_task(news())
         try:
             await asyncio.wait({making}, timeout=TURN_S)

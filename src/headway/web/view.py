@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
-from headway.domain.hostlist import natural_key
+from headway.domain.hostlist import compress, natural_key
+from headway.domain.live import JobState
 from headway.web.live import Snapshot
 from headway.web.parts import (
     Cell,
@@ -35,7 +36,6 @@ from headway.web.standing import standing
 from headway.web.words import count, job_word, node_kind, pending_reason
 from headway.wire.clusters import CheckOut, ClusterOut, NodeOut
 from headway.wire.incidents import IncidentOut
-from headway.wire.jobs import JobOut
 
 HUES = 8
 PATTERNS = 4
@@ -53,15 +53,18 @@ class JobKeys:
     def __init__(self) -> None:
         self._slots: dict[str, dict[int, int]] = {}
 
-    def of(self, cluster: str, jobs: Iterable[JobOut]) -> dict[int, Key]:
+    def of(self, cluster: str, jobs: Iterable[JobState]) -> dict[int, Key]:
         """Keys of the jobs that hold GPUs or held them before a requeue."""
         slots = self._slots.setdefault(cluster, {})
         kinds = {job.id: job_word(job.state, job.reason)[0] for job in jobs}
         for gone in [job for job in slots if kinds.get(job) not in ("running", "waiting")]:
             del slots[gone]
         taken = set(slots.values())
+        low = 0  # all below are taken, or thousands of jobs would each look through them
         for job in sorted(job for job, kind in kinds.items() if kind == "running" and job not in slots):
-            slot = job % HUES
+            while low in taken:
+                low += 1
+            slot = max(low, job % HUES)
             while slot in taken:
                 slot += 1
             slots[job] = slot
@@ -78,19 +81,23 @@ def _key(slot: int) -> Key:
 def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None) -> Page:
     """The page's parts. `chosen` is the job whose loss is drawn; None or an unknown one picks the largest training."""
     cluster = snapshot.status.cluster
-    job = _charted(snapshot.jobs, chosen)
+    job = _charted(snapshot, chosen)
     chosen_id = job.id if job else 0
-    rows = {j.id: _job(j, keys.get(j.id), j.id == chosen_id) for j in snapshot.jobs}
-    series = tuple((int(s), float(v)) for s, v in job.progress.series) if job and job.progress else ()
+    progress = snapshot.progress.get(chosen_id)
+    series = tuple((int(s), float(v)) for s, v in progress.series) if progress else ()
+
+    def row(one: JobState) -> JobView:
+        return _job(one, keys.get(one.id), one.id == chosen_id)
+
     key = keys.get(chosen_id)
     nodes = snapshot.status.nodes
     fabric = _fabric(cluster, nodes, snapshot.jobs, keys)
     training = TrainingView(
-        job=rows.get(chosen_id),
-        step=job.progress.step if job and job.progress else None,
-        loss=job.progress.loss if job and job.progress else None,
-        tokens_per_s=job.progress.tokens_per_s if job and job.progress else None,
-        course=job.progress.course if job and job.progress else None,
+        job=row(job) if job else None,
+        step=progress.step if progress else None,
+        loss=progress.loss if progress else None,
+        tokens_per_s=progress.tokens_per_s if progress else None,
+        course=progress.course if progress else None,
         drawn=bool(series),
         simulated=cluster.simulated_gpus,
         cluster=cluster.name,
@@ -100,8 +107,8 @@ def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None)
         "notice": _notices(cluster, fabric),
         "fabric": replace(fabric, leaves=()) if fabric.large else fabric,
         "training": training,
-        "queue": _queue(cluster, snapshot.jobs, rows),
-        "faults": _faults(cluster.name, snapshot.incidents),
+        "queue": _queue(cluster, snapshot.jobs, row),
+        "faults": _faults(cluster.name, snapshot),
         "checks": _checks(snapshot.status.checks),
         "groups": groups_view(cluster),
         "history": tuple(snapshot.happenings[:HAPPENINGS]),
@@ -128,15 +135,15 @@ def groups_view(cluster: ClusterOut) -> GroupsView:
     return GroupsView(rows, cluster.name, shown=len(rows) > 1 or elastic)
 
 
-def _charted(jobs: Iterable[JobOut], chosen: int | None) -> JobOut | None:
+def _charted(snapshot: Snapshot, chosen: int | None) -> JobState | None:
     """The job whose loss is drawn: the asked one; else with figures before without, running before waiting, by size."""
     candidates = []
-    for job in jobs:
-        kind = job_word(job.state, job.reason)[0]
+    for job in snapshot.jobs:
+        kind, drawn = job_word(job.state, job.reason)[0], job.id in snapshot.progress
         if job.id == chosen:
             return job
-        if kind == "running" or (job.progress and kind == "waiting"):
-            candidates.append((job.progress is None, kind != "running", -job.gpus, job.id, job))
+        if kind == "running" or (drawn and kind == "waiting"):
+            candidates.append((not drawn, kind != "running", -job.gpus, job.id, job))
     return min(candidates, key=lambda c: c[:4])[4] if candidates else None
 
 
@@ -173,7 +180,7 @@ def _why(node: NodeOut) -> str:
 
 
 def _fabric(
-    cluster: ClusterOut, nodes: Iterable[NodeOut], jobs: Iterable[JobOut], keys: Mapping[int, Key]
+    cluster: ClusterOut, nodes: Iterable[NodeOut], jobs: Iterable[JobState], keys: Mapping[int, Key]
 ) -> FabricView:
     names = {job.id: job.name for job in jobs}
     heads = []
@@ -247,7 +254,7 @@ def _heads_down(fabric: FabricView) -> list[Notice]:
     return [Notice("error", f"The second head {down[0].name} is down.", "Nobody takes over if the first one goes too.")]
 
 
-def _job(job: JobOut, key: Key | None, chosen: bool) -> JobView:
+def _job(job: JobState, key: Key | None, chosen: bool) -> JobView:
     kind, word = job_word(job.state, job.reason)
     running, waiting = kind == "running", kind == "waiting"
     return JobView(
@@ -262,9 +269,9 @@ def _job(job: JobOut, key: Key | None, chosen: bool) -> JobView:
         nodes=job.node_count or len(job.nodes),
         gpus=job.gpus,
         since=job.start_time if running else job.submit_time if waiting else 0,
-        lasted_s=None if running or waiting else job.elapsed_s,
+        lasted_s=None if running or waiting else max(0, job.end_time - job.start_time) if job.start_time else 0,
         limit_s=job.time_limit_s,
-        where=job.nodelist or ",".join(job.nodes),
+        where=compress(job.nodes),
         why=pending_reason(job.reason) if waiting else "",
         restarts=job.restarts,
         key=key,
@@ -272,19 +279,19 @@ def _job(job: JobOut, key: Key | None, chosen: bool) -> JobView:
     )
 
 
-def _queue(cluster: ClusterOut, jobs: Iterable[JobOut], rows: Mapping[int, JobView]) -> QueueView:
-    groups: dict[str, list[tuple[JobOut, JobView]]] = {"running": [], "waiting": [], "ended": []}
+def _queue(cluster: ClusterOut, jobs: Iterable[JobState], row: Callable[[JobState], JobView]) -> QueueView:
+    groups: dict[str, list[JobState]] = {"running": [], "waiting": [], "ended": []}
     for job in jobs:
-        row = rows[job.id]
-        groups[row.kind if row.kind in groups else "ended"].append((job, row))
+        kind = job_word(job.state, job.reason)[0]
+        groups[kind if kind in groups else "ended"].append(job)
     running, waiting, ended = groups.values()
-    running.sort(key=lambda pair: pair[0].id)
-    waiting.sort(key=lambda pair: (-pair[0].restarts, pair[0].submit_time, pair[0].id))
-    ended.sort(key=lambda pair: (-pair[0].end_time, -pair[0].id))
+    running.sort(key=lambda job: job.id)
+    waiting.sort(key=lambda job: (-job.restarts, job.submit_time, job.id))
+    ended.sort(key=lambda job: (-job.end_time, -job.id))
     shown = (
-        _group("Running", running, ROWS, cluster.jobs_running),
-        _group("Waiting", waiting, ROWS, cluster.jobs_pending),
-        _group("Ended lately", ended, ENDED_ROWS, 0),
+        _group("Running", [row(job) for job in running[:ROWS]], max(cluster.jobs_running, len(running))),
+        _group("Waiting", [row(job) for job in waiting[:ROWS]], max(cluster.jobs_pending, len(waiting))),
+        _group("Ended lately", [row(job) for job in ended[:ENDED_ROWS]], 0),
     )
     return QueueView(
         groups=tuple(group for group in shown if group.rows),
@@ -295,10 +302,8 @@ def _queue(cluster: ClusterOut, jobs: Iterable[JobOut], rows: Mapping[int, JobVi
     )
 
 
-def _group(title: str, pairs: list[tuple[JobOut, JobView]], limit: int, known: int) -> JobGroup:
-    shown = tuple(row for _, row in pairs[:limit])
-    total = max(known, len(pairs)) if limit == ROWS else len(shown)
-    return JobGroup(title, shown, total - len(shown))
+def _group(title: str, rows: list[JobView], total: int) -> JobGroup:
+    return JobGroup(title, tuple(rows), max(0, total - len(rows)))
 
 
 def _checks(checks: Iterable[CheckOut]) -> ChecksView:
@@ -306,10 +311,13 @@ def _checks(checks: Iterable[CheckOut]) -> ChecksView:
     return ChecksView(tuple(sorted(rows, key=lambda row: row.ok)))
 
 
-def _faults(cluster: str, incidents: Iterable[IncidentOut]) -> FaultsView:
-    rows = sorted((_fault(one) for one in incidents), key=lambda row: (row.kind == "done", -row.number))
+def _faults(cluster: str, snapshot: Snapshot) -> FaultsView:
+    rows = sorted((_fault(one) for one in snapshot.incidents), key=lambda row: (row.kind == "done", -row.number))
     return FaultsView(
-        tuple(rows[:FAULTS]), sum(row.kind != "done" for row in rows), max(0, len(rows) - FAULTS), cluster
+        tuple(rows[:FAULTS]),
+        sum(row.kind != "done" for row in rows),
+        max(len(rows), snapshot.faults) - len(rows[:FAULTS]),
+        cluster,
     )
 
 

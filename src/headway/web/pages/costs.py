@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from headway.api import budgets, costs, goodput, reckoning, reports, standing, usage
 from headway.api.access import Anyone, Principal, Right, State
+from headway.api.paging import Cursor
 from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
 from headway.api.usage import Which
@@ -97,7 +98,7 @@ async def page(
     waited: bool = False,
     cause: Annotated[str, Query(max_length=4000)] = "",
     job: Annotated[int, Query(ge=0, le=2**53)] = 0,
-    cursor: Annotated[str, Query(max_length=12, pattern=r"^\d*$")] = "",
+    cursor: Cursor = "",
 ) -> Response:
     place = await place_of(state, name)
     month = place.month(period)

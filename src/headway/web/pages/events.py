@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -11,7 +10,7 @@ from starlette.responses import Response
 
 from headway.api import happenings
 from headway.api.access import Anyone, State
-from headway.web.html import date, render
+from headway.web.html import render
 from headway.web.route import page_router
 
 router = page_router()
@@ -34,7 +33,7 @@ async def page(
         viewer=who,
         name=name,
         tab="events",
-        days=[(day, list(rows)) for day, rows in groupby(found.happenings, key=lambda one: date(one.at))],
+        rows=found.happenings,
         kinds=KINDS,
         show=show,
         shown=len(found.happenings),

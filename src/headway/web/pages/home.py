@@ -24,7 +24,6 @@ from headway.wire.clusters import ClusterOut, NodeOut
 
 router = page_router()
 LATEST = 6
-MOST = 10_000  # open incidents of a cluster that are counted
 NODES = ("in use", "idle", "spare", "starting", "draining", "down")
 
 
@@ -45,9 +44,7 @@ async def home(state: State, who: Everywhere) -> Response:
     cards: list[Card] = []
     faults: list[Incident] = []
     for row in rows:
-        recent = await state.store.incidents(row.name, limit=LATEST)
-        every = (*await state.store.incidents(row.name, unfinished=True, limit=MOST), *recent)
-        found = tuple({one.number: one for one in every}.values())
+        found = await state.store.incidents_shown(row.name, LATEST)
         faults += found
         cards.append(await _card(state, row, found))
     faults.sort(key=lambda one: (one.state.closed, -one.opened_at))

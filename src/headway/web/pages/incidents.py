@@ -45,17 +45,14 @@ class Shown:
 @router.get("/incidents")
 async def everywhere(state: State, who: Everywhere, show: str = "all") -> Response:
     """Of all clusters, the open ones first."""
-    found: list[Incident] = []
-    for row in await state.store.clusters():
-        if who.reaches(row.name):
-            found += await state.store.incidents(row.name)
-    return render("incidents.html", viewer=who, here="incidents", **await _listed(state, found, show))
+    names = [row.name for row in await state.store.clusters() if who.reaches(row.name)]
+    return render("incidents.html", viewer=who, here="incidents", **await _listed(state, names, show))
 
 
 @router.get("/clusters/{name}/incidents")
 async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") -> Response:
     await state.row(name)
-    found = await _listed(state, await state.store.incidents(name), show)
+    found = await _listed(state, [name], show)
     return render("cluster_incidents.html", viewer=who, name=name, tab="incidents", **found)
 
 
@@ -86,14 +83,20 @@ async def bring_back(
     return see_other(f"/clusters/{name}/incidents/{number}", f"{done.node}: {done.steps[-1].text}")
 
 
-async def _listed(state: AppState, incidents: Iterable[Incident], show: str) -> dict[str, Any]:
-    found = sorted(incidents, key=lambda one: (one.state.closed, -one.opened_at))
-    still = [one for one in found if not one.state.closed]
-    rows = still if show == "open" else found
+async def _listed(state: AppState, clusters: Iterable[str], show: str) -> dict[str, Any]:
+    """The open ones first. All are counted; of those that are over the latest are listed."""
+    found: list[Incident] = []
+    every = still = 0
+    for name in clusters:
+        found += await state.store.incidents_shown(name)
+        counts = await state.store.incident_counts(name)
+        every, still = every + counts[0], still + counts[1]
+    found.sort(key=lambda one: (one.state.closed, -one.opened_at))
+    rows = [one for one in found if show != "open" or not one.state.closed][:MOST]
     return {
-        "rows": [incident_out(one) for one in await state.store.with_steps(rows[:MOST])],
-        "all": len(found),
-        "open": len(still),
+        "rows": [incident_out(one) for one in await state.store.with_steps(rows)],
+        "all": every,
+        "open": still,
         "show": "open" if show == "open" else "all",
     }
 

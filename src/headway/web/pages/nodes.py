@@ -11,7 +11,7 @@ from starlette.responses import Response
 from headway.api import incidents as incidents_api
 from headway.api import nodes as api
 from headway.api.access import Anyone, Operator, Right, State
-from headway.api.shapes import job_outs
+from headway.api.shapes import job_out
 from headway.errors import Refused
 from headway.web.html import render
 from headway.web.place import see_other
@@ -35,7 +35,7 @@ Word = Annotated[str, Form(max_length=400)]
 async def page(name: str, node: str, state: State, who: Anyone) -> Response:
     told = await api.node(name, node, state, who)
     past = await incidents_api.history(name, node, state, who)
-    jobs = [job for job in job_outs(state.live.snapshot(name), state.clock()) if node in job.nodes]
+    jobs = [job_out(job, state.clock()) for job in state.live.snapshot(name).jobs if node in job.nodes]
     kind, word = node_kind(told.node)
     states = set(told.node.states)
     return render(

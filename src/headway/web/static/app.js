@@ -51,6 +51,10 @@
     if (silent) write(document.getElementById("offline-since"), duration(quiet));
   }
 
+  // A session that has ended leads to the door. What somebody has typed here stays, and so does the page.
+  let typed = false;
+  document.addEventListener("input", (event) => { if (event.target.form?.getAttribute("method")?.toLowerCase() === "post") typed = true; });
+
   document.addEventListener("htmx:sseOpen", () => { broken = false; heard = performance.now(); tick(); });
   document.addEventListener("htmx:sseError", () => { broken = true; tick(); });
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
@@ -58,7 +62,7 @@
     broken = false;
     if (event.target.id === "leave") { // the session ended, or the cluster is gone: the page itself says which
       event.preventDefault();
-      location.reload();
+      if (!typed) location.reload();
     }
   });
   document.addEventListener("htmx:sseMessage", (event) => {
@@ -69,15 +73,32 @@
   // The list of clusters asks again every few seconds.
   document.addEventListener("htmx:sendError", () => { broken = true; tick(); });
   document.addEventListener("htmx:responseError", (event) => {
-    if (event.detail.xhr.status === 401) location.reload();
-    else { broken = true; tick(); }
+    if (event.detail.xhr.status !== 401) { broken = true; tick(); }
+    else if (!typed) location.reload();
   });
   document.addEventListener("htmx:afterOnLoad", (event) => { if (!event.detail.successful) return; broken = false; heard = performance.now(); tick(); });
   document.addEventListener("htmx:afterSettle", () => { setOffset(); clocks(document); tick(); });
 
-  // What comes by itself waits while somebody reads a menu or answers a question.
+  // What comes by itself waits while somebody reads a menu, answers a question or fills in a field of the part it is for.
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.detail.requestConfig.verb === "get" && event.target.closest("[hx-trigger^='every']") && document.querySelector(":popover-open")) event.preventDefault();
+    if (event.detail.requestConfig.verb !== "get" || !event.target.closest("[hx-trigger^='every']")) return;
+    const fills = document.activeElement?.matches("input, select, textarea") && event.detail.target.contains(document.activeElement);
+    if (fills || document.querySelector(":popover-open")) event.preventDefault();
+  });
+
+  // A part that was brought up to date holds other elements: the same link or button has the focus again, where htmx, which
+  // goes by ids alone, has not seen to it.
+  let focused = null; // {what it was, what tells it from others, its place among those alike}
+  const signs = (one) => ["href", "name", "value", "popovertarget", "aria-label"].map((key) => one.getAttribute(key)).concat(one.form?.action).join(" ");
+  const alike = (tag, said) => [...document.querySelectorAll(tag)].filter((one) => signs(one) === said);
+  for (const kind of ["htmx:beforeSwap", "htmx:sseBeforeMessage"]) document.addEventListener(kind, () => {
+    const was = document.activeElement;
+    if (was && was !== document.body) focused = { was, said: signs(was), place: alike(was.tagName, signs(was)).indexOf(was) };
+  });
+  for (const kind of ["htmx:afterSettle", "htmx:sseMessage"]) document.addEventListener(kind, () => {
+    if (!focused || focused.was.isConnected || document.activeElement !== document.body) return;
+    alike(focused.was.tagName, focused.said)[focused.place]?.focus({ preventScroll: true });
+    focused = null;
   });
 
   // A part of the page that holds an open question is brought up to date when the question is answered or left.
