@@ -90,7 +90,7 @@ def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> No
     lab.wait(lambda: f"had not written down what it had accepted: {forgotten};" in agent_says(lab), "its list")
     done = ["journalctl", "-u", "headway-recall", "--no-pager"]
     said = lab.wait(
-        lambda: re.search(rf"job {forgotten} was not saved .*: Submitted batch job (\d+)", lab.head(*done).out),
+        lambda: re.search(rf"job {forgotten} was not saved .* again: (\d+)", lab.head(*done).out),
         "what the first controller forgot to be submitted again",
     )
     lab.wait_job(int(said[1]), "COMPLETED")
