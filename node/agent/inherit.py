@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -59,7 +60,8 @@ class Heir(threading.Thread):
         hand_on(found, self._folder)
         if found:
             jobs = ", ".join(str(one.note.job) for one in found)
-            say(f"the first head had not written down what it had accepted: {jobs}; submitted again when it is back")
+            told = f"the first head had not written down what it had accepted: {jobs}; submitted again when it is back"
+            print(told, file=sys.stderr, flush=True)  # once: `say` drops lines, and this would make it drop others
 
     def _forget(self) -> None:
         """It went on. What is on the list from before stays."""
