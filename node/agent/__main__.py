@@ -30,9 +30,10 @@ def main() -> None:
             keep(load().state)
         elif role == "recall":
             from .config import load
-            from .recall import handed_in, recall
+            from .recall import handed_in, notes_of, recall
 
-            for line in recall(inherited=handed_in(load().state)):
+            config = load()
+            for line in recall(notes_of(config.cluster), inherited=handed_in(config.state)):
                 print(line, flush=True)
         elif role == "test":
             from .active import start

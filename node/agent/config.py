@@ -27,6 +27,7 @@ class Config:
     others: tuple[str, ...] = ()  # further heads, which nodes speak to as well
     first: bool = True  # of a head: it leads whenever it can
     first_head: str = ""  # of a second head: the first one's address
+    cluster: str = ""  # of a head: its name
     state: str = "/srv/headway-state/slurmctld"  # of a head: the folder with Slurm's state
     kernel_log: str = "/dev/kmsg"
     simulated: bool = False  # the GPUs

@@ -18,20 +18,22 @@ from collections.abc import Callable
 from .away import STILL_S
 from .config import Config
 from .leading import Leading
-from .recall import DUE, NOTES, Slurm, hand_on, handed_in, keep, lost
+from .recall import BEGAN, DUE, SAVED, Slurm, bytes_of, hand_on, handed_in, keep, lost, notes_of, put
 from .say import say
 
 LOOK_S = 0.25
 
 
 class Heir(threading.Thread):
-    def __init__(self, config: Config, slurm: Callable[[], Slurm] = Slurm, notes: str = NOTES) -> None:
+    """What is to do stands in the folder, so that an agent that is started again, and a try that failed, go on with it: `saved`
+    until the list is made, and `began`, since when the controller here leads."""
+
+    def __init__(self, config: Config, slurm: Callable[[], Slurm] = Slurm, notes: str = "") -> None:
         super().__init__(daemon=True)
-        self._state, self._slurm, self._notes = config.state, slurm, notes
+        self._state, self._slurm, self._notes = config.state, slurm, notes or notes_of(config.cluster)
         self._folder = handed_in(config.state)
         self._leading = Leading(config.first, config.state)
         self._beat, self._beat_at = (0, 0), 0.0  # the last one that was another than before, and when on our own clock
-        self._kept = False
 
     def run(self) -> None:
         while True:
@@ -39,25 +41,29 @@ class Heir(threading.Thread):
                 self.look(time.monotonic())
             except (OSError, ValueError, subprocess.SubprocessError) as error:
                 say(f"what the first head had not written down: {error}")
-                self._kept = False
             time.sleep(LOOK_S)
 
     def look(self, now: float) -> None:
-        """Raises OSError, or what asking the controller raises."""
+        """Raises OSError, ValueError, or what asking the controller raises; the next look tries again."""
         self._leading.look()
-        beat = self._leading.beat
-        if beat != self._beat:
+        beat, before = self._leading.beat, self._beat
+        if beat != before:
             self._beat, self._beat_at = beat, now
-            if self._kept:
-                self._kept = False
-                self._list() if beat[1] else self._forget()
-        elif beat[0] and not beat[1] and not self._kept and now - self._beat_at >= STILL_S:
+        if os.path.exists(f"{self._folder}/{SAVED}"):
+            if beat[1] and not os.path.exists(f"{self._folder}/{BEGAN}"):
+                put(f"{self._folder}/{BEGAN}", str(beat[0]))
+            if began := bytes_of(f"{self._folder}/{BEGAN}"):
+                self._list(int(began))
+            elif before[0] and beat != before:
+                self._forget()
+        elif beat[0] and not beat[1] and now - self._beat_at >= STILL_S:
             keep(self._state, self._folder)
-            self._kept = True
 
-    def _list(self) -> None:
-        found = lost(self._slurm(), self._beat[0], self._notes, self._folder)
+    def _list(self, began: int) -> None:
+        found = lost(self._slurm(), began, self._notes, self._folder)
         hand_on(found, self._folder)
+        for name in (BEGAN, SAVED):
+            os.unlink(f"{self._folder}/{name}")
         if found:
             jobs = ", ".join(str(one.note.job) for one in found)
             told = f"the first head had not written down what it had accepted: {jobs}; submitted again when it is back"
@@ -65,5 +71,7 @@ class Heir(threading.Thread):
 
     def _forget(self) -> None:
         """It went on. What is on the list from before stays."""
-        if not os.path.exists(f"{self._folder}/{DUE}"):
+        if os.path.exists(f"{self._folder}/{DUE}"):
+            os.unlink(f"{self._folder}/{SAVED}")
+        else:
             shutil.rmtree(self._folder, ignore_errors=True)

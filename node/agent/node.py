@@ -22,6 +22,7 @@ from .lease import Lease, other_nodes
 from .metrics import Giver
 from .munge import Munge
 from .nvml import Nvml
+from .register import Registers
 from .rekey import UNREAD, changing
 from .reports import MOST_BYTES, Reports
 from .say import say, touch
@@ -66,6 +67,7 @@ def serve_node(config: Config) -> None:
     turns = Turns()
     log = KernelLog(config.kernel_log)
     lease = Lease(lambda: other_nodes(config.heads))
+    registers = Registers()
     if config.acts:
         lease.start()
     watcher.start()
@@ -103,13 +105,16 @@ def serve_node(config: Config) -> None:
         wait_s = min(beat, due) - now
         sources = [ears, *outs] + ([log.handle] if log.wakes and log.handle >= 0 else [])
         ready = select.select(sources, [], [], max(0.0, min(wait_s, LOOK_S if log.wakes else LOG_S)))[0]
-        for out in outs:
+        registers.look(now)
+        for number, out in enumerate(outs):
             if out not in ready:
                 continue
             answer = answer_of(received(out), munge)
             faults.got(answer.get("got"))
             results.got(answer.get("got"))
             if renews(answer):
+                if "now" in answer:
+                    registers.hear(config.heads[number], now)
                 lease.heard, lease.known = time.monotonic(), known_to(answer)
                 watcher.skew_s = time.time() - answer["now"] if "now" in answer else watcher.skew_s
         if ears in ready:

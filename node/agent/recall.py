@@ -35,7 +35,9 @@ KEPT = "/var/lib/headway/recall"
 DONE = "/var/lib/headway/recalled.jsonl"
 HANDED = "recall"  # beside the folder with Slurm's state: both heads have it, and root alone writes there
 DUE = "due.jsonl"
-NOTES = "/home/*/.headway-submitted"
+SAVED = "saved"  # when the controller had written its queue last
+BEGAN = "began"  # when the next one began to lead
+NOTES = "/home/*/.headway-submitted-"  # and the cluster: several may have the same homes
 UNSAVED_S = 10.0  # what is so much older than the last state that was written is in it
 BEGIN_S = 10  # until then every node has registered, and Slurm has ended what still ran there
 WAIT_S = 120.0  # for the controller and the accounting database to answer
@@ -110,9 +112,7 @@ def keep(state: str, kept: str = KEPT) -> None:
         with contextlib.suppress(OSError):  # one that goes meanwhile
             if os.stat(folder).st_mtime >= saved - UNSAVED_S:
                 shutil.copytree(folder, f"{kept}/{os.path.basename(folder)}", dirs_exist_ok=True)
-    with open(f"{kept}/saved.new", "w") as file:
-        file.write(str(saved))
-    os.replace(f"{kept}/saved.new", f"{kept}/saved")
+    put(f"{kept}/{SAVED}", str(saved))
 
 
 def notes_in(paths: Iterable[str], since: float, now: float) -> list[Note]:
@@ -296,6 +296,11 @@ class Slurm:
         return subprocess.run(argv, env=env, check=True, capture_output=True, text=True, timeout=20).stdout
 
 
+def notes_of(cluster: str) -> str:
+    """Where people's sbatch notes what it submits to this cluster."""
+    return f"{NOTES}{cluster}"
+
+
 def handed_in(state: str) -> str:
     """Where the second head leaves its list. `state`: the folder of Slurm's state."""
     return f"{os.path.dirname(state)}/{HANDED}"
@@ -304,30 +309,25 @@ def handed_in(state: str) -> str:
 def lost(slurm: Slurm, began: int, notes: str, kept: str) -> list[Lost]:
     """What the controller that works since then knows nothing of. Raises CalledProcessError or TimeoutExpired."""
     known = _patiently(slurm.known)  # before the notes: who submits in between has no job that is missing
-    saved = float(bytes_of(f"{kept}/saved") or began)
+    saved = float(bytes_of(f"{kept}/{SAVED}") or began)
     found = forgotten(notes_in(glob.glob(notes), saved - UNSAVED_S, time.time()), known, began)
     return [Lost(note, began, kept) for note in found]
 
 
 def hand_on(found: Iterable[Lost], folder: str) -> None:
     """Adds to the list that the first head carries out."""
-    with open(f"{folder}/{DUE}", "a") as file:
-        for one in found:
-            note = one.note
-            argv = b"\0".join(note.argv).hex()
-            file.write(
-                json.dumps({"job": note.job, "at": note.at, "uid": note.uid, "argv": argv, "began": one.began}) + "\n"
-            )
-        file.flush()
-        os.fsync(file.fileno())
+    rows = [
+        {"job": note.job, "at": note.at, "uid": note.uid, "argv": b"\0".join(note.argv).hex(), "began": one.began}
+        for one in found
+        for note in [one.note]
+    ]
+    there = bytes_of(f"{folder}/{DUE}").decode()
+    put(f"{folder}/{DUE}", there + "".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 def handed(folder: str) -> list[Lost]:
-    """That list, once it is made: the second head writes it when it leads, and takes the folder away where it does not."""
-    ends = time.monotonic() + HAND_S
-    while os.path.isdir(folder) and not os.path.exists(f"{folder}/{DUE}") and time.monotonic() < ends:
-        time.sleep(0.1)
-    rows = map(json.loads, whole_lines(f"{folder}/{DUE}"))
+    """That list."""
+    rows = map(json.loads, bytes_of(f"{folder}/{DUE}").splitlines())
     return [
         Lost(
             Note(row["job"], row["at"], row["uid"], tuple(bytes.fromhex(row["argv"]).split(b"\0"))),
@@ -339,17 +339,24 @@ def handed(folder: str) -> list[Lost]:
 
 
 def recall(
-    slurm: Slurm | None = None, notes: str = NOTES, kept: str = KEPT, done: str = DONE, inherited: str = ""
+    notes: str, slurm: Slurm | None = None, kept: str = KEPT, done: str = DONE, inherited: str = ""
 ) -> Iterator[str]:
-    """Says what it did, job by job. `inherited`: the folder of what the second head has handed on."""
+    """Says what it did, job by job. `notes`: the files that sbatch writes. `inherited`: the folder of what the second head hands
+    on. Raises TimeoutError where it has not ended its list: it is tried again."""
     slurm = slurm or Slurm()
-    listed = handed(inherited) if inherited else []
+    ends = time.monotonic() + HAND_S
+    while inherited and os.path.exists(f"{inherited}/{SAVED}") and time.monotonic() < ends:
+        time.sleep(0.1)
+    whole = not os.path.exists(f"{inherited}/{SAVED}")
+    listed = handed(inherited) if inherited and whole else []
     there = {one.note for one in listed}
     ours = lost(slurm, _patiently(slurm.began), notes, kept)
     found = sorted(
         (*listed, *(one for one in ours if one.note not in there)), key=lambda one: (one.note.at, one.note.job)
     )
     yield from _again(slurm, found, done)
+    if not whole:
+        raise TimeoutError(f"the second head has not ended its list in {inherited}")
     if inherited:
         shutil.rmtree(inherited, ignore_errors=True)
 
@@ -392,6 +399,15 @@ def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
 
 def _number(text: str) -> int:
     return int(text) if text.isdigit() else 0
+
+
+def put(path: str, text: str) -> None:
+    """All of it or nothing, also for the other head."""
+    with open(f"{path}.new", "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(f"{path}.new", path)
 
 
 def _give(path: bytes, text: bytes, owner: pwd.struct_passwd) -> None:

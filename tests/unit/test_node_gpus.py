@@ -260,7 +260,7 @@ def test_the_agent_reads_what_apply_writes(tmp_path: Path) -> None:
     assert (checks.FOLDER, checks.UNFIT, checks.LOOKED) == ("/run/headway", "unfit", "looked")
     assert (agent.UNFIT, agent.LOOKED) == ("/run/headway/unfit", "/run/headway/looked")
     written = {*json.loads(place.read_text())}
-    of_others = {"others", "first", "first_head", "state", "fabric"}  # of two heads, and of machines one owns
+    of_others = {"others", "first", "first_head", "cluster", "state", "fabric"}  # of heads, and of machines one owns
     assert written == {field.name for field in fields(config.Config)} - of_others
 
 

@@ -22,8 +22,12 @@ class Controller:
 
     def __init__(self, known: Mapping[int, int]) -> None:
         self.jobs = dict(known)
+        self.fails = 0
 
     def known(self) -> Mapping[int, int]:
+        if self.fails:
+            self.fails -= 1
+            raise OSError("squeue: no answer")
         return self.jobs
 
 
@@ -37,14 +41,18 @@ class World:
         (self.state / "job_state").write_text("")
         os.utime(self.state / "job_state", (SAVED, SAVED))
         self.controller = Controller({33: ME.pw_uid})
+        self.heir = self.agent()
+
+    def agent(self) -> Any:
+        """Started anew."""
         settings = config.Config(head="10.0.0.2", first=False, first_head="10.0.0.1", state=str(self.state))
-        self.heir = inherit.Heir(settings, lambda: self.controller, f"{folder}/home/*/.headway-submitted")
+        return inherit.Heir(settings, lambda: self.controller, f"{self.home.parent}/*/.headway-submitted-lab")
 
     def accepted(self, job: int, at: int) -> None:
         kept = self.state / f"hash.{job % 10}/job.{job}"
         kept.mkdir(parents=True)
         (kept / "script").write_text(f"#!/bin/sh\n# {job}\n")
-        with (self.home / ".headway-submitted").open("a") as file:
+        with (self.home / ".headway-submitted-lab").open("a") as file:
             file.write(f"{job} {at} {b'sbatch a.sh'.replace(b' ', bytes(1)).hex()}\n")
 
     def beat(self, at: int, number: int = 0) -> None:
@@ -113,6 +121,22 @@ def test_what_is_on_the_list_stays_until_the_first_one_has_carried_it_out(world:
     world.heir.look(505.0)
     assert [job for job, _, _ in world.due()] == [34]
     assert (world.handed / "job.34/script").exists()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_list_that_could_not_be_made_is_made_by_a_later_try(world: World, restarted: bool) -> None:
+    world.accepted(34, SAVED + 2)
+    falls_silent(world)
+    world.controller.fails = 1
+    world.beat(SAVED + 8, number=1)
+    with pytest.raises(OSError, match="no answer"):
+        world.heir.look(53.0)
+    if restarted:
+        world.heir = world.agent()
+    world.beat(SAVED + 12)  # the first one leads again: its controller answers
+    world.heir.look(57.0)
+    assert world.due() == [(34, SAVED + 8, str(world.handed))]
+    assert not (world.handed / "saved").exists(), "the sign for the first head that it is whole"
 
 
 def test_a_controller_that_can_not_be_asked_is_told_of_and_the_agent_goes_on(

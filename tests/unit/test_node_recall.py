@@ -72,14 +72,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def noted(home: Path, *lines: str) -> None:
-    file = home / ".headway-submitted"
+    file = home / ".headway-submitted-lab"
     file.write_text("".join(lines))
     os.utime(file, (BEGAN, BEGAN))
 
 
 def ran(slurm: Slurm, home: Path) -> list[str]:
-    notes = f"{home.parent}/*/.headway-submitted"
-    return list(recall.recall(slurm, notes, f"{home}/kept", f"{home}/done"))
+    notes = f"{home.parent}/*/.headway-submitted-lab"
+    return list(recall.recall(notes, slurm, f"{home}/kept", f"{home}/done"))
 
 
 def test_what_is_not_there_any_more_is_submitted_again_once_and_in_its_order(home: Path) -> None:
@@ -187,8 +187,8 @@ def test_the_environment_is_that_of_the_first_time_without_what_sbatch_adds() ->
 def test_notes_that_are_a_link_or_nonsense_count_for_nothing(home: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.write_text(line(7, BEGAN))
-    (home / ".headway-submitted").symlink_to(theirs)
-    assert recall.notes_in([f"{home}/.headway-submitted"], 0, BEGAN) == []
+    (home / ".headway-submitted-lab").symlink_to(theirs)
+    assert recall.notes_in([f"{home}/.headway-submitted-lab"], 0, BEGAN) == []
     mine = home / "notes"
     bad = b"\xff\n1\n2 x 00\n3 4 zz\n-5 4 00\n99999999999999 4 00\n"
     mine.write_bytes(bad + line(8, BEGAN).encode() + b"9 10")
@@ -232,12 +232,12 @@ def test_what_the_second_head_has_listed_is_submitted_again_when_the_first_is_ba
     (folder / "job.34/script").write_text("#!/bin/sh\n")
     (folder / "job.34/environment").write_bytes(ENVIRONMENT)
     slurm = Slurm({34: THEIRS, 35: ME.pw_uid}, {33: [record(taken_over - 2, started=True, ended=taken_over - 1)]})
-    notes, done = f"{home.parent}/*/.headway-submitted", f"{home}/done"
-    list(recall.recall(slurm, notes, f"{home}/kept", done, str(folder)))
+    notes, done = f"{home.parent}/*/.headway-submitted-lab", f"{home}/done"
+    list(recall.recall(notes, slurm, f"{home}/kept", done, str(folder)))
     assert slurm.submitted == [34], "33 had ended before the takeover; 35 the second one wrote down"
     assert slurm.kept[34].script == b"#!/bin/sh\n"
     assert not folder.exists()
-    list(recall.recall(slurm, notes, f"{home}/kept", done, str(folder)))
+    list(recall.recall(notes, slurm, f"{home}/kept", done, str(folder)))
     assert slurm.submitted == [34]
 
 
@@ -248,14 +248,28 @@ def test_a_list_that_could_not_be_carried_out_yet_stays(home: Path) -> None:
 
     folder = handed_on(home, note(34), began=BEGAN)
     with pytest.raises(RuntimeError):
-        list(recall.recall(Silent({}), f"{home.parent}/none", f"{home}/kept", f"{home}/done", str(folder)))
+        list(recall.recall(f"{home.parent}/none", Silent({}), f"{home}/kept", f"{home}/done", str(folder)))
     assert [one.note.job for one in recall.handed(str(folder))] == [34]
+
+
+def test_a_list_that_is_not_whole_yet_is_no_list(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recall, "HAND_S", 0.2)
+    folder = handed_on(home, note(34), began=BEGAN)
+    (folder / "saved").write_text(str(BEGAN - 10.0))
+    slurm = Slurm({})
+    again = lambda: list(recall.recall(f"{home}/none", slurm, f"{home}/kept", f"{home}/done", str(folder)))  # noqa: E731
+    with pytest.raises(TimeoutError, match="not ended its list"):
+        again()
+    assert slurm.submitted == []
+    (folder / "saved").unlink()
+    again()
+    assert slurm.submitted == [34]
 
 
 def test_what_is_on_the_list_and_in_the_last_seconds_too_is_submitted_once(home: Path) -> None:
     noted(home, line(34, BEGAN - 3))
-    found = recall.notes_in([str(home / ".headway-submitted")], 0, BEGAN)
+    found = recall.notes_in([str(home / ".headway-submitted-lab")], 0, BEGAN)
     folder = handed_on(home, *found, began=BEGAN - 1)
     slurm = Slurm({})
-    list(recall.recall(slurm, f"{home.parent}/*/.headway-submitted", f"{home}/kept", f"{home}/done", str(folder)))
+    list(recall.recall(f"{home.parent}/*/.headway-submitted-lab", slurm, f"{home}/kept", f"{home}/done", str(folder)))
     assert slurm.submitted == [34]

@@ -87,7 +87,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **(_accounting(cluster, site) if first else {}),
         **takeback.files(cluster, first=first),
         **state.files(cluster, first=first),
-        **submitted.files(recalls=first),
+        **submitted.files(cluster, recalls=first),
     }
     if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
         files["/etc/slurm/gres.conf"] = File(slurm_small.gres_conf(cluster, site))

@@ -73,6 +73,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
     told = {
         "head": word(site.addresses[head] if head else site.head_address, "address"),
         **_second(cluster, site, head),
+        **({"cluster": word(cluster.name, "name")} if head else {}),
         **({"state": path(cluster.state, "storage.state")} if head and cluster.storage.state else {}),
         "kernel_log": SIMULATED_LOG if cluster.provider == "local" else "/dev/kmsg",
         "simulated": site.simulated_gpus,

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from headway.domain.cluster import Cluster
 from headway.domain.files import File
 from headway.render.agent import PROGRAM
 from headway.render.systemd import UNITS
-from headway.render.text import MARK
+from headway.render.text import MARK, word
 
 FILTER = "/etc/slurm/cli_filter.lua"
 RECALL = "headway-recall.service"
@@ -14,8 +15,8 @@ RECALL = "headway-recall.service"
 # Lua 5.1, in sbatch, srun and salloc. Whatever goes wrong here, the submission goes on.
 _FILTER = f"""\
 -- {MARK}
--- A line a submission in the person's home: job, second, command line. The head reads the last minute's where the controller
--- was killed, for what it had accepted and not yet saved.
+-- A line a submission to this cluster in the person's home: job, second, command line. The head reads the last minute's where
+-- the controller was killed, for what it had accepted and not yet saved.
 local MOST = 65536
 
 local function read(path)
@@ -31,7 +32,7 @@ local function note(job)
     if not home or not read("/proc/self/comm"):match("^sbatch") then return end
     local argv = read("/proc/self/cmdline")
     if #argv > MOST then return end
-    local path = home .. "/.headway-submitted"
+    local path = home .. "/.headway-submitted-@CLUSTER@"
     local file = io.open(path, "ab")
     if not file then return end
     if file:seek("end") > 2 * MOST then
@@ -75,6 +76,7 @@ ExecStartPost=+-/usr/bin/systemctl start --no-block {RECALL}
 """
 
 
-def files(*, recalls: bool) -> dict[str, File]:
+def files(cluster: Cluster, *, recalls: bool) -> dict[str, File]:
     """A head's. `recalls`: it is the one that submits again; two would do it twice."""
-    return {FILTER: File(_FILTER), **({f"{UNITS}/{RECALL}": File(_UNIT)} if recalls else {})}
+    notes = _FILTER.replace("@CLUSTER@", word(cluster.name, "name"))
+    return {FILTER: File(notes), **({f"{UNITS}/{RECALL}": File(_UNIT)} if recalls else {})}

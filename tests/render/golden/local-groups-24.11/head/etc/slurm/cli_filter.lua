@@ -1,6 +1,6 @@
 -- Written by Headway from the cluster file; changes made here are lost.
--- A line a submission in the person's home: job, second, command line. The head reads the last minute's where the controller
--- was killed, for what it had accepted and not yet saved.
+-- A line a submission to this cluster in the person's home: job, second, command line. The head reads the last minute's where
+-- the controller was killed, for what it had accepted and not yet saved.
 local MOST = 65536
 
 local function read(path)
@@ -16,7 +16,7 @@ local function note(job)
     if not home or not read("/proc/self/comm"):match("^sbatch") then return end
     local argv = read("/proc/self/cmdline")
     if #argv > MOST then return end
-    local path = home .. "/.headway-submitted"
+    local path = home .. "/.headway-submitted-mix"
     local file = io.open(path, "ab")
     if not file then return end
     if file:seek("end") > 2 * MOST then

@@ -1,0 +1,37 @@
+"""A node registers anew some while after another head has begun to lead.
+
+A controller that is told to stand by may give a job its nodes in that very moment, and write down that it runs, without ever
+having launched it. The next one believes so, and finds out from the node's registration that there is no such job, which it then
+requeues; but one that is as young as BatchStartTimeout it leaves alone, and the next registration that Slurm asks for by itself
+may be half an hour away (src/slurmctld/job_mgr.c, _purge_missing_jobs; ping_nodes.c, MAX_REG_FREQUENCY)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .away import execute
+from .say import say
+
+AFTER_S = 45.0  # render/slurm_conf.py's BatchStartTimeout is 30 s
+# slurmd registers when it has read its configuration; jobs do not notice.
+RELOAD = ("systemctl", "reload", "--no-block", "slurmd.service")
+
+
+class Registers:
+    def __init__(self, execute: Callable[[Sequence[str]], int] = execute) -> None:
+        self._execute = execute
+        self._leads = ""
+        self._due = 0.0  # on the monotonic clock; 0: not at all
+
+    def hear(self, head: str, now: float) -> None:
+        """That head says that it leads."""
+        if self._leads not in ("", head):
+            self._due = now + AFTER_S
+        self._leads = head
+
+    def look(self, now: float) -> None:
+        if not self._due or now < self._due:
+            return
+        self._due = 0.0
+        if code := self._execute(RELOAD):
+            say(f"{' '.join(RELOAD)} ended with {code}: Slurm looks at this node's jobs when it next asks")

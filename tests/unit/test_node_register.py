@@ -1,0 +1,49 @@
+"""A node registers anew once another head leads: a job that was never launched is found out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.unit.node_agent import register
+
+FIRST, SECOND = "10.0.0.1", "10.0.0.2"
+
+
+def test_once_after_another_head_has_begun_to_lead_and_late_enough_for_young_jobs() -> None:
+    asked: list[Sequence[str]] = []
+    registers = register.Registers(lambda argv: asked.append(argv) or 0)
+    registers.hear(FIRST, 10.0)
+    registers.look(1000.0)
+    assert asked == [], "an agent that has just started is no change"
+    for at in (1000.0, 1001.0, 1002.0):
+        registers.hear(SECOND, at)
+    registers.look(1000.0 + register.AFTER_S - 1)
+    assert asked == []
+    for at in (1000.0, 1300.0):
+        registers.look(at + register.AFTER_S)
+    assert asked == [("systemctl", "reload", "--no-block", "slurmd.service")]
+
+
+def test_while_both_say_so_it_waits_for_the_end_of_that() -> None:
+    asked: list[Sequence[str]] = []
+    registers = register.Registers(lambda argv: asked.append(argv) or 0)
+    for at in (10.0, 11.0, 12.0):
+        registers.hear(FIRST, at)
+        registers.hear(SECOND, at + 0.1)
+    registers.look(12.0 + register.AFTER_S)
+    assert asked == []
+    registers.look(12.1 + register.AFTER_S)
+    assert len(asked) == 1
+
+
+def test_what_systemd_refuses_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    from agent import say
+
+    say._said[0] = -1.0
+    registers = register.Registers(lambda argv: 1)
+    registers.hear(FIRST, 1.0)
+    registers.hear(SECOND, 2.0)
+    registers.look(100.0)
+    assert "systemctl reload --no-block slurmd.service ended with 1" in capsys.readouterr().err
