@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +67,7 @@ class World:
         self.due: dict[str, float] = {}  # machines that the provider takes back, and when
         self.others: dict[str, float] = {}  # machines that came later, and when
         self.missing: set[str] = set()  # other slots without a machine
+        self.reboot_fails: Callable[[], tuple[int, str]] | None = None
         self.away = 0  # tries of mounting that fail, or FOR_GOOD
         self.lemons: str = ""  # what the reservation of lemons holds
 
@@ -191,6 +192,8 @@ class World:
             raise Unreachable(f"{NODE} does not answer")
         if list(words) == ["systemctl", "reboot"]:
             self.order.append("reboot")
+            if self.reboot_fails is not None:
+                return self.reboot_fails()
             self.goes_at, self.up_at = self.clock() + 60, self.clock() + self.restarts_s
             return 0, ""
         if list(words) == ["cat", "/proc/uptime", "/proc/1/stat"]:

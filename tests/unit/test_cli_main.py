@@ -17,6 +17,7 @@ from headway.cli import session
 from headway.cli.index import ENTRIES
 from headway.cli.main import complain, load
 from headway.sdk.client import Client
+from headway.wire.keeping import BackupIn
 
 from .cli_fakes import Cli, FakeApi, cli, cluster
 
@@ -217,6 +218,16 @@ def test_ordinary_wrong_input_is_wrong_use(
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert "--stage_in" not in done.err
+
+
+def test_what_was_not_typed_is_never_shown(cli: Cli, tmp_path: Path) -> None:
+    """It may come from a file with a secret."""
+    (tmp_path / "key").write_text("S3CR3T" * 1000)
+    cli.api.on("clusters", [cluster()])
+    cli.api.on("backup", lambda _, to, passphrase: BackupIn(to=to, passphrase=passphrase))
+    done = cli("backup", "lab", "--to", "/x", "--key-file", str(tmp_path / "key"))
+    assert (done.code, "S3CR3T" in done.err) == (2, False)
+    assert "passphrase: should have at most 4096 characters" in done.err
 
 
 def test_a_word_that_is_no_text_is_wrong_use(cli: Cli) -> None:

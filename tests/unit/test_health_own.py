@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from headway.domain.incident import IncidentState
 from headway.domain.machine import Machine
 from headway.health import person
 from headway.health.listen import Beats
+from headway.machines.dial import SudoRefused
 from headway.machines.run import Ran
 from tests.unit.health_world import NODE, Ward, World, signal
 
@@ -66,6 +67,29 @@ async def test_a_machine_that_never_starts_again_is_a_persons(lab: Ward) -> None
     found = await lab.settle()
     assert found.state is IncidentState.OUT
     assert f"reboot did not help: {NODE} does not answer, for 30 minutes" in [step.text for step in found.steps]
+
+
+def wrong_password() -> tuple[int, str]:
+    raise SudoRefused("the sudo password is wrong")
+
+
+@pytest.mark.parametrize(
+    ("fails", "why"),
+    [
+        (lambda: (1, "Operation inhibited by backup"), f"{NODE} does not restart: Operation inhibited by backup"),
+        (wrong_password, "the sudo password is wrong"),
+    ],
+)
+async def test_what_no_second_try_mends_is_tried_once(
+    lab: Ward, fails: Callable[[], tuple[int, str]], why: str
+) -> None:
+    world, began = own(lab), lab.clock.now
+    world.reboot_fails = fails
+    await lab.responder.take(signal(79), [])
+    found = await lab.settle()
+    assert (found.state, world.order.count("reboot")) == (IncidentState.OUT, 1)
+    assert f"reboot did not help: {why}" in [step.text for step in found.steps]
+    assert lab.clock.now < began + 600
 
 
 @pytest.mark.parametrize("up_after_s", [40.0, 1200.0])

@@ -151,6 +151,8 @@ def test_enroot_s_file_is_understood_and_given_on_for_the_user_alone(
         ("machine nvcr.io login $oauthtoken password nvapi-SECRET", "$oauthtoken:nvapi-SECRET"),
         ("machine nvcr.io login bob password pa#ss'wo\\rd # of bob", "bob:pa#ss'wo\\rd"),
         ("machine nvcr.io login bob password $ecret", "bob:$ecret"),
+        ('machine nvcr.io login bob password "p w"', "bob:p w"),
+        ("machine nvcr.io login bob password 'it\"s", "bob:'it\"s"),
         ("machine nvcr.io\n  login bob\n  password ${KEY}", "bob:k"),
     ],
 )

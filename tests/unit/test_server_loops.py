@@ -12,7 +12,7 @@ from headway.api.live import ALL_JOBS, Hub, Live, Snapshot, topic
 from headway.api.work import Reading
 from headway.domain.cluster import Cluster
 from headway.domain.live import Check, JobState, NodeState
-from headway.errors import Unreachable
+from headway.errors import NotFound, Unreachable
 from headway.server.hearing import Listener
 from headway.server.logs import BLANK, blank_secrets
 from headway.server.page import PageLive
@@ -182,6 +182,15 @@ async def test_what_can_t_wait_is_done_while_an_operation_works(server: Server) 
     await asyncio.wait_for(until_said(), 10)
     polling.cancel()
     await asyncio.gather(polling, return_exceptions=True)
+
+
+async def test_nothing_is_kept_of_a_page_that_could_not_be_read(server: Server) -> None:
+    page = PageLive(server.state)
+    for name in ("no-such", "nor-such"):
+        with pytest.raises(NotFound):
+            await page.snapshot(name)
+    await asyncio.sleep(0)
+    assert page._shown == {}
 
 
 async def test_all_who_look_at_a_page_share_one_reading_until_something_changes(server: Server) -> None:

@@ -13,7 +13,7 @@ from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headway.sdk.costs import Only
     from headway.wire.ledger import BudgetOut, EstimateOut, NodeStatesOut, PartsOut, UsageRow

@@ -28,7 +28,8 @@ def _line(fault: Any, argv: Sequence[str]) -> str:
     option = f"--{OTHERWISE.get(name, name).replace('_', '-')}"
     typed = any(word.partition("=")[0] == option for word in argv)
     given = fault["input"]
-    shown = ascii(given)[:200] if isinstance(given, str | int | float) else ""
+    plain = isinstance(given, str | int | float) and any(str(given) in word for word in argv)  # else it may be a secret
+    shown = ascii(given)[:200] if plain else ""
     return f"{' '.join(filter(None, (option if typed else name.replace('_', ' '), shown)))}: {why}".removeprefix(": ")
 
 

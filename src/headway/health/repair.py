@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from headway.domain.incident import Incident, IncidentState, Repair
 from headway.domain.machine import Machine, MachineState
-from headway.errors import HeadwayError, Unreachable
+from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health import gone, ladder
 from headway.health.remount import mounted
 from headway.health.tools import Tools, fault_of
+from headway.machines.dial import HostKeyChanged, SudoRefused
 from headway.store import StoreAway
 
 AWAY_S = 20.0  # what a requeued job is given to start on the spare, before its old node is repaired
@@ -130,9 +131,13 @@ async def _restart_itself(tools: Tools, machine: Machine, began: float, silent_s
             if silent or started_at >= began:
                 return
             if not told:
-                await tools.env.connections.remote(machine, ["systemctl", "reboot"], timeout_s=30, check=False)
+                ran = await tools.env.connections.remote(machine, ["systemctl", "reboot"], timeout_s=30, check=False)
+                if 0 < ran.code < 128:  # more: it was killed with the rest
+                    raise Refused(f"{machine.name} does not restart: {(ran.stderr or ran.stdout).strip()[-200:]}")
                 told = True
             fault = f"{machine.name} was told to restart, and has not"
+        except (Refused, HostKeyChanged, SudoRefused):  # no try will do better, and wrong passwords lock accounts
+            raise
         except HeadwayError as error:
             silent = silent or (silent_since is not None and not answered)
             fault = fault_of(error)

@@ -41,7 +41,14 @@ class PageLive:
         if known is None or known[0] != change or time.monotonic() >= known[1]:
             asked = asyncio.ensure_future(self._read(name))
             known = self._shown[name] = (change, time.monotonic() + SHARED_S, asked)
+            asked.add_done_callback(lambda done: self._forget(name, done))
         return await asyncio.shield(known[2])
+
+    def _forget(self, name: str, done: asyncio.Future[PageSnapshot]) -> None:
+        """What could not be read is asked for anew, and of clusters that are not there nothing is kept."""
+        known = self._shown.get(name)
+        if (done.cancelled() or done.exception()) and known is not None and known[2] is done:
+            del self._shown[name]
 
     async def _read(self, name: str) -> PageSnapshot:
         row, cluster = await self._state.cluster(name)

@@ -153,8 +153,9 @@ def run_place(run: RunRow, first: Order, behind: Behind | None) -> RunPlace:
 def _order(of: Any, first: Order, behind: Behind | None) -> list[tuple[Any, bool]]:
     """What a list of runs goes by, of a row or of the table's columns, and whether the largest is first. No two are alike."""
     if behind is not None:
-        wasted = (of.lost_s if behind.lost else 0) + (of.idle_s if behind.idle else 0)
-        return [(of.units * wasted, True), (of.start, True), (of.job, False), (of.group, False)]
+        wasted = [of.lost_s] * behind.lost + [of.idle_s] * behind.idle
+        dearest = [(of.units * sum(wasted[1:], wasted[0]), True)] if wasted else []
+        return [*dearest, (of.start, True), (of.job, False), (of.group, False)]
     if first == "latest":
         return [(of.start, True), (of.job, True), (of.group, False)]
     amount = of.units * (of.lost_s + of.idle_s) if first == "lossy" else of.start - of.eligible

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 
 from words import Failed, say
 
@@ -68,9 +69,10 @@ def _enroot(path: str, host: str, user: str, environment: dict[str, str]) -> str
 
 
 def _words(line: str) -> list[str]:
-    """A password may hold quotes and backslashes; a comment begins with a word."""
-    words = line.split()
-    return words[: next((place for place, word in enumerate(words) if word.startswith("#")), None)]
+    """A password may hold quotes and backslashes; a word that stands in quotes may hold blanks. A comment begins with a word."""
+    words = re.findall(r""" "[^"]*"(?!\S) | '[^']*'(?!\S) | \S+ """, line, re.VERBOSE)
+    words = words[: next((place for place, word in enumerate(words) if word.startswith("#")), None)]
+    return [word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'" else word for word in words]
 
 
 def _expand(text: str, environment: dict[str, str]) -> str:
