@@ -21,7 +21,6 @@ from headway.jobs.course import Course
 from headway.jobs.saying import told
 from headway.jobs.why import Why
 from headway.jobs.words import why
-from headway.spec.yamltext import dump_yaml, parse_yaml
 from headway.store import ClusterRow, Event, Operation, PriceRow
 from headway.wire.base import ErrorOut, FaultOut
 from headway.wire.clusters import (
@@ -115,12 +114,17 @@ def without_secrets(document: Document) -> Document:
     spec, text = {**document.spec, "alerts": shown}, document.text
     for value in secret.values():
         text = text.replace(value, HIDDEN)
-    if text and any(_alerts_of(text).get(key) != HIDDEN for key in secret):
-        text = dump_yaml(spec)
+    if text and secret:
+        from headway.spec.yamltext import dump_yaml  # PyYAML is loaded where it is used
+
+        if any(_alerts_of(text).get(key) != HIDDEN for key in secret):
+            text = dump_yaml(spec)
     return document.model_copy(update={"text": text, "spec": spec})
 
 
 def _alerts_of(text: str) -> dict[str, Any]:
+    from headway.spec.yamltext import parse_yaml
+
     try:
         alerts = parse_yaml(text).get("alerts")
     except InvalidSpec:
