@@ -132,6 +132,18 @@ async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Se
     assert (first.lost_s, again.lost_s) == (100, 0)
 
 
+async def test_a_training_that_saved_when_it_was_warned_lost_its_last_seconds(server: Server, said: Accounting) -> None:
+    """What was done again within the run is not what its end took."""
+    cluster = (await server.state.cluster("lab"))[1]
+    said.runs = [run(7, 0, 1000, state="PREEMPTED"), run(7, 1100, 0)]
+    server.work.answers["losses"] = {7: ((OCTOBER.start + 400.0, 30.0), (OCTOBER.start + 990.0, 0.0))}
+    at(server, 2000)
+    for _ in range(3):
+        await collect(server.state, cluster)
+        first, again = await server.store.runs_of("lab", 7)
+        assert (first.lost_s, again.lost_s) == (10, 0)
+
+
 async def test_a_scripted_run_s_goodput_is_what_is_known_of_it_within_1_percent(
     server: Server, said: Accounting
 ) -> None:

@@ -137,11 +137,10 @@ async def _losses(state: AppState, cluster: Cluster) -> None:
     """What trainings said of where they went on: only what they did since their last checkpoint is lost."""
     for job, losses in (await state.work.losses(cluster)).items():
         for run in await state.store.runs_of(cluster.name, job):
-            for last, lost_s in losses:
-                saved_at = last - lost_s
-                if run.end and run.start <= last <= run.end + 1 and run.saved_at != saved_at:
-                    lost = goodput.lost_s(run.state, run.start, run.end, saved_at)
-                    await state.store.lose(cluster.name, job, run.start, lost, saved_at)
+            saved = [last - lost_s for last, lost_s in losses if run.end and run.start <= last <= run.end + 1]
+            if saved and run.saved_at != saved[-1]:  # what went on within the run is not how it ended
+                lost = goodput.lost_s(run.state, run.start, run.end, saved[-1])
+                await state.store.lose(cluster.name, job, run.start, lost, saved[-1])
 
 
 async def _saves(state: AppState, cluster: Cluster, now: int) -> None:

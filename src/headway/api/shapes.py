@@ -291,7 +291,7 @@ def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None)
 
 
 def course_out(course: Course) -> CourseOut | None:
-    """None for one that never went back: all of its time counted."""
+    """None for one that was never started again: all of its time counted."""
     if not course.restarts or course.ettr is None:
         return None
     return CourseOut(
