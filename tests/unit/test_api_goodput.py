@@ -381,6 +381,34 @@ async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) 
     assert (spare.node, spare.ended - OCTOBER.start) == ("lab-1-2", 100)
 
 
+async def test_a_machine_whose_slot_left_the_file_is_metered_until_it_goes(server: Server) -> None:
+    """A scale waits for the jobs that run there; where the slot is another group's it is another machine."""
+    from headway.api.collect import Meter
+
+    cluster = (await server.state.cluster("lab"))[1]
+    main, meter = cluster.groups[0], Meter()
+    four = replace(
+        cluster, groups=(replace(main, slots=("lab-1-1", "lab-1-2")), replace(main, name="old", slots=("x",)))
+    )
+    two = replace(cluster, groups=(replace(main, slots=("lab-1-1",)), replace(main, name="new", slots=("lab-1-2",))))
+
+    async def look(moment: int, cluster: Cluster, *names: str) -> None:
+        at(server, moment)
+        await meter.look(server.state, cluster, [builders.machine(name) for name in (*names, "lab-head")])
+
+    for moment, seen in ((0, four), (H, four), (2 * H, two), (3 * H, two)):
+        await look(moment, seen, "lab-1-1", "lab-1-2", "x")
+    await look(4 * H, two, "lab-1-1", "lab-1-2")
+    lives = await server.store.lives("lab", OCTOBER.start, OCTOBER.end)
+    hours = [
+        (one.machine, one.group, (one.began - OCTOBER.start) / H, one.ended and (one.ended - OCTOBER.start) / H)
+        for one in lives
+    ]
+    assert sorted(hours) == [
+        ("lab-1-1", "main", 0, 0), ("lab-1-2", "main", 0, 1), ("lab-1-2", "new", 2, 0), ("x", "old", 0, 3),
+    ]  # fmt: skip
+
+
 async def test_the_server_s_loop_goes_on_past_a_cluster_that_does_not_answer(server: Server, said: Accounting) -> None:
     said.away = True
     at(server, H)

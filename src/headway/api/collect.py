@@ -61,7 +61,9 @@ class Meter:
             Life(one.machine, one.group, one.began, 0, max(one.seen, last))
             for one in await store.open_lives(cluster.name)
         ]
-        groups = {one.name: cluster.group_of[one.name].name for one in machines if one.name in cluster.group_of}
+        of = {life.machine: life.group for life in known}  # one whose slot left the file is there until it goes
+        of |= {name: group.name for name, group in cluster.group_of.items()}
+        groups = {one.name: of[one.name] for one in machines if one.name in of}
         turns = meter.look(known, groups, now)
         self.seen[cluster.name] = max(now, last)
         stale = any(now - one.seen >= SEEN_S for one in await store.open_lives(cluster.name))
