@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -178,7 +178,10 @@ def _failure_s(hours: float | None, nodes: int) -> float:
 
 
 async def failure_hours(state: AppState, place: Place, month: Period) -> float | None:
-    """Mean time between failures of one node: machine hours by incidents that took a node out; None without any."""
+    """Mean time between failures of one node: machine hours by incidents that took a node out; None without any. Of a cluster
+    that was taken down with its data neither counts."""
+    gone = max(await state.store.data_ends(place.name), default=0.0)
+    month = replace(month, start=max(month.start, int(gone)))
     lives = await state.store.lives(place.name, month.start, month.end)
     hours = sum(_seconds(life, month, place.now) for life in lives) / HOUR_S
     failures = await state.store.failures(place.name, month.start, month.end)
