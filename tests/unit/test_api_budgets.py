@@ -155,3 +155,22 @@ async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Se
     assert sent() == ["lab: the budget of vision is soon spent", "lab: the budget of vision is spent"]
     [last] = server.work.named("tell")[-1][1]
     assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
+
+
+async def test_a_week_s_summary_says_what_was_left_when_it_ended(server: Server, said: Accounting) -> None:
+    """It is told on the next Monday, when a budget by the week is whole again and the month goes on."""
+    limits = (Budget("gpu_hours", Decimal(500), "week"), Budget("usd", Decimal(1000), "month"))
+    teams = tuple(replace(team, budget=budget) for team, budget in zip(TEAMS, limits, strict=True))
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    monday, end = 4 * 24 * H, 11 * 24 * H  # the 5th and the 12th of October
+    speech = {"team": "speech", "user": "sam", "nodes": ("lab-1-2",)}
+    said.runs = [run(1, monday, monday + 20 * H), run(2, end - 10 * H, 0), run(3, end - 5 * H, 0, **speech)]
+    at(server, end + 2 * H)
+    await collect(server.state, cluster)
+    news = {one.key: one.text for call in server.work.named("tell") for one in call[-1]}["week/2026-W41"]
+    assert "vision: 240.00 GPU-hours" in news
+    assert "budget of vision: 260.00 of 500.00 GPU-hours a week were left" in news
+    assert "budget of speech: 960.00 of 1,000.00 USD a month were left" in news

@@ -269,7 +269,7 @@ async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(se
     ]
     assert "all: 100.00 GPU-hours, 100.00 USD, goodput 80.0 %" in news.text
     assert "lost: 20.00 USD, 20.00 GPU-hours: lab-1-2 failed" in news.text
-    assert "budget of vision: 912.00 of 1,000.00 USD a month are left" in news.text
+    assert "budget of vision: 912.00 of 1,000.00 USD a month were left" in news.text
 
 
 async def test_before_submit_the_price_the_start_and_the_budget(server: Server) -> None:

@@ -42,10 +42,12 @@ async def budgets_seen(state: AppState, place: Place, seen: tuple[str, ...] | No
     return [one for one in await budgets_of(state, place) if seen is None or one.team in seen]
 
 
-async def budgets_of(state: AppState, place: Place) -> list[BudgetOut]:
+async def budgets_of(state: AppState, place: Place, until: int | None = None) -> list[BudgetOut]:
+    """As they stand, or stood just before `until`."""
     if place.cluster is None:
         return []
-    return await _budgets_out(state, place.cluster, await reckoning.budget_standings(state, place.cluster, place.now))
+    found = await reckoning.budget_standings(state, place.cluster, place.now, until)
+    return await _budgets_out(state, place.cluster, found)
 
 
 async def budgets_lately(state: AppState, cluster: Cluster) -> list[BudgetOut]:
