@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from decimal import Decimal
 from typing import Any
 
@@ -140,6 +141,19 @@ async def test_a_closed_invoice_stays_and_what_turns_out_later_is_a_correction(
     assert [line["what"] for line in (await got(ann, "invoice?period=2026-12"))["lines"]] == []
     listed = await got(ann, "invoices")
     assert [one["period"] for one in listed] == ["2026-11", "2026-10"]
+
+
+async def test_a_sheet_sums_to_its_invoice_also_where_something_is_given_back(server: Server) -> None:
+    """The machine had gone in October, which is known after that month was closed."""
+    await machines(server, 1)
+    at(server, 745 * H)
+    ann = await server.client()
+    assert (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).status_code == 200
+    await server.store.end_lives("lab", OCTOBER.start + 740 * H)
+    assert (await got(ann, "invoice?period=2026-11"))["total_usd"] == -32.0
+    for path, column in (("invoice", "amount_usd"), ("chargeback", "total_usd")):
+        rows = csv.DictReader((await ann.get(f"{V1}/{path}?period=2026-11&format=csv")).text.splitlines())
+        assert sum(float(row[column]) for row in rows) == -32.0
 
 
 async def test_no_bad_day_changes_a_closed_invoice(server: Server, said: Accounting) -> None:
