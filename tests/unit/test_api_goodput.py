@@ -469,6 +469,7 @@ async def test_a_job_s_goodput_is_not_mixed_with_that_of_its_number_before(serve
     await collect(server.state, cluster)
     found = await got(ann, "goodput/jobs/7")
     assert (found["user"], found["runs"], found["total"]["productive_gpu_hours"]) == ("sam", 1, 16.0)
+    assert [one["user"] for one in (await got(ann, "usage/runs?job=7"))["runs"]] == ["sam"]
     assert (await got(ann, "goodput/jobs/8"))["runs"] == 1, "the new one has none of this number yet"
     assert (await got(ann, "goodput/checkpoints?job=7"))["write_s"] == 1.0
     vera = await server.client("vera", "lead")

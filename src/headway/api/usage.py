@@ -248,7 +248,7 @@ async def runs(
     after = read(cursor, *[int] * numbers, str) if cursor else None
     mine = None
     if job:
-        found = [one for one in await state.store.runs_of(name, job) if only.teams is None or one.team in only.teams]
+        found = await runs_of_job(state, name, job, only.teams)
     else:
         span = Span(period.start, period.end, place.now)
         mine = await behind(state, name, span, only, cause) if cause and cause != QUEUE else None
