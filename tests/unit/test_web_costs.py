@@ -140,6 +140,23 @@ async def test_waits_lead_to_the_runs_of_that_size_and_a_day_to_those_in_it(serv
     assert (await got(ann, "usage?start=2026-10&most_gpus=0"))["total"]["runs"] == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "jobs", "above"),
+    [
+        ("lossy=1", {"2"}, "1 runs · 8.00 GPU-hours (8.00 lost, 0.00 idle)"),
+        (f"waited=1&start={OCTOBER.start + 2 * H}", {"2", "3"}, "2 runs · 14.00 GPU-hours (0.00 lost, 0.00 idle)"),
+        ("lossy=1&team=vision", set(), "0 runs · 0.00 GPU-hours"),
+    ],
+)
+async def test_above_a_list_stand_the_sums_of_its_runs_alone(
+    server: Server, words: str, jobs: set[str], above: str
+) -> None:
+    """Job 1 lost nothing, and had begun before."""
+    page = await shown(await server.client(), f"?section=runs&period=2026-10&{words}")
+    assert set(re.findall(r"/jobs/(\d+)\"", page)) == jobs
+    assert above in page
+
+
 async def test_the_runs_behind_a_figure_are_read_page_by_page(server: Server) -> None:
     ann = await server.client()
     for words in ("", "&waited=true", "&lossy=true"):

@@ -19,7 +19,7 @@ from headway.api.state import AppState
 from headway.api.usage import Which
 from headway.ledger import capacity
 from headway.ledger.periods import Period, before, days, month_of, zone
-from headway.store.usage import BY, NONE
+from headway.store.usage import BY, NONE, listed
 from headway.web.heat import heat
 from headway.web.html import HEADERS, render, templates
 from headway.web.route import page_router
@@ -211,7 +211,8 @@ async def _runs(state: AppState, place: Place, who: Principal, asked: Asked, spa
         return Runs(page, None, span)
     if asked.cause:
         return Runs(page, None, span, await _cause(state, place, who, asked, span))
-    sums = await usage.usage_of(state, place, span, ["team"], usage.narrowed(place, who, asked.which))
+    only = listed(usage.narrowed(place, who, asked.which), usage.order_of(asked.lossy, asked.waited), span.start)
+    sums = await usage.usage_of(state, place, span, ["team"], only)
     return Runs(page, sums.total, span)
 
 
