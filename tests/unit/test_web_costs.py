@@ -206,13 +206,16 @@ async def test_a_sheet_of_nodes_holds_what_the_list_was_narrowed_to(server: Serv
 async def test_runs_without_a_team_are_not_all_runs(server: Server, said: Accounting) -> None:
     said.runs.append(run(4, H, 2 * H, nodes=("lab-1-3",), team="", user="root"))
     ann = await server.client()
-    for section in ("goodput", "energy"):
+    for section in ("goodput", "energy", "chargeback"):
         page = await shown(ann, f"?section={section}&period=2026-10")
         heads = re.findall(r'<th scope="row">(?:<a class="link" href="([^"]*)">)?([^<]*)', page)
         teams = {word: unescape(href) for href, word in heads if word in ("vision", "speech", "no team", "all")}
-        assert set(teams) == {"no team", "speech", "vision", "all"}, section
+        sums = set() if section == "chargeback" else {"all"}
+        assert set(teams) == {"no team", "speech", "vision"} | sums, section
         behind = await shown(ann, teams["no team"].replace("&lossy=1", ""))
         assert set(re.findall(r"/jobs/(\d+)\"", behind)) == {"4"}
+    paid = await figures(ann, "?section=chargeback&period=2026-10")
+    assert [text for text, href in paid if href == "?section=runs&period=2026-10"] == []
     place = await place_of(server.state, "lab")
     used = await usage_of(server.state, place, OCTOBER, ["team"], ALL)
     text = summary(used, await goodput_of(server.state, Look(place, OCTOBER, None)), [])
