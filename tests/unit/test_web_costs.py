@@ -232,3 +232,12 @@ async def test_a_month_s_machine_hours_are_those_of_the_invoice(server: Server) 
     states = (await got(ann, "usage/nodes?start=2026-10"))["states"]
     assert sum(one["seconds"] for one in states if one["state"] == "spare") == billed["spare"]
     assert sum(one["seconds"] for one in states if one["state"] not in ("spare", "off")) == billed["node"]
+
+
+@pytest.mark.parametrize(
+    ("month", "beside"),
+    [("2000-01", ["2000-02"]), ("2000-02", ["2000-01", "2000-03"]), ("2200-12", ["2200-11"])],
+)
+async def test_the_first_month_and_the_last_have_pages(server: Server, month: str, beside: list[str]) -> None:
+    page = await shown(await server.client(), f"?period={month}")
+    assert re.findall(r'aria-label="(\d{4}-\d{2})"', page) == beside

@@ -103,6 +103,7 @@ async def page(
     place = await place_of(state, name)
     month = place.month(period)
     where = zone(place.costs.timezone)
+    earlier = before(month, where)
     shown = tuple(one for one in SECTIONS if one[0] != "invoice" or _sees_all(who))
     section = section if section in dict(shown) else "usage"
     by = by if by in _BY.values() else "team"
@@ -122,7 +123,7 @@ async def page(
         sections=shown,
         month=month,
         month_title=f"{datetime.fromtimestamp(month.start, where):%B %Y}",
-        earlier=before(month, where).name,
+        earlier=earlier.name if earlier else "",
         later=month_of(month.end, where).name if month.end <= place.now else "",
         found=found,
         heat=heat(found.types, month, where) if section == "capacity" else (),
