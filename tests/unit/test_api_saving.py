@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from headway.api.collect import entries
 from headway.domain.incident import Incident, IncidentState, XidClass
-from tests.unit.ledger_world import OCTOBER, H, at, got, machines, said, server
+from headway.domain.ledger import Saves
+from tests.unit.ledger_world import OCTOBER, Accounting, H, at, got, machines, run, said, server
 from tests.unit.server_fakes import Server
 
 __all__ = ["said", "server"]
@@ -49,3 +51,22 @@ async def test_what_a_cluster_of_that_name_was_before_says_nothing_of_the_failur
     await failure(server, 550 * H)
     at(server, 600 * H)
     assert (await got(ann, "goodput"))["failure_hours"] == 200.0
+
+
+async def test_a_job_over_several_groups_has_the_nodes_of_all_of_them(server: Server, said: Accounting) -> None:
+    """Also the list on the page; its first run held others."""
+    cluster = (await server.state.cluster("lab"))[1]
+    main = cluster.groups[0]
+    halves = [replace(main, name=name, slots=slots) for name, slots in (("a", main.slots[:3]), ("b", main.slots[3:]))]
+    both = replace(cluster, groups=tuple(halves))
+    await machines(server, 4)
+    await failure(server, H)
+    first = run(7, 0, H, nodes=main.slots[:1])
+    last = run(7, 2 * H, 0, nodes=main.slots[:4], gpus=32)
+    await server.store.put_runs("lab", entries(both, [first, last]))
+    said.away = True
+    at(server, 10 * H)
+    await server.store.put_saves("lab", {7: Saves(10, 100.0, 3600.0)}, OCTOBER.start + 10 * H)
+    ann = await server.client()
+    assert (await got(ann, "goodput/checkpoints?job=7"))["failure_s"] == 10 * H
+    assert [one["failure_s"] for one in (await got(ann, "goodput"))["checkpoints"]] == [10 * H]

@@ -24,7 +24,7 @@ from headway.ledger.invoice import Segment
 from headway.ledger.money import cents, usd
 from headway.ledger.periods import Period
 from headway.store.losses import Saved
-from headway.store.usage import Only
+from headway.store.usage import Only, RunRow
 from headway.wire.ledger import AdviceOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
@@ -85,7 +85,7 @@ async def checkpoints(
             hint="every_s=600&write_s=20; headway_train measures them by itself (docs/checkpoints.md)",
         )
     hours = await failure_hours(state, place, Period("", place.now - LATELY_S, place.now))
-    failure_s = _failure_s(hours, nodes or sum(one.node_count for one in runs[-1:]) or 1)
+    failure_s = _failure_s(hours, nodes or _nodes(runs) or 1)
     return advice_out(job, write_s, failure_s, good.advice(every_s, failure_s, write_s))
 
 
@@ -161,7 +161,7 @@ def _stall(rows: Sequence[Saved], look: Look, cut: Sequence[Segment], hours: flo
             if segment.group == one.group and (held := seconds(one, segment.start, segment.end)):
                 cost += segment.usd_per_second * Fraction(one.units * held, one.per_node)
     saves = Saves(last.saves, last.stalled_s, last.up_s)
-    return Stall(last.job, saves, _failure_s(hours, last.node_count), gpu_s, cost)
+    return Stall(last.job, saves, _failure_s(hours, _nodes(rows)), gpu_s, cost)
 
 
 def _keep(into: list[Any], one: Any, most: int) -> None:
@@ -170,6 +170,11 @@ def _keep(into: list[Any], one: Any, most: int) -> None:
         heapq.heappush(into, one)
     else:
         heapq.heappushpop(into, one)
+
+
+def _nodes(rows: Sequence[RunRow] | Sequence[Saved]) -> int:
+    """Of a job's last run, in all groups that it held nodes of. `rows`: of its runs, the last at the end."""
+    return sum(one.node_count for one in rows if one.start == rows[-1].start)
 
 
 def _failure_s(hours: float | None, nodes: int) -> float:
