@@ -75,16 +75,23 @@ async def test_a_return_that_the_controller_has_forgotten_is_made_again_for_inci
     incident = await lab.store.open_incident("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
     lab.world.state, lab.world.reason = "DOWN", f"headway: incident {incident.number}: XID 79"
     incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t", drained=True)
-    assert await prove.return_again(tools, NODE, incident.number) == ""
+    assert await prove.return_again(tools, NODE) == ""
     await lab.store.move_incident(incident, IncidentState.OUT, "fails too often")
-    assert await prove.return_again(tools, NODE, incident.number) == ""
+    assert await prove.return_again(tools, NODE) == ""
     incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t")
     passed = {"passed": ["daemons"]}
     await lab.store.move_incident(incident, IncidentState.RETURNED, "tests passed; back in service", evidence=passed)
-    assert await prove.return_again(tools, "lab-1-1", incident.number) == "", "another node's"
-    assert await prove.return_again(tools, NODE, 99) == "", "not ours"
+    assert await prove.return_again(tools, "lab-1-1") == "", "another node's"
+    mine = lab.world.reason
+    for other in ("headway: incident 99: XID 79", f"headway: incident {incident.number}: XID 48"):
+        lab.world.reason = other
+        assert await prove.return_again(tools, NODE) == "", "not ours"
+    lab.world.reason = mine
+    newer = await lab.store.open_incident("lab", NODE, "XID 94", XidClass.RESET, 2.0, {})
+    assert await prove.return_again(tools, NODE) == "", "another fault of it is open"
+    await lab.store.move_incident(newer, IncidentState.FALSE_ALARM, "none")
     assert lab.world.state == "DOWN"
-    assert "back in service" in await prove.return_again(tools, NODE, incident.number)
+    assert "back in service" in await prove.return_again(tools, NODE)
     assert lab.world.state == "IDLE"
     lab.world.reason = "olga: the fan"
-    assert await prove.return_again(tools, NODE, incident.number) == "", "a person's by now"
+    assert await prove.return_again(tools, NODE) == "", "a person's by now"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
-from headway.domain.incident import XidClass
+from headway.domain.incident import IncidentState, XidClass
 from headway.domain.ledger import Run
 from headway.errors import Refused
 from headway.ledger.held import held
@@ -56,7 +56,7 @@ async def filled(store: Store) -> None:
             await db.execute(insert(t.incident_steps).values(**step))
 
 
-async def test_a_clusters_rows_come_back_under_numbers_of_the_other_server(stores: tuple[Store, Store]) -> None:
+async def test_a_clusters_rows_come_back_to_another_server(stores: tuple[Store, Store]) -> None:
     one, two = stores
     await filled(one)
     rows = [row async for row in one.records("lab")]
@@ -69,8 +69,27 @@ async def test_a_clusters_rows_come_back_under_numbers_of_the_other_server(store
     assert record is not None
     assert record.request == {"a": 1}
     (incident,) = await two.incidents("lab")
-    assert incident.number == 1  # it was the second there
-    assert [step.text for step in (await two.incident(1)).steps] == ["lab"]  # type: ignore[union-attr]
+    assert incident.number == 2  # as there
+    assert [step.text for step in (await two.incident(2)).steps] == ["lab"]  # type: ignore[union-attr]
+    assert (await two.open_incident("lab", "n1", "w", XidClass.DRAIN, 2.0, {})).number == 3
+    for store in stores:
+        await store.close()
+
+
+async def test_an_incident_whose_number_is_anothers_here_is_known_by_both(stores: tuple[Store, Store]) -> None:
+    """Slurm's state has the old one in the reason of its node, and people are told the new one."""
+    one, two = stores
+    for store, cluster, count in ((one, "lab", 1), (one, "other", 1), (one, "lab", 1), (two, "mine", 2)):
+        for _ in range(count):
+            await store.open_incident(cluster, "n1", "XID 79", XidClass.RMA, 1.0, {})
+    words = "a test failed, as in incident 1; once it works: headway incident return 3"
+    await one.move_incident(await one.incident(3), IncidentState.OUT, words, drained=True)
+    await two.take_records("lab", one.records("lab"))
+    moved, kept = await two.with_steps(await two.incidents("lab"))
+    assert (kept.number, moved.number) == (3, 4), "3 is free here, 1 is not"
+    assert kept.steps[-1].text == "a test failed, as in incident 4; once it works: headway incident return 3"
+    assert kept.reasons == ("headway: incident 3: XID 79",)
+    assert moved.reasons == ("headway: incident 4: XID 79", "headway: incident 1: XID 79")
     for store in stores:
         await store.close()
 

@@ -5,6 +5,7 @@ version adds is kept without a word here."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from itertools import groupby
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from sqlalchemy import Column, Integer, Select, Table, delete, func, insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.domain.incident import NUMBERS_BEFORE
 from headway.store import schema as t
 from headway.store.base import Base
 from headway.store.runs import insert_into
@@ -22,6 +24,7 @@ _NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "da
 
 Row = tuple[str, dict[str, Any]]  # (table, its values)
 AT_ONCE = 5000  # rows, a fraction of a second
+_NAMED = re.compile(r"(\bincident (?:return |show )?)(\d+)")  # an incident, in the words of a step
 BRINGING = "restore.records"  # among secrets: the tables that rows are being brought back to
 
 
@@ -136,7 +139,7 @@ def _rows_of(table: Table, cluster: str) -> Select[Any]:
     return select(table).where(column.in_(ours)).order_by(*table.primary_key.columns)
 
 
-def _numbered(table: Table) -> str:
+def _counted(table: Table) -> str:
     """The column that the database counts up; "" where there is none."""
     keys = list(table.primary_key.columns)
     counts = len(keys) == 1 and isinstance(keys[0].type, Integer) and keys[0].autoincrement is True
@@ -161,7 +164,7 @@ async def _pieces(rows: AsyncIterable[Row]) -> AsyncIterator[list[Row]]:
 async def _bring(
     db: AsyncConnection, name: str, some: list[dict[str, Any]], empty: set[str], numbers: dict[tuple[str, int], int]
 ) -> int:
-    """Inserts rows of a table, under numbers of this database's own; how many had something to hang on."""
+    """Inserts rows of a table; how many had something to hang on."""
     if name == t.uids.name:
         for values in some:
             if (await db.execute(select(t.uids.c.uid).where(t.uids.c.name == values["name"]))).first() is None:
@@ -174,16 +177,45 @@ async def _bring(
     parent = _parent(table, tables())
     if parent is not None:
         column, above = parent
+        if table is t.incident_steps:
+            some = [_said_anew(values, numbers) for values in some]
         hung = [(values, numbers.get((above.name, values[column.name]))) for values in some]
         some = [{**values, column.name: number} for values, number in hung if number is not None]
-    counted = _numbered(table)
+    counted = _counted(table)
     if not counted:
         if some:
             await db.execute(insert_into(db, table).on_conflict_do_nothing(), some)
         return len(some)
-    for values in some:
-        old = values.pop(counted, None)
-        done = await db.execute(insert(table).values(**values))
-        if old is not None and done.inserted_primary_key is not None:
-            numbers[name, old] = done.inserted_primary_key[0]
+    if some:
+        await _numbered(db, table, counted, some, numbers)
     return len(some)
+
+
+async def _numbered(
+    db: AsyncConnection, table: Table, counted: str, some: list[dict[str, Any]], numbers: dict[tuple[str, int], int]
+) -> None:
+    """Under the numbers they had, by which Slurm and people know incidents; behind all others where those are taken here."""
+    column = table.c[counted]
+    old = [values[counted] for values in some]
+    taken = set(await db.scalars(select(column).where(column.in_(old))))
+    last = max((await db.execute(select(func.max(column)))).scalar() or 0, *old)
+    for number in old:
+        last += number in taken
+        numbers[table.name, number] = last if number in taken else number
+    await db.execute(insert(table), [{**values, counted: numbers[table.name, values[counted]]} for values in some])
+    if db.dialect.name == "postgresql":  # which counts by itself, whatever numbers are given
+        counter = func.pg_get_serial_sequence(table.name, counted)
+        await db.execute(select(func.setval(counter, select(func.max(column)).scalar_subquery())))
+
+
+def _said_anew(step: dict[str, Any], numbers: Mapping[tuple[str, int], int]) -> dict[str, Any]:
+    """A step of an incident whose number may be another here. The first one keeps that before: Slurm's reason may name it."""
+
+    def number_of(old: int) -> int:
+        return numbers.get((t.incidents.name, old), old)
+
+    text = _NAMED.sub(lambda found: f"{found[1]}{number_of(int(found[2]))}", step["text"])
+    old, evidence = step["incident"], step["evidence"]
+    if step["seq"] == 1 and number_of(old) != old:
+        evidence = {**evidence, NUMBERS_BEFORE: [*evidence.get(NUMBERS_BEFORE, ()), old]}
+    return {**step, "text": text, "evidence": evidence}
