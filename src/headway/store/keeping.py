@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Column, Integer, Select, Table, delete, func, insert, select, tuple_
+from sqlalchemy import Column, Integer, Select, Table, delete, func, insert, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.incident import NUMBERS_BEFORE
@@ -30,8 +30,12 @@ BRINGING = "restore.records"  # among secrets: the tables that rows are being br
 
 class KeepStore(Base):
     async def records(self, cluster: str) -> AsyncIterator[Row]:
-        """All rows of a cluster as they are at one moment, parents before what hangs on them, and its people's uids."""
+        """All rows of a cluster as they are at one moment, parents before what hangs on them, and its people's uids. Whoever
+        takes them may take their time: this waits for a disk."""
         async with self._read() as db:
+            if self.presence.shared:  # of SQLite every transaction sees one moment, and none is given up
+                await db.execution_options(isolation_level="REPEATABLE READ")
+                await db.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             for table in tables():
                 rows = await db.stream(_rows_of(table, cluster))
                 async for row in rows:
