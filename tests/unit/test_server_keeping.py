@@ -6,15 +6,17 @@ import asyncio
 import base64
 import json
 import threading
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.domain.cluster import BackupRule
+from headway.domain.dataset import Version
 from headway.errors import Refused, Unreachable
 from headway.keep.archive import Header, Reader, key_of
 from headway.keep.restore import read, remember
@@ -239,6 +241,30 @@ async def test_a_restore_brings_records_and_then_the_machines(
     assert await server.store.uids(["ann"], give=False) == {"ann": 20_003}
     assert (await server.store.secrets("lab"))["munge_key"] == "eA=="
     assert await keys(server) == []
+
+
+async def test_versions_of_datasets_are_known_again_and_those_whose_files_are_lost_are_named(
+    server: Server, tmp_path: Path, parts: dict[str, bytes]
+) -> None:
+    rows = [asdict(Version("lab", "tiny", number, "0" * 64, 1, 1, "/d", "ann", 1.0)) for number in (1, 2)]
+    lines = "".join(json.dumps(["datasets", row]) + "\n" for row in rows)
+    parts["records"] = zlib.compress(zlib.decompress(parts["records"]) + lines.encode())
+    parts["about"] = json.dumps({"document": server_fakes.document().model_dump(), "owner": "ann"}).encode()
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    path = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
+    folder = server.state.library(builders.cluster()).folder("tiny")
+    (folder / "2").mkdir(parents=True)
+    folder.chmod(0o700)
+    server.work.answers["restore"] = None
+    ask = {"path": str(path), "passphrase": PHRASE, "confirmed": True}
+    asked = (await (await server.client()).post("/api/v1/clusters/lab/restore", json=ask)).json()["id"]
+    await server.work_off()
+    assert folder.stat().st_mode & 0o777 == 0o755
+    (cluster, *_) = server.work.named("restore")[0]
+    assert [(one.mount, one.source) for one in cluster.storage.datasets] == [("/datasets/tiny", str(folder))]
+    (said,) = [event for event in await server.store.events_after(asked) if event.step == "datasets"]
+    assert said.text == "tiny@1 is not here: headway dataset add of the same files brings it back"
+    assert await server.store.next_number("lab", "tiny") == 3
 
 
 async def test_an_archive_is_read_beside_the_loop(

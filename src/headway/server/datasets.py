@@ -68,7 +68,8 @@ class Datasets:
             await self._say("version", f"{same.label} holds the same already", done=True)
             made = same
         else:
-            await self._shelf.publish(self._name, number, manifest)
+            while not await self._shelf.publish(self._name, number, manifest):  # of a server whose records are lost
+                number += 1
             made = Version(
                 self._cluster, self._name, number, manifest.digest, len(manifest.files), manifest.size, path,
                 self._operation.person, state.clock(),

@@ -15,7 +15,7 @@ from headway.api.keeping import queue_backup
 from headway.api.places import allowed, place_faults
 from headway.api.shapes import summary_of
 from headway.api.state import AppState
-from headway.domain.cluster import BackupRule
+from headway.domain.cluster import BackupRule, Cluster
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.store import ClusterRow, Operation
 from headway.web.html import day
@@ -79,7 +79,9 @@ class Keep:
         await self._say("proof", f"{kept.proof.bytes} bytes are whole", done=True)
         count = await keep.remember(name, state.store, path, key, kept)
         await self._say("records", f"{count} of Headway's own records are back", done=True)
-        cluster = resolved.cluster
+        cluster = (await state.resolve(document)).cluster  # with the datasets of those records
+        if cluster.provider == "local":
+            await self._datasets(cluster)
         owner = str(kept.about.get("owner") or "")
         await state.store.save_cluster(
             name, document.model_dump(), summary=summary_of(cluster), state="changing", owner=owner
@@ -88,6 +90,17 @@ class Keep:
         await state.forget(name)  # what was held open was opened with other keys
         await state.work.restore(cluster, self._say, path, key, self._params["ref"])
         await state.store.caps_of(name, kept.proof.header.at)
+
+    async def _datasets(self, cluster: Cluster) -> None:
+        """Machines mount their folders, also where no backup could bring the files back."""
+        store, library = self._state.store, self._state.library(cluster)
+        versions = await store.versions(cluster.name)
+        for name in {one.name for one in versions}:
+            await asyncio.to_thread(library.ready, name)
+        lost = [one.label for one in versions if not (library.folder(one.name) / str(one.number)).is_dir()]
+        if lost:
+            text = f"{', '.join(lost)} is not here: headway dataset add of the same files brings it back"
+            await self._say("datasets", text, level="warning", done=True)
 
     async def rotate(self) -> None:
         state, name = self._state, self._operation.cluster

@@ -19,8 +19,8 @@ from headway.store.base import Base
 from headway.store.runs import insert_into
 
 # The cluster's own row and its secrets are kept apart; operations and notebooks are of a moment; tokens and node images are the
-# server's; and of datasets the files are in no backup.
-_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "datasets", "node_images"}
+# server's. Of datasets the files are in no backup, and may be there still: their numbers are not to be given twice.
+_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "node_images"}
 
 Row = tuple[str, dict[str, Any]]  # (table, its values)
 AT_ONCE = 5000  # rows, a fraction of a second
