@@ -53,7 +53,11 @@ class Keep:
         await state.work.back_up(cluster, about, self._say, path, header, await self._key())
         await self._say("backup", str(path), done=True, seconds=time.monotonic() - began)
         if self._params.get("keep"):
-            await asyncio.to_thread(retain, path.parent, name, int(self._params["keep"]), path)
+            stay = await asyncio.to_thread(retain, path.parent, name, int(self._params["keep"]), path)
+            if stay:  # the backup is made all the same: a second one would take another good one's place
+                text = f"older ones could not be removed: {'; '.join(stay)}"
+                await self._say("backup", text, level="warning", done=True)
+                state.live.note(name, f"backups: {text}", level="warning")
         return (str(path),)
 
     async def restore(self) -> None:
@@ -119,14 +123,22 @@ class Keep:
         return base64.b64decode(value)
 
 
-def retain(folder: Path, cluster: str, keep: int, made: Path) -> None:
+def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]:
     """Removes all but `keep` backups of the cluster in this folder: the one that was just made, and the latest others. A
-    clock that was ahead may have dated those later than that one."""
+    clock that was ahead may have dated those later than that one. Those that can't be removed stay: why, a sentence each."""
     from headway.keep.archive import found
 
-    others = [path for path, header, _ in found(folder) if header.cluster == cluster and path != made]
+    stay = []
+    try:
+        others = [path for path, header, _ in found(folder) if header.cluster == cluster and path != made]
+    except Refused as error:
+        return (error.message,)
     for path in others[max(0, keep - 1) :]:
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            stay.append(f"{path.name}: {error.strerror or error}")
+    return tuple(stay)
 
 
 class Backups:
