@@ -97,6 +97,9 @@ class FakeWork:
     async def rotate(self, cluster: Cluster, say: Any, what: str, ref: str) -> Any:
         return await self._call("rotate", cluster, say, what, ref)
 
+    async def replace(self, cluster: Cluster, say: Any, node: str, since: float | None) -> Any:
+        return await self._call("replace", cluster, say, node, since)
+
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> Any:
         return await self._call("storage_bench", cluster, node, mib)
 

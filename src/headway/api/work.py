@@ -100,6 +100,10 @@ class Work(Protocol):
         """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above."""
         ...
 
+    async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:
+        """A machine for one node, and nothing else. One that was made after `since` (unix seconds), or that has jobs, stays."""
+        ...
+
     async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
         """What `roll` would do now, and (`head`) `roll_head`; `by`: with a deadline. Raises Refused where machines are not made
         from an image, or there is none to go back to."""

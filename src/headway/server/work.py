@@ -99,6 +99,17 @@ class RealWork(Acting):
         async with self._alone(cluster) as held:
             await rotate(cluster, held.env, say, what, ref)
 
+    async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:
+        from headway.cluster.bring import bring
+
+        tools = await self._tools(cluster)
+        async with self._alone(cluster) as held:
+            machine = (await tools.machines()).get(node)
+            made = machine is not None and since is not None and machine.started_at > since
+            if made or (machine is not None and await tools.jobs_on(node)):
+                return await say(node, "somebody else has made a machine there meanwhile", done=True)
+            await bring(cluster, held.env, node, say, why="the one before is broken")
+
     async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
         from headway.health import roll
 
