@@ -65,7 +65,9 @@ def test_a_folder_that_a_mount_shows_is_made_before_the_mount_starts() -> None:
     goal = make_goal(cluster, site, {})
     assert (shown, "root", 0o755) in goal.roles["head"].dirs
     files = {f"{systemd.UNITS}/{name}": File(text) for name, text in systemd.mounts(cluster, site, head=True).items()}
-    wanted = Wanted.make(files, {}, (Unit("datasets-tiny.mount"),), dirs=((other, "ann", 0o700), (shown, "root", 0o755)))
+    wanted = Wanted.make(
+        files, {}, (Unit("datasets-tiny.mount"),), dirs=((other, "ann", 0o700), (shown, "root", 0o755))
+    )
     base = by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=True)["base"]
     order = [step.get("path") or step["names"][0] for step in base if step["op"] in ("dir", "units")]
     assert order == [shown, "datasets-tiny.mount", other]

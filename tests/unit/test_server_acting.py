@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headway.cluster.env import Env
 from headway.cluster.secrets import new_key
+from headway.errors import Unreachable
 from headway.health import wake
 from headway.machines.ssh import Connections
 from headway.server.acting import Acting
@@ -156,3 +158,30 @@ async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
     monkeypatch.setattr(work, "_held", held)
     await work.replace(lab.responder.cluster, say, NODE, since)
     assert brought == ([(NODE, "the one before is broken")] if made else [])
+
+
+async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, monkeypatch: Any) -> None:
+    class Watch:
+        cluster, tender = None, SimpleNamespace(cluster=None)
+
+        async def step(self, *_: Any) -> list[tuple[str, str]]:
+            return [("lab-1-1", "its machine is gone")]
+
+    async def fails() -> Any:
+        raise Unreachable("the provider does not answer")
+
+    async def held(*_: Any) -> Open:
+        return opened
+
+    async def nothing(*_: Any) -> Any:
+        return []
+
+    watch: Any = Watch()
+    opened = Open(lab.responder.env, None, watch=watch, responder=lab.responder)
+    acting = Acting(lab.store, Path())
+    for name, instead in (("_held", held), ("_follow", nothing), ("_wake", nothing)):
+        monkeypatch.setattr(acting, name, instead)
+    monkeypatch.setattr(lab.responder, "hear_notices", fails)
+    died = ("lab-1-1", "its machine is gone")
+    assert await acting.step(LAB, [], []) == [("lab", "the provider does not answer"), died]
+    assert await acting.step(LAB, [], []) == [died], "said once"

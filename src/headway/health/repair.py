@@ -208,7 +208,9 @@ async def _made(tools: Tools, incident: Incident) -> str:
         if operation.state not in {"queued", "running"}:
             if operation.error is None:
                 return ""
-            return f"the operation that was to make it failed: {str(operation.error.get('message', '')).splitlines()[0]}"
+            return (
+                f"the operation that was to make it failed: {str(operation.error.get('message', '')).splitlines()[0]}"
+            )
         await tools.sleep(LOOK_S)
     return f"the operation that was to make it ({number}) has not ended within {MAKE_S:.0f} s"
 

@@ -42,6 +42,7 @@ class Acting(Holding):
     ) -> list[tuple[str, str]]:
         """One look of the cluster's watch, which acts on faults."""
         from headway.health.tend import Tender
+        from headway.health.tools import fault_of
         from headway.health.watch import Watch
 
         held = await self._held(cluster)
@@ -52,7 +53,11 @@ class Acting(Holding):
         held.watch.cluster = held.watch.tender.cluster = cluster
         held.jobs = tuple(jobs)
         async with self._turn(cluster, held):
-            said = await responder.hear_notices() + await responder.go_on()
+            try:
+                said = await responder.hear_notices() + await responder.go_on()
+                responder.faults.pop(0, None)
+            except HeadwayError as error:  # nodes that die are seen to all the same
+                said = responder.once(0, cluster.name, fault_of(error))
             said += await held.watch.step(nodes, held.jobs)
             await self._follow(cluster, held)
         return said + await self._wake(cluster, held)

@@ -107,7 +107,8 @@ class RealWork(Acting):
             machine = (await tools.machines()).get(node)
             made = machine is not None and since is not None and machine.started_at > since
             if made or (machine is not None and await tools.jobs_on(node)):
-                return await say(node, "somebody else has made a machine there meanwhile", done=True)
+                await say(node, "somebody else has made a machine there meanwhile", done=True)
+                return
             await bring(cluster, held.env, node, say, why="the one before is broken")
 
     async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
