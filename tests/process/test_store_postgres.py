@@ -120,6 +120,20 @@ async def _uids_and_secrets(stores: Sequence[Store]) -> None:
     assert await stores[0].users_of("lab") == {"ann", "bob"}
 
 
+async def test_others_see_who_is_in_a_turn(url: str, tmp_path: Path) -> None:
+    one, two = await open_store(tmp_path, url), await open_store(tmp_path, url)
+    names = [f"reboot/lab/lab-1-{number}" for number in range(8)]  # their locks have either sign
+    try:
+        for store in (one, two):
+            await store.presence.appear()
+        for name in names:
+            async with one.presence.turn(name):
+                assert [await two.presence.in_turn(other) for other in names] == [other == name for other in names]
+            assert not await two.presence.in_turn(name)
+    finally:
+        await asyncio.gather(one.close(), two.close())
+
+
 async def test_a_clusters_records_are_of_one_moment_and_come_back(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

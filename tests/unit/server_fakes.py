@@ -208,6 +208,9 @@ class FakeWork:
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Any:
         return await self._call("reboot_node", cluster, node, person, busy)
 
+    async def reboot_again(self, cluster: Cluster, node: str) -> Any:
+        return await self._call("reboot_again", cluster, node)
+
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> Any:
         return await self._call("test_node", cluster, node, hard)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from headway.domain.incident import IncidentState, XidClass
+from headway.domain.machine import Machine, MachineState
 from headway.errors import Conflict, Unreachable
 from headway.health import person, prove
 from tests.unit.health_world import NODE, Ward
@@ -58,6 +61,44 @@ async def test_a_rebooted_node_serves_again_only_after_its_tests(lab: Ward, soun
     fault = await person.reboot(lab.responder.tools, NODE, "olga")
     assert [word for word in world.order if word != "ask"][:3] == ["drain", "stop", "start"]
     assert (fault == "", world.state) == (sound, "IDLE" if sound else "IDLE+DRAIN")
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_job_that_began_before_the_drain_is_not_ended_unasked(lab: Ward, busy: bool) -> None:
+    lab.world.jobs = {42: "RUNNING"}
+    fault = await person.reboot(lab.responder.tools, NODE, "olga", busy=busy)
+    assert fault == ("" if busy else "not rebooted: by now jobs 42 run there")
+    assert ("stop" in lab.world.order, lab.world.state) == (busy, "IDLE")
+
+
+async def test_a_reboot_goes_on_where_its_server_was_ended_under_it(lab: Ward) -> None:
+    world, tools, real = lab.world, lab.responder.tools, lab.world.stop
+    stopped = asyncio.Event()
+
+    async def stop(machine: Machine) -> None:
+        await real(machine)
+        stopped.set()
+        await asyncio.Event().wait()
+
+    world.stop = stop  # type: ignore[method-assign]
+    going = asyncio.create_task(person.reboot(tools, NODE, "olga"))
+    await stopped.wait()
+    going.cancel()
+    await asyncio.gather(going, return_exceptions=True)
+    assert world.machine is not None
+    assert (world.machine.state, world.state) == (MachineState.STOPPED, "IDLE+DRAIN")
+    assert await person.rebooter(tools, NODE) == "olga"
+    world.stop = real  # type: ignore[method-assign]
+    assert await person.reboot(tools, NODE, "olga") == ""
+    assert (world.machine.state, world.state) == (MachineState.RUNNING, "IDLE")
+    assert await person.rebooter(tools, NODE) == ""
+
+
+async def test_nobody_goes_on_with_a_reboot_that_failed(lab: Ward) -> None:
+    lab.world.sound = False
+    assert await person.reboot(lab.responder.tools, NODE, "olga") == "mounts: /scratch is gone"
+    assert lab.world.reason == "olga: reboot: mounts: /scratch is gone"
+    assert await person.rebooter(lab.responder.tools, NODE) == ""
 
 
 async def test_one_that_was_drained_stays_drained_after_its_reboot(lab: Ward) -> None:

@@ -241,6 +241,11 @@ class Work(Protocol):
         or ""."""
         ...
 
+    async def reboot_again(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
+        """Goes on with a reboot that a server was ended under: whose it is, and as above. None where there is none, or where
+        another server is at it."""
+        ...
+
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
         """(test, passed, words) each. Changes nothing; `hard` ones disturb what runs there."""
         ...

@@ -206,11 +206,24 @@ class Acting(Holding):
             return await bring_back(self._responder(cluster, held).tools, node, person)
 
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
-        from headway.health.person import may_reboot, reboot
+        from headway.health.person import may_reboot
 
-        tools = self._responder(cluster, await self._held(cluster)).tools
-        await may_reboot(tools, node, busy=busy)
-        return reboot(tools, node, person)
+        await may_reboot(await self._tools(cluster), node, busy=busy)
+        return self._rebooted(cluster, node, person, busy=busy)
+
+    async def reboot_again(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
+        from headway.health.person import rebooter
+
+        if await self._store.presence.in_turn(f"reboot/{cluster.name}/{node}"):
+            return None
+        person = await rebooter(await self._tools(cluster), node)
+        return (person, self._rebooted(cluster, node, person, busy=False)) if person else None
+
+    async def _rebooted(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> str:
+        from headway.health.person import reboot
+
+        async with self._store.presence.turn(f"reboot/{cluster.name}/{node}"):
+            return await reboot(await self._tools(cluster), node, person, busy=busy)
 
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
         from headway.health.prove import prove
