@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import insert, select
 
 from headway.domain.incident import IncidentState, XidClass
-from headway.domain.ledger import Run
+from headway.domain.ledger import NodeSpan, Run, SpanKind
 from headway.errors import Refused
+from headway.ledger import meter
 from headway.ledger.held import held
 from headway.store import schema as t
 from headway.store.keeping import Row, tables
@@ -109,6 +110,26 @@ async def test_runs_find_their_kind_under_its_new_number(stores: tuple[Store, St
     assert await two.take_records("lab", one.records("lab")) > 0
     assert [total.by for total in await two.usage("lab", whole, ["user"])] == [("ann",)]
     assert [total.by for total in await two.usage("other", whole, ["user"])] == [("eve",)]
+    for store in stores:
+        await store.close()
+
+
+async def test_machines_of_another_server_ended_as_they_were_seen_last(stores: tuple[Store, Store]) -> None:
+    """Between a backup and the restore on other machines nothing ran, and nothing is billed."""
+    one, two = stores
+    await one.meter("lab", [("lab-1-1", "gpu"), ("lab-1-2", "gpu")], [], [], 100)
+    await one.put_node_spans("lab", [NodeSpan("lab-1-2", SpanKind.SPARE, 100, 0)])
+    await one.meter("lab", [], [], ["lab-1-1", "lab-1-2"], 900)
+    await one.meter("lab", [("lab-1-3", "gpu")], [], [], 900)
+    await two.take_records("lab", one.records("lab"))
+    turns = meter.look(await two.open_lives("lab"), {"lab-1-1": "gpu"}, 90_000)
+    await two.meter("lab", turns.began, turns.ended, turns.there, 90_000)
+    lives = {(life.machine, life.began): life.ended for life in await two.lives("lab", 0, 99_999)}
+    assert lives == {("lab-1-1", 100): 900, ("lab-1-2", 100): 900, ("lab-1-3", 900): 901, ("lab-1-1", 90_000): 0}
+    assert [span.ended for span in await two.node_spans("lab", 0, 99_999)] == [900]
+    rows = [row async for row in one.records("lab")]
+    await two.take_records("lab", again(rows))
+    assert [life.machine for life in await two.open_lives("lab")] == ["lab-1-1"], "its own go on"
     for store in stores:
         await store.close()
 

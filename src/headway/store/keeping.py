@@ -10,10 +10,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Column, Integer, Select, Table, delete, func, insert, select, text, tuple_
+from sqlalchemy import Column, Integer, Select, Table, case, delete, func, insert, literal, select, text, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.incident import NUMBERS_BEFORE
+from headway.store import ledger_schema as ledger
 from headway.store import schema as t
 from headway.store.base import Base
 from headway.store.runs import insert_into
@@ -73,11 +74,24 @@ class KeepStore(Base):
                 async with self._write() as db:
                     for name, some in groupby(piece, key=lambda row: row[0]):
                         count += await _bring(db, name, [values for _, values in some], empty, numbers)
+            await self._end_what_ran(cluster, empty)
         except Exception:
             await self.take_half_away(cluster)
             raise
         await self.drop_secret(cluster, BRINGING)
         return count
+
+    async def _end_what_ran(self, cluster: str, brought: set[str]) -> None:
+        """Machines that are known from elsewhere ended as they were seen last: nobody can say what was between then and now, and
+        it would be billed. Those that are there begin anew."""
+        v, n = ledger.lives, ledger.node_spans
+        async with self._write() as db:
+            last = (await db.execute(select(func.max(v.c.seen)).where(v.c.cluster == cluster))).scalar() or 0
+            for table, seen in ((v, v.c.seen), (n, literal(last))):
+                if table.name in brought:
+                    ended = case((seen > table.c.began, seen), else_=table.c.began + 1)
+                    open_ = (table.c.cluster == cluster, table.c.ended == 0)
+                    await db.execute(update(table).where(*open_).values(ended=ended))
 
     async def _empty(self, cluster: str) -> set[str]:
         """The tables that have nothing of the cluster."""
