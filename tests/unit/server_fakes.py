@@ -20,7 +20,7 @@ from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
 from headway.domain.slots import Deadline
-from headway.errors import Fault, InvalidSpec
+from headway.errors import Fault, InvalidSpec, Refused
 from headway.server.page import PageLive
 from headway.server.reconcile import Reconciler
 from headway.store import Store
@@ -94,7 +94,9 @@ class FakeWork:
     async def restore(self, cluster: Cluster, say: Any, path: Path, key: bytes, ref: str) -> Any:
         return await self._call("restore", cluster, say, path, key, ref)
 
-    async def rotate(self, cluster: Cluster, say: Any, what: str, ref: str) -> Any:
+    async def rotate(self, cluster: Cluster, say: Any, what: str, ref: str, begins: Any) -> Any:
+        if not isinstance(self.answers.get("rotate"), Refused):  # with nothing changed
+            await begins()
         return await self._call("rotate", cluster, say, what, ref)
 
     async def replace(self, cluster: Cluster, say: Any, node: str, since: float | None) -> Any:

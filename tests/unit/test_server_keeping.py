@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from headway.domain.change import Disturbs
 from headway.domain.cluster import BackupRule
 from headway.domain.dataset import Version
 from headway.errors import Refused, Unreachable
@@ -325,6 +326,23 @@ async def test_keys_that_are_not_headways_to_change_are_refused(server: Server) 
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
 
 
+@pytest.mark.parametrize(("kind", "before"), [("rotate", "ready"), ("apply", "ready"), ("apply", "failed")])
+async def test_what_was_refused_before_it_began_leaves_the_cluster_as_it_was(
+    server: Server, kind: str, before: str
+) -> None:
+    server.work.answers["rotate"] = Refused("other changes to lab wait that disturb what runs")
+    server.work.answers["plan"] = server_fakes.changes(Disturbs.JOBS)
+    await server.store.save_cluster("lab", state=before)
+    row = await server.state.row("lab")
+    params = {"what": "munge", "ref": "r", "look_again": True}
+    asked = await server.store.enqueue_operation("lab", kind, "ann", document=row.document, params=params)
+    server.work.calls.clear()
+    await server.work_off()
+    assert (await server.store.operation(asked.id)).state == "failed"
+    assert server.work.named("apply") == []
+    assert (await server.state.row("lab")).state == before
+
+
 async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> None:
     async def fails(cluster: Any, _say: Any, _what: str, ref: str) -> None:
         await server.store.put_secret(cluster.name, f"rotating/{ref}", "the new key")
@@ -339,6 +357,7 @@ async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> Non
         "the head may have the new one: see what is held anew"
     )
     assert (await server.store.operation(asked.json()["id"])).state == "failed"
+    assert (await server.state.row("lab")).state == "failed"
     assert [name for name in await server.store.secrets("lab") if name.startswith("rotating/")] == []
 
 

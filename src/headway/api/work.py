@@ -3,7 +3,7 @@ expect."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -96,8 +96,11 @@ class Work(Protocol):
         """The cluster's machines, with the backup's queue and accounting. `ref`: the same again when this goes on."""
         ...
 
-    async def rotate(self, cluster: Cluster, say: Say, what: str, ref: str) -> None:
-        """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above."""
+    async def rotate(
+        self, cluster: Cluster, say: Say, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above; `begins` is called before the
+        first change."""
         ...
 
     async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:

@@ -109,9 +109,12 @@ class Keep:
     async def rotate(self) -> None:
         state, name = self._state, self._operation.cluster
         _, cluster = await state.cluster(name)
-        await state.store.save_cluster(name, state="changing")
+
+        async def begins() -> None:
+            await state.store.save_cluster(name, state="changing")
+
         try:
-            await state.work.rotate(cluster, self._say, self._params["what"], self._params["ref"])
+            await state.work.rotate(cluster, self._say, self._params["what"], self._params["ref"], begins)
         finally:
             await state.forget(name)  # the head may have the new key, whoever else has not
 

@@ -190,8 +190,9 @@ class Reconciler:
         state, name = self._state, operation.cluster
         if error is not None:
             row = await state.store.cluster(name)
-            # What runs beside changes nothing of the cluster, a restore that was refused touched nothing.
-            if operation.kind not in (*KEEPING, *BESIDE) or (row is not None and row.state in ("changing", "creating")):
+            # What runs beside changes nothing of the cluster, and what was refused before it began touched nothing.
+            waits = operation.kind not in BESIDE and operation.id in state.waiting
+            if waits or (row is not None and row.state in ("changing", "creating")):
                 await state.store.save_cluster(name, state="failed")
             first = first_line(error)  # whoever follows is told all of it at the end
             await self._say(operation, operation.kind, first, level="error", done=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +93,13 @@ class RealWork(Acting):
             await restore(cluster, held.env, say, path, key, ref)
             held.cluster = cluster
 
-    async def rotate(self, cluster: Cluster, say: Say, what: str, ref: str) -> None:
+    async def rotate(
+        self, cluster: Cluster, say: Say, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+    ) -> None:
         from headway.keep.rotate import rotate
 
         async with self._alone(cluster) as held:
-            await rotate(cluster, held.env, say, what, ref)
+            await rotate(cluster, held.env, say, what, ref, begins)
 
     async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:
         from headway.cluster.bring import bring
