@@ -63,8 +63,7 @@ class Datasets:
         before = await store.versions(self._cluster, self._name)
         manifest = await self._bring(path, number - 1)
         same = next((one for one in before if one.digest == manifest.digest and not one.damage), None)
-        if same is not None:
-            await self._shelf.publish(self._name, same.number, manifest)
+        if same is not None and await self._shelf.publish(self._name, same.number, manifest):
             await self._say("version", f"{same.label} holds the same already", done=True)
             made = same
         else:
