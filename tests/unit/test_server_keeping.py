@@ -264,7 +264,7 @@ async def test_versions_of_datasets_are_known_again_and_those_whose_files_are_lo
     (cluster, *_) = server.work.named("restore")[0]
     assert [(one.mount, one.source) for one in cluster.storage.datasets] == [("/datasets/tiny", str(folder))]
     (said,) = [event for event in await server.store.events_after(asked) if event.step == "datasets"]
-    assert said.text == "tiny@1 is not here: headway dataset add of the same files brings it back"
+    assert said.text == "no files are here of tiny@1: headway dataset add of the same ones brings them back"
     assert await server.store.next_number("lab", "tiny") == 3
 
 

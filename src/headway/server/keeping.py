@@ -103,7 +103,7 @@ class Keep:
             await asyncio.to_thread(library.ready, name)
         lost = [one.label for one in versions if not (library.folder(one.name) / str(one.number)).is_dir()]
         if lost:
-            text = f"{', '.join(lost)} is not here: headway dataset add of the same files brings it back"
+            text = f"no files are here of {', '.join(lost)}: headway dataset add of the same ones brings them back"
             await self._say("datasets", text, level="warning", done=True)
 
     async def rotate(self) -> None:
