@@ -28,7 +28,7 @@ _UNSURE = (
     "Unexpected message received",
 )  # as node/as_person/once.py
 _NOBODY_KNOWS = 98  # node/as_person/once.py: what ran under this tag before was cut off
-_SIGNALLED = 128  # a code above it: ended by a signal, as in a shell
+_SIGNALLED = range(128, 193)  # 128 + the number of a signal, as in a shell; 255 is how sbatch refuses an option
 _LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
 
 
@@ -96,10 +96,10 @@ async def _once(links: Links, head: Machine, ask: dict[str, Any], script: bytes)
         ran = await call(links, head, ask, timeout_s=SUBMIT_S, stdin=script)
         if ran.code == _NOBODY_KNOWS or (ran.code and any(word in ran.stderr for word in _UNSURE)):
             why = ran.stderr.strip()
-        elif ran.code <= _SIGNALLED:
+        elif ran.code not in _SIGNALLED:
             return ran
         else:
-            why = f"it was ended by signal {ran.code - _SIGNALLED}"
+            why = f"it was ended by signal {ran.code - _SIGNALLED.start}"
     except Unanswered as error:
         why = error.message
     except CommandFailed:
