@@ -12,6 +12,7 @@ from typing import Any
 from headway.domain.machine import Machine
 from headway.domain.sbatch import options, script_options
 from headway.errors import CommandFailed, NotAllowed, NotFound, Refused, Unanswered
+from headway.jobs.asked import asked
 from headway.jobs.remote import REFUSED as PROGRAM_REFUSED
 from headway.jobs.remote import Links, call, command, refusal
 from headway.machines.run import Ran
@@ -57,7 +58,7 @@ async def submit(
     ask: dict[str, Any] = {
         "do": "sbatch",
         "user": user,
-        "args": list(request.args),
+        "args": _flags(request),
         "cwd": request.chdir,
         "script_name": script_name(request.script_name),
         "script_args": list(request.script_args),
@@ -202,6 +203,24 @@ def script_name(name: str) -> str:
     if last in ("", ".", "..") or "\0" in last or len(last.encode()) > 200:
         raise Refused(f"not a usable script name: {name[:80]!r}", hint="rename the file: letters, digits, . _ -")
     return last
+
+
+def _flags(request: SubmitIn) -> list[str]:
+    """Its flags, and one that exports what `env` names where the script or the flags export a part of the environment only.
+    Raises Refused where that can't be said in one flag."""
+    names = [name for name in request.env if not name.startswith(("SLURM_", "SBATCH_"))]  # sbatch's own
+    wants = asked(request)
+    exports = [want.options["export"] for want in wants if "export" in want.options]
+    parts = [value for value in exports if "ALL" not in value.upper().split(",")]
+    if not names or not parts:
+        return list(request.args)
+    if len(wants) > 1 or parts[0].upper() == "NIL":
+        raise Refused(
+            f"--export={parts[0]} keeps {', '.join(names)} from the job",
+            hint=f"name what is to be exported: --export={','.join(names)}",
+        )
+    kept = [] if parts[0].upper() in ("", "NONE") else [parts[0]]
+    return [*request.args, f"--export={','.join([*kept, *names])}"]
 
 
 def _check(request: SubmitIn) -> None:
