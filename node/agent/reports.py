@@ -59,8 +59,10 @@ class Spoken:
     _tokens: deque[tuple[float, int]] = field(default_factory=deque)
 
     def take(self, values: dict[str, Any], now: float) -> None:
-        """What an earlier report said beyond these values goes along, unless it was sent."""
-        unsent = self.values if self.left == TIMES else {}
+        """Step and loss that were not sent yet go along where these values have none."""
+        before = self.values if self.left == TIMES else {}
+        went_back = values.get("step", math.inf) < before.get("step", 0)
+        unsent = {} if went_back else {name: before[name] for name in ("step", "loss") if name in before}
         self.values, self.at, self.left = {**unsent, **values}, now, TIMES
         self.number += 1
         tokens = values.get("tokens")

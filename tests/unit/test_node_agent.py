@@ -112,6 +112,11 @@ def test_a_loss_said_every_few_steps_is_sent_with_the_step_that_came_right_after
     spoken.left -= 1  # it was sent
     spoken.take({"step": 12}, 2.0)
     assert spoken.values == {"step": 12}
+    spoken.take({"step": 13, "loss": 2.25}, 2.1)
+    spoken.take({"tokens": 9}, 2.2)
+    assert spoken.values == {"step": 13, "loss": 2.25, "tokens": 9}
+    spoken.take({"step": 5}, 2.3)
+    assert spoken.values == {"step": 5}, "it went on from a checkpoint"
 
 
 def test_the_rate_is_of_the_last_half_minute_and_begins_anew_after_a_restart() -> None:
