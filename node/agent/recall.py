@@ -55,8 +55,8 @@ _STAYS = re.compile(rb"^#SBATCH\s+(?:.*\s)?--no-requeue", re.MULTILINE)
 # sbatch's options whose value is a word of its own, and those of its long ones that take none.
 _SHORT_WITH_VALUE = b"AaBbCcDdeFGiJLMmNnopqStwx"
 _LONG_ALONE = frozenset(
-    b"contiguous exclusive get-user-env hold ignore-pbs immediate nice no-kill no-requeue overcommit oversubscribe parsable "
-    b"propagate quiet reboot requeue resv-ports spread-job stepmgr test-only use-min-nodes verbose wait x11 "
+    b"contiguous exclusive get-user-env hold ignore-pbs immediate nice no-kill no-requeue oom-kill-step overcommit oversubscribe "
+    b"parsable propagate quiet reboot requeue resv-ports spread-job stepmgr test-only use-min-nodes verbose wait x11 "
     b"container-mount-home container-remap-root container-writable container-readonly container-entrypoint".split()
 )
 
@@ -186,12 +186,16 @@ def command(note: Note, script: bytes, numbers: Mapping[int, int], path: bytes) 
 
 
 def script_at(words: Sequence[bytes]) -> int | None:
-    """Which of sbatch's words names the script: the first that is neither an option nor an option's value."""
+    """Which of sbatch's words names the script: the first that is neither an option nor an option's value, nor the `:`
+    between two components."""
     n = 0
     while n < len(words):
         word = words[n]
         if word == b"--":
             return n + 1 if n + 1 < len(words) else None
+        if word == b":":
+            n += 1
+            continue
         if not word.startswith(b"-") or word == b"-":
             return n
         if word.startswith(b"--"):
@@ -365,7 +369,7 @@ def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
     before: dict[int, list[int]] = {}
     for row in map(json.loads, whole_lines(done)):
         before.setdefault(row["job"], []).append(row["at"])
-    due: list[tuple[Note, pwd.struct_passwd, Kept]] = []
+    due: dict[Note, tuple[pwd.struct_passwd, Kept]] = {}  # what was noted twice is one submission
     for one in found:
         note = one.note
         try:
@@ -379,11 +383,11 @@ def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
         records = mine(note, records, owner.pw_name, max(earlier, default=0))
         files = kept_of(f"{one.kept}/job.{note.job}", owner, known=bool(records))
         if not over(note, records, files.script, one.began):
-            due.append((note, owner, files))
+            due[note] = owner, files
     if due:
         slurm.close_records()  # before their numbers are known again
     numbers: dict[int, int] = {}
-    for note, owner, files in due:
+    for note, (owner, files) in due.items():
         try:
             said = slurm.submit(note, owner, files, numbers)
         except (OSError, ValueError) as error:

@@ -15,6 +15,7 @@ from .job import job_of
 
 SOON_S = 1.0  # between two reports of a job that are sent at once
 RATE_OVER_S = 30.0  # tokens a second are a mean over the last so many
+TIMES = 2  # each report is sent so often: a datagram may be lost
 FORGET_S = 600.0  # a job that has said nothing for so long is forgotten by its node
 MOST_BYTES = 4096
 MOST_SENT = 32 * 1024  # bytes in one message to the head: sealed, it stays below the 64 KiB that UDP takes
@@ -52,13 +53,17 @@ class Spoken:
 
     values: dict[str, Any] = field(default_factory=dict)
     at: float = 0.0  # of the machine's own clock that never goes back
-    left: int = 0  # times it is still to be sent
+    left: int = 0  # times of TIMES that it is still to be sent
     number: int = 0
     soon: float = -1e9  # when a report was last sent at once
     _tokens: deque[tuple[float, int]] = field(default_factory=deque)
 
     def take(self, values: dict[str, Any], now: float) -> None:
-        self.values, self.at, self.left = values, now, 2
+        """Step and loss that were not sent yet go along where these values have none."""
+        before = self.values if self.left == TIMES else {}
+        went_back = values.get("step", math.inf) < before.get("step", 0)
+        unsent = {} if went_back else {name: before[name] for name in ("step", "loss") if name in before}
+        self.values, self.at, self.left = {**unsent, **values}, now, TIMES
         self.number += 1
         tokens = values.get("tokens")
         if tokens is None:

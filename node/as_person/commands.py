@@ -56,8 +56,7 @@ def run(ask):
                 break
             if select.select([ended], [], [], GRACE_S)[0]:
                 break
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os._exit(code if code >= 0 else 128 - code)
+    os._exit(identity.end_of(child))
 
 
 def start(ask):

@@ -88,7 +88,7 @@ def enter(entry, cwd):
 
 
 def in_child(work):
-    """Exit code of `work` in a child, which alone gives up root."""
+    """How `work` ends in a child, which alone gives up root; as `end_of`."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -97,4 +97,10 @@ def in_child(work):
         except BaseException as error:
             refuse(f"{type(error).__name__}: {error}")
         os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255
+    return end_of(child)
+
+
+def end_of(child):
+    """Exit code of a child, waited for; 128 + the number of the signal that ended it, as in a shell."""
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code if code >= 0 else 128 - code

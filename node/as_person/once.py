@@ -13,7 +13,7 @@ from as_person import identity
 FOLDER = ".headway-once"
 KEPT_S = 86400 - 600  # less than the server keeps a key: one that is good again runs again
 NOBODY_KNOWS = 98
-SIGNALLED = 128  # and above: what ran was ended by a signal, and may have done its work
+SIGNALLED = range(128, 193)  # what ran was ended by a signal, and may have done its work; 255 is sbatch's own refusal
 # What Slurm's commands say when the controller took the request and did not answer: it may do it yet.
 UNSURE = (b"timed out on send/recv", b"Zero Bytes were transmitted", b"Unexpected message received")
 NO_LOCKS = (
@@ -50,7 +50,7 @@ def once(tag, work):
         pour(2, err)
         return NOBODY_KNOWS
     words = {"out": out.decode("latin-1"), "err": err.decode("latin-1")}
-    if code < SIGNALLED:
+    if code not in SIGNALLED:
         keep(file, json.dumps(words).encode() if code == 0 else b"")
     pour(1, out)
     pour(2, err)

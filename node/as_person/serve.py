@@ -59,8 +59,7 @@ def served(ask, data, user, ours):
     os.close(out[1])
     os.close(err[1])
     said = gather(child, out[0], err[0])
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return (code if code >= 0 else 128 - code), *said
+    return identity.end_of(child), *said
 
 
 def be_served(ask, data, out, err, ours):

@@ -296,6 +296,9 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     page = (await alice.post("/clusters/lab/submit/check", data=form)).text
     assert ("32.00 USD" in page, "of 10.00 GPU-hours a month are left to vision" in page) == (True, True)
     assert "It may use 32.00 GPU-hours; 10.00 are left" in page
+    form = {"how": "script", "script": "#!/bin/sh\n", "flags": "-w /home/alice/nodes --gpus-per-node=8"}
+    unread = (await alice.post("/clusters/lab/submit/check", data=form)).text
+    assert ("can't be said; not understood here: --nodelist." in unread, "USD an hour" in unread) == (True, False)
     assert "are left to vision" in (await alice.get("/clusters/lab/submit")).text
     await server.store.note_budget("lab", "vision", OCTOBER.start, "over", capped=True)
     at(server, 60)
@@ -315,6 +318,24 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
         (8, "-t 60 --gpus=12", 2, 12, 12.0),
         (8, "-t 60 -N2 --exclusive", 2, 16, 16.0),
         (8, "-t 60 --exclusive=user --gpus-per-node=2", 1, 2, 2.0),
+        (8, "-t 60 -N4 --gpus-per-n=8", 4, 32, 32.0),
+        (8, "-t 60 -QN4 --gres=gpu:h100:8", 4, 32, 32.0),
+        (8, "-t 60 -n 32 --ntasks-per-node=8 --tres-per-task=cpu=2,gres/gpu:h100=1", 4, 32, 32.0),
+        (8, "-t 60 -n 32 --tres-per-task=gres/gpu:1", 4, 32, 32.0),
+        (8, "-t 60 -N4 --sockets-per-node=2 --gpus-per-socket=4", 4, 32, 32.0),
+        (8, "-t 60 -N4 -B2 --gpus-per-socket=h100:2", 4, 16, 16.0),
+        (8, "-t 60 -N 2-4 --gpus-per-node=8", 4, 32, 32.0),
+        (8, "-t 60 -N 1,3 --gpus-per-node=8", 3, 24, 24.0),
+        (8, "-t 60 -w lab-1-[1-4] --gpus-per-node=8", 4, 32, 32.0),
+        (8, "-t 60 -n 16 -c 16 --gpus-per-node=8", 4, 32, 32.0),
+        (8, "-t 60 --gpus=h100:8,h100:8 -N2", 2, 16, 16.0),
+        (8, "-t 60 --gpus=32 --gpus-per-node=8", 4, 32, 32.0),
+        (8, "-t 60 -n16 --ntasks-per-gpu=1", 2, 16, 16.0),
+        (8, "-t 60 -n16 --ntasks-per-gpu=2", 1, 8, 8.0),
+        (8, "-t 60 -N4 --gpus-per-socket=4", None, None, None),
+        (8, "-t 60 -w /home/ann/nodes --gpus-per-node=8", None, None, None),
+        (8, "-t 60 -N2 --gpus-per-rack=8", None, None, None),
+        (0, "-t 60 -n 5 -c 25", 3, 0, 15.62),
         (0, "-t 60 -n 256", 4, 0, 32.0),
         (0, "-t 60 --nodes=4 --ntasks-per-node=64", 4, 0, 32.0),
         (0, "-t 60 -n 4 -c 8", 1, 0, 4.0),
@@ -326,7 +347,7 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     ],
 )
 async def test_a_price_is_that_of_all_that_a_job_would_hold(
-    server: Server, gpus_on_each: int, flags: str, nodes: int, gpus: int, usd: float | None
+    server: Server, gpus_on_each: int, flags: str, nodes: int | None, gpus: int | None, usd: float | None
 ) -> None:
     plan = replace(builders.H100, gpus=gpus_on_each, cpus=64, price_usd_per_node_hour=Decimal(8))
     parts = (Partition("train", tuple(f"lab-1-{i}" for i in (1, 2, 3, 4)), True, 1, None, 86400, (), False, 0, ()),)
@@ -339,6 +360,7 @@ async def test_a_price_is_that_of_all_that_a_job_would_hold(
     assert answer.status_code == 200, answer.text
     told = answer.json()
     assert (told["nodes"], told["gpus"], told["usd"]) == (nodes, gpus, usd)
+    assert (told["unread"] == []) == (gpus is not None)
 
 
 async def test_hours_waits_and_free_gpus(server: Server, said: Accounting) -> None:

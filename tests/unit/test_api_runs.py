@@ -70,6 +70,16 @@ async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> No
     assert (shown["checkpoints"], shown["container_digest"]) == (["step-10"], f"sha256:{'b' * 64}")
 
 
+async def test_images_that_only_steps_name_are_those_that_ran(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    await eve.post(JOBS, json={"script": "#!/bin/sh\nsrun --container-image=a x\nsrun --container-image=b y\n"})
+    used = [{"image": name, "file": f"/x/sha256-{name * 64}.sqsh"} for name in "aba"]
+    told = base64.b64encode(json.dumps({"checkpoints": [], "used": used}).encode()).decode()
+    server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=told)
+    shown = (await eve.get(f"{JOBS}/41/lineage")).json()
+    assert (shown["container_image"], shown["container_digest"]) == ("a, b", f"sha256:{'a' * 64}")
+
+
 async def test_a_task_of_an_array_shows_its_own_checkpoints(server: Server) -> None:
     eve = await server.client("eve", "member")
     ask = {"argv": ["python", "train.py"], "sbatch": ["--array=0-3"], "bundle": DIGEST}

@@ -198,6 +198,8 @@ def test_an_estimate_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) 
     told = capsys.readouterr().out
     assert "8.00 USD an hour" in told
     assert "Slurm can't say" in told
+    costs.say_estimate(endless.model_copy(update={"usd_per_hour": None, "unread": ["--nodelist"]}))
+    assert "can't be said; not understood here: --nodelist" in capsys.readouterr().out
 
 
 def test_capacity_says_how_much_of_what_was_free_lay_in_pieces(capsys: pytest.CaptureFixture[str]) -> None:

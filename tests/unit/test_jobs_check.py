@@ -56,6 +56,7 @@ def wrong(*flags: str, nodes: Sequence[NodeState] = AS_FOUND) -> list[tuple[str,
         ("--gres=tmp:10G",),
         ("--gres=tmp:10G,gpu:a100:2",),
         ("--gres=gpumem:80G",),
+        ("-N1-9", "--gpus-per-node=4"),
     ],
 )
 def test_what_slurm_would_take_is_not_refused_because_the_plan_says_less(flags: tuple[str, ...]) -> None:
@@ -67,6 +68,8 @@ def test_what_slurm_would_take_is_not_refused_because_the_plan_says_less(flags: 
     [
         ("--gpus-per-node=9", "gpus", "9 GPUs on each node are asked for; a node of lab has 8"),
         ("--gpus=13", "gpus", "13 GPUs are asked for; lab has 12"),
+        ("--gpus=h100:8,a100:8", "gpus", "16 GPUs are asked for; lab has 12"),
+        ("--gpus=h100:8,l40s:1", "gpus", "there is no GPU of type l40s"),
         ("--gres=tmp:1G,gpu:l40s:1", "gpus", "there is no GPU of type l40s"),
         ("--cpus-per-task=257", "cpus", "257 CPUs on each node are asked for; a node has 256"),
         ("--mem=3000G", "memory", "3000 GiB on each node are asked for; a node has 2929"),
@@ -106,6 +109,7 @@ def het(*components: str, word: str = "hetjob") -> str:
         (het("-N1 --gpus-per-node=8", "-N8"), "", ["N1 G8", "N8 G0"]),
         (het("-N1 --gpus-per-node=8", "-N8", word="packjob"), "", ["N1 G8", "N8 G0"]),
         (het("-N1 -G8"), "", ["N1 G8"]),
+        ("#!/bin/bash\n\t# as asked\n  #SBATCH -N9\n#SBATCH -N2 -G8\nsrun x\n", "", ["N2 G8"]),
         ("#!/bin/bash\n", "-N1 --gpus-per-node=8 : -N8", ["N1 G8", "N8 G0"]),
         (het("-N1", "-N2 -G2"), "-N3", ["N3 G0", "N3 G2"]),  # one set of flags is for all of them
         (het("-N1", "-N2 -G2", "-N3"), "-N4 : -N5", ["N4 G0", "N5 G2", "N5 G0"]),
@@ -135,6 +139,29 @@ def test_a_heterogeneous_job_is_checked_component_by_component_and_as_a_whole() 
         ("partition", "component 2 of 2: there is no partition 'nope'"),
         ("gpus", "component 2 of 2: 9 GPUs on each node are asked for; a node of lab has 8"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("flag", "gpus"),
+    [
+        ("--gpus=8", [("", 8)]), ("--gpus=h100", [("h100", 1)]), ("--gpus=h100=4", [("h100", 4)]),
+        ("--gpus=gpu:h100:4", [("h100", 4)]), ("--gpus-per-node=3g.20gb:2", [("3g.20gb", 2)]),
+        ("--gres=gpu", [("", 1)]), ("--gres=gres/gpu:2", [("", 2)]), ("--gres=gpu=2,tmp:1G", [("", 2)]),
+        ("--gres=gpu:a100:2(S:0-1)", [("a100", 2)]), ("--gres=gpumem:8G", [("", 0)]), ("--gpus=1k", None),
+        ("--tres-per-task=gpu:2", [("", 2)]), ("--tres-per-task=cpu:2,gres/gpu:h100=2", [("h100", 2)]),
+        ("--gpus=a100:2,h100", [("a100", 2), ("h100", 1)]), ("--gpus-per-task=h100:many", None),
+    ],
+)  # fmt: skip
+def test_gpus_are_counted_in_each_form_that_sbatch_takes(flag: str, gpus: list[tuple[str, int]] | None) -> None:
+    [want] = asked(SubmitIn(args=[flag]))
+    assert bool(want.unread) == (gpus is None)
+    if gpus is not None:
+        assert (want.gpus, want.gpu_types) == (sum(n for _, n in gpus), tuple(kind for kind, _ in gpus if kind))
+
+
+def test_a_list_of_nodes_without_end_is_not_counted() -> None:
+    [want] = asked(SubmitIn(args=["-w", "lab-[1-999999999]", "-N", "9" * 5000]))
+    assert (want.unread, want.gpus) == (["nodes", "nodelist"], 0)
 
 
 def test_flags_of_the_form_are_the_first_component_s() -> None:

@@ -80,11 +80,39 @@ def test_a_loss_that_is_no_number_is_the_news_but_not_in_the_series() -> None:
 
 def test_reports_are_json_lines_and_what_is_none_is_passed_over() -> None:
     found = Progress()
-    found.feed_reports(b'{"t": 1, "step": 1, "loss": 3.5}\n{"step": 2}\nnonsense\n[]\n{"step": 3, "loss": 2.5, "tok')
+    found.feed_reports(b'{"t": 1, "step": 1, "loss": 3.5}\n{"step": "x"}\nnonsense\n[]\n{"step": 3, "loss": 2.5, "tok')
     assert (found.step, found.tokens_per_s) == (1, None)
     found.feed_reports(b'ens_per_s": 900.5}\n{"step": 4, "loss": "nan"}\n')
     assert found.series[:2] == [(1, 3.5), (3, 2.5)]
     assert (found.step, found.loss != found.loss) == (4, True)
+
+
+def test_a_report_without_a_loss_counts_for_what_it_says() -> None:
+    found = Progress()
+    lines = [
+        {"t": 1, "step": 1, "loss": 9}, {"t": 11, "step": 2, "tokens_per_s": 7.5}, {"t": 21, "step": 2, "lr": 0.1},
+        {"t": 31, "step": 3, "loss": 8}, {"t": 41, "checkpoints": 1, "checkpoints_s": 2.0}, {"t": 51, "step": 4, "loss": "nan"},
+        {"t": 61, "step": 2}, {"t": 71, "step": 5, "tokens_per_s": 9.5},
+    ]  # fmt: skip
+    found.feed_reports(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    assert (found.step, found.at, found.tokens_per_s, found.stalls.count) == (5, 71, 9.5, 1)
+    assert (found.course.restarts, found.course.up_s) == (1, 60)
+    assert found.series == [(1, 9)], "a point has the step of its loss; what came after step 2 is done again"
+
+
+async def test_the_log_is_read_for_the_loss_of_a_training_that_reports_its_steps_alone() -> None:
+    head = Head({"9": b'{"t": 1, "step": 5}\n', "/work/a.log": b"step 4 loss 2.5\n"})
+    reader = ProgressReader(head, machine("lab-head"))  # type: ignore[arg-type]
+    running = job(9, stdout="/work/a.log", start_time=1)
+    await reader.look([running])
+    known = reader.known(9)
+    assert known is not None
+    assert (known.step, known.loss) == (4, 2.5)
+    head.files["9"] += b'{"t": 2, "step": 6, "loss": 2.25}\n'
+    await reader.look([running])
+    known = reader.known(9)
+    assert known is not None
+    assert (known.step, known.loss) == (6, 2.25)
 
 
 def test_checkpoints_are_counted_over_restarts() -> None:

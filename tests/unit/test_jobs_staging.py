@@ -78,6 +78,9 @@ def test_every_shell_can(head: str) -> None:
         ({"script": None, "args": ["--wrap=true"]}, "--wrap has none"),
         ({"script": "#!/bin/sh\n#SBATCH --container-image=x\n"}, "outside of the container"),
         ({"script": "#!/bin/sh\n", "args": ["--container-image=x"]}, "outside of the container"),
+        ({"script": "#!/bin/sh\n", "args": ["-N1", "--container-im", "x"]}, "outside of the container"),
+        ({"script": "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n"}, "first component's nodes only"),
+        ({"script": "#!/bin/sh\n", "args": ["-N1", ":", "-N2"]}, "first component's nodes only"),
     ],
 )
 def test_where_it_can_not_it_is_said(request_of: dict[str, Any], words: str) -> None:
@@ -103,10 +106,11 @@ def test_a_command_s_script_says_where_the_lines_are_from() -> None:
     (copy,) = [line for line in prepared.script.lines if "cp -RT" in line.text]
     assert copy.origin == "--stage-in"
     assert texts.index("export HEADWAY_SCRATCH=/tmp") < texts.index(copy.text) < texts.index('eval "$settings"')
-    _, faults = checked_run(
-        RunIn(argv=["x"], stage_in=["a@1", "a@2"], container=ContainerIn(image="docker://x")), LAB, "ann"
-    )
+    two = ["-N1", ":", "-N2"]
+    image = ContainerIn(image="docker://x")
+    _, faults = checked_run(RunIn(argv=["x"], stage_in=["a@1", "a@2"], container=image, sbatch=two), LAB, "ann")
     assert [fault.message for fault in faults] == [
         "a is there twice: each has one place",
+        "copies to the first component's nodes only",
         "copies outside of the container",
     ]

@@ -67,6 +67,33 @@ async def test_the_script_goes_by_standard_input_and_words_stay_words() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("args", "line", "more"),
+    [
+        ([], "--export=NONE", ["--export=HF_TOKEN,LR"]), ([], "--export A,B=1", ["--export=A,B=1,HF_TOKEN,LR"]),
+        ([], "--export=ALL,B=1", []), ([], "-N2", []), (["--export", "none"], "--export=ALL", ["--export=HF_TOKEN,LR"]),
+        (["--export=all"], "--export=NONE", []),
+    ],
+)  # fmt: skip
+async def test_variables_that_are_given_reach_a_job_that_exports_only_some(
+    args: list[str], line: str, more: list[str]
+) -> None:
+    head = Head(out="1\n")
+    given = {"HF_TOKEN": "s3cret", "LR": "1", "SLURM_TIME_FORMAT": "%s"}
+    await submit(head, HEAD, SubmitIn(args=args, script=f"#!/bin/sh\n#SBATCH {line}\n", env=given), "alice")
+    assert head.ask["args"] == [*args, *more]
+
+
+@pytest.mark.parametrize("lines", ["--export=NIL", "--export=NONE\n#SBATCH hetjob\n#SBATCH -N2"])
+async def test_variables_that_can_t_reach_the_job_are_refused(lines: str) -> None:
+    script = f"#!/bin/sh\n#SBATCH {lines}\n"
+    with pytest.raises(Refused, match="keeps HF_TOKEN from the job"):
+        await submit(Head(), HEAD, SubmitIn(script=script, env={"HF_TOKEN": "s3cret"}), "alice")
+    head = Head(out="1\n")
+    await submit(head, HEAD, SubmitIn(script=script, env={"SLURM_TIME_FORMAT": "%s"}), "alice")
+    assert head.ask["args"] == []
+
+
 @pytest.mark.parametrize(("out", "job"), [("17\n", 17), ("17;lab\n", 17), ("", 0), ("slurm 24.11.5\n", 0)])
 async def test_job_ids_in_every_form_sbatch_has(out: str, job: int) -> None:
     assert (await submit(Head(out=out), HEAD, SubmitIn(script=SCRIPT), "alice")).job_id == job
@@ -98,6 +125,7 @@ async def test_refusals_of_the_head_keep_their_kind(said: str, kind: type[Except
         SubmitIn(args=["-HW"], script=SCRIPT),
         SubmitIn(script="#!/bin/bash\n#SBATCH -N2 --wait # for all\ntrue\n"),
         SubmitIn(script="#!/bin/bash\n\n# text\n#SBATCH -HW\ntrue\n"),
+        SubmitIn(script="#!/bin/bash\n  # text\n#SBATCH -HW\ntrue\n"),
         SubmitIn(script="echo no interpreter\n"),
         SubmitIn(args=["-N2"]),
         SubmitIn(args=["a\0b"], script=SCRIPT),
@@ -110,6 +138,7 @@ async def test_refusals_of_the_head_keep_their_kind(said: str, kind: type[Except
         "letters",
         "line",
         "letters in a line",
+        "below an indented comment",
         "no interpreter",
         "no script",
         "nul",

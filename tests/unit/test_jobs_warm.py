@@ -99,6 +99,26 @@ async def test_what_comes_again_with_its_tag_is_submitted_once(warm: Warm, head:
     assert len(head.lines("submitted")) == 4
 
 
+async def test_what_sbatch_says_of_a_wrong_option_comes_back_and_may_be_mended(tmp_path: Path) -> None:
+    """It ends with 255 then, which is no signal; the same submission sent again is asked anew, not "cut off"."""
+    said = "sbatch: unrecognized option '--container-image=x'"
+    head = head_here(tmp_path, f'#!/bin/sh\necho "{said}" >&2\nexit 255\n')
+    warm = Warm(head)
+    for links in (warm, head, head):
+        with pytest.raises(Refused, match="unrecognized option"):
+            await submit(links, HEAD, held(), PERSON, tag="a")
+    await warm.close()
+
+
+async def test_the_signal_that_ended_sbatch_is_named(tmp_path: Path) -> None:
+    head = head_here(tmp_path, "#!/bin/sh\nkill -9 $$\n")
+    warm = Warm(head)
+    for links in (warm, head):
+        with pytest.raises(Unanswered, match="ended by signal 9"):
+            await submit(links, HEAD, held(), PERSON)
+    await warm.close()
+
+
 async def test_a_second_one_with_the_tag_waits_for_the_first(head: Machine) -> None:
     """The server that sent the first was killed; another one asks again. What a signal ended may have been submitted."""
     sending = asyncio.create_task(submit(Warm(head), HEAD, held("slow"), PERSON, tag="a"))

@@ -104,6 +104,21 @@ def test_where_a_training_goes_on_after_a_restart_is_told_at_once_and_no_flood()
     assert [message["jobs"]["12"]["step"] for message in sent] == [7, 5, 2]
 
 
+def test_a_loss_said_every_few_steps_is_sent_with_the_step_that_came_right_after() -> None:
+    spoken = reports.Spoken()
+    spoken.take({"step": 10, "loss": 2.5}, 0.0)
+    spoken.take({"step": 11}, 0.1)
+    assert spoken.values == {"step": 11, "loss": 2.5}
+    spoken.left -= 1  # it was sent
+    spoken.take({"step": 12}, 2.0)
+    assert spoken.values == {"step": 12}
+    spoken.take({"step": 13, "loss": 2.25}, 2.1)
+    spoken.take({"tokens": 9}, 2.2)
+    assert spoken.values == {"step": 13, "loss": 2.25, "tokens": 9}
+    spoken.take({"step": 5}, 2.3)
+    assert spoken.values == {"step": 5}, "it went on from a checkpoint"
+
+
 def test_the_rate_is_of_the_last_half_minute_and_begins_anew_after_a_restart() -> None:
     spoken = reports.Spoken()
     for second in range(100):

@@ -405,3 +405,60 @@ def test_the_image_s_environment_does_not_take_the_job_s_place(runtime: dict[str
     for nonsense in ("[1]", '{"Env": 7}', '{"Env": [7], "WorkingDir": 7}'):
         (Path(made.root) / ".headway-image.json").write_text(nonsense)
         assert b"PATH=/usr/local/sbin" in made.state(driver=False)
+
+
+@pytest.fixture
+def enter(tmp_path: Path) -> Any:
+    """Enters the container `work`, which runs: of image a/b:1, with two mounts. Gives what the step is told and what it says."""
+    folder = tmp_path / "name-work"
+    folder.mkdir()
+    began = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
+    (folder / "holder").write_text(json.dumps([os.getpid(), began]))
+    (folder / "image").write_text("/x/sha256-1.sqsh\ndocker.io/a/b:1")
+    (folder / "shown").write_text(
+        json.dumps({"home": False, "mounts": [["/a", "/b", False], ["/data", "/data", True]]})
+    )
+    program = str(image.files_folder() / "rootfs/usr/lib/headway/container")
+
+    def step(*words: str) -> tuple[str, str]:
+        told, report = os.pipe()
+        argv = [sys.executable, "-I", "-S", program, "step", "--folder", str(tmp_path), "--step", "1", "--cache", "/x"]
+        argv += ["--name", "work", "--report", str(report), *words]
+        done = subprocess.run(argv, pass_fds=[report], stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+        os.close(report)
+        with os.fdopen(told) as file:
+            return file.read().strip(), done.stderr
+
+    return step
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--mounts", "/a:/b"], ["--mounts", "/data:/data:ro,/a:/b"], ["--image", "docker://a/b:1"],
+     ["--image", "me@docker.io#a/b:1"]],
+)  # fmt: skip
+def test_a_container_that_runs_is_entered_with_what_it_shows(enter: Any, words: list[str]) -> None:
+    assert enter(*words) == (f"ready {os.getpid()}", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--mounts", "/a:/b,/scratch/me:/out"], "container work runs already, without /scratch/me:/out\n"),
+        (["--mounts", "/data"], "without /data:/data"),  # to be written to
+        (["--home"], "without your home"),
+        (["--image", "a/b:2"], "container work was made of docker.io/a/b:1, not of a/b:2"),
+    ],
+)
+def test_a_container_that_runs_without_what_is_asked_for_is_not_entered(
+    enter: Any, words: list[str], said: str
+) -> None:
+    told, why = enter(*words)
+    assert (told, said in why) == ("", True), why
+    assert "--container-name" in why
+
+
+def test_a_container_that_stopped_does_not_begin_anew_of_another_image(enter: Any, tmp_path: Path) -> None:
+    (tmp_path / "name-work/holder").unlink()
+    told, why = enter("--image", "/x/y.sqsh")
+    assert (told, "was made of docker.io/a/b:1, not of /x/y.sqsh" in why) == ("", True), why

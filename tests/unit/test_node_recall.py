@@ -94,6 +94,13 @@ def test_what_is_not_there_any_more_is_submitted_again_once_and_in_its_order(hom
     assert ran(slurm, home) == [], "the controller died again"
 
 
+def test_what_was_noted_for_each_component_is_submitted_once(home: Path) -> None:
+    noted(home, *[line(33, BEGAN - 3, b"sbatch\0-N1\0:\0-N2\0a.sh\0")] * 2)
+    slurm = Slurm({})
+    ran(slurm, home)
+    assert slurm.submitted == [33]
+
+
 def test_however_long_the_head_was_away_what_counts_is_its_last_state(home: Path) -> None:
     (home / "kept/saved").write_text(str(BEGAN - 7200.0))
     noted(home, line(34, BEGAN - 7198), line(33, BEGAN - 7300))
@@ -152,7 +159,7 @@ def test_what_is_kept_of_a_job_is_for_its_owner_alone(home: Path) -> None:
     [
         ("a.sh x", 0), ("-N 2 --gpus=1 a.sh -N", 3), ("-N2 --time 30 a.sh", 3), ("--hold --no-kill a.sh", 2),
         ("-vH -o out a.sh", 3), ("-oaNe a.sh", 1), ("--parsable -J name -- a.sh", 4), ("--container-mount-home a.sh", 1),
-        ("--wrap=x", None), ("-n 4", None), ("", None),
+        ("-N1 --gpus=8 : -N2 -p cpu a.sh :", 6), ("--oom-kill-step a.sh", 1), ("--wrap=x", None), ("-n 4", None), ("", None),
     ],
 )  # fmt: skip
 def test_the_script_is_the_word_that_sbatch_takes_for_it(words: str, at: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import subprocess
@@ -83,6 +84,41 @@ def test_names_that_are_no_utf_8_arrive_as_they_are(tmp_path: Path) -> None:
     node.stage({"root": root, "bundle": made.digest, "work": str(job), "files": {}})
     assert sorted(os.fsencode(path.name) for path in job.iterdir()) == [b"caf\xe9.txt", b"d\xe9", b"link", b"train.py"]
     assert (str((job / "link").readlink()), (job / "link").read_text(), (job / inner).read_text()) == (latin, "1", "2")
+
+
+def test_a_file_of_several_names_arrives_under_each(tmp_path: Path) -> None:
+    """uv and conda make hard links, and so does `cp -l`."""
+    work = tree(tmp_path / "work", **{"a.py": "1"})
+    (work / "b.py").hardlink_to(work / "a.py")
+    made = bundle(work)
+    assert node.keep_bundle(str(tmp_path / "root"), made.digest, made.archive()) is True
+
+
+@pytest.mark.parametrize("now", ["more", "gone", "a program"])
+def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path, now: str) -> None:
+    work = tree(tmp_path / "work", **{"train.py": "1", "train.log": "step 1"})
+    made = bundle(work)
+    log = work / "train.log"
+    if now == "gone":
+        log.unlink()
+    elif now == "more":
+        log.write_text("step 1\nstep 2")
+    else:
+        log.chmod(0o755)
+    with pytest.raises(Refused, match=r"train\.log (changed|can't be read)") as caught:
+        made.archive()
+    assert ".gitignore" in caught.value.hint
+
+
+def test_what_can_t_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    work = tree(tmp_path / "work", **{"key.pem": "x"})
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(Refused, match=r"key\.pem can't be read: Permission denied") as caught:
+        bundle(work)
+    assert ".gitignore" in caught.value.hint
 
 
 def test_a_name_that_is_no_utf_8_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any, cast
 
 import httpx
@@ -13,7 +14,7 @@ from headway.cli.run import run
 from headway.errors import Refused, Unreachable
 from headway.sdk.aio import AsyncJob
 from headway.sdk.costs import Costs
-from headway.sdk.work import Job, Work, run_request
+from headway.sdk.work import Job, Work, request_of
 from headway.wire.jobs import ArrayOut, JobsPage
 from headway.wire.work import RunIn, SubmitOut
 
@@ -143,7 +144,18 @@ def test_a_run_has_the_same_fields_and_defaults_wherever_it_is_asked_for() -> No
 
 def test_what_can_not_be_run_is_refused_with_every_fault() -> None:
     with pytest.raises(Refused, match=r"(?s)nodes: .*gpus: "):
-        run_request(argv=["x"], nodes=0, gpus=-1)
+        request_of(RunIn, argv=["x"], nodes=0, gpus=-1)
+
+
+def test_what_a_script_or_another_try_can_not_be_given_is_refused_by_its_field(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n")
+    with (
+        Client("http://server", "t", transport=httpx.MockTransport(lambda _: httpx.Response(500))) as client,
+        pytest.raises(Refused, match="stage_in-0: "),
+    ):
+        client.submit(tmp_path / "a.sh", cluster="lab", stage_in=["Not A Dataset"])
+    with pytest.raises(Refused, match="task: "):
+        handle(FakeApi().on("rerun", None)).rerun(task=-1)
 
 
 def test_the_ledger_can_be_asked_and_closed_in_both_ways() -> None:

@@ -187,6 +187,22 @@ def test_lineage_holds_the_digest_of_a_version_and_the_folder_of_another_dataset
     ]
 
 
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        {"args": ["--container-image=a+b"]}, {"args": ["--container-image", "a+b"]}, {"args": ["--container-im=a+b"]},
+        {"script": "#!/bin/sh\n#SBATCH -N1 --container-image a+b # ours\n"},
+        {"script": '#!/bin/sh\n#SBATCH --container-image="a+b"\n'},
+        {"script": "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH --container-image=a+b\n"},
+        {"script": "#!/bin/sh\n#SBATCH --container-image=c\n", "args": ["--container-image=a+b"]},
+        {"script": "#!/bin/sh\n", "script_args": ["--container-image=a+b", "python3", "x.py"]},
+    ],
+)  # fmt: skip
+def test_which_image_a_job_names(request_of: dict[str, Any]) -> None:
+    prepared = Prepared(SubmitIn(**{"script": "", **request_of}), None)
+    assert lineage.facts(prepared, builders.cluster(2))["container_image"] == "a+b"
+
+
 def test_sizes_for_people() -> None:
     assert [size(n) for n in (0, 1023, 1024, 5 << 30, 3 << 50)] == [
         "0 bytes",

@@ -113,12 +113,14 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     # Where none is named the first is the one that sbatch has found, and all others are the default.
     parts = [(want, told.partition if number == 0 else "") for number, want in enumerate(wants)]
     groups = [_group(cluster, want, partition) for want, partition in parts]
+    nodes = [_nodes(group, want) for group, want in zip(groups, wants, strict=True)]
     gpus = [_gpus(group, want) for group, want in zip(groups, wants, strict=True)]
     rates = [_usd_per_hour(group, want) for group, want in zip(groups, wants, strict=True)]
     limits = [_limit_s(cluster, want, partition) for want, partition in parts]
     per_hour = sum(rates, Fraction(0)) * tasks
     gpu_hours = cost = None
-    if None not in limits:
+    unread = [f"--{option}" for want in wants for option in want.unread]
+    if None not in limits and not unread:
         hours = [Fraction(limit or 0, HOUR_S) for limit in limits]
         gpu_hours = round(float(sum(held * length for held, length in zip(gpus, hours, strict=True)) * tasks), 4)
         cost = sum((rate * length for rate, length in zip(rates, hours, strict=True)), Fraction(0)) * tasks
@@ -127,13 +129,14 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     waits = budget is not None and _spent(budget)
     return EstimateOut(
         team=team,
-        gpus=sum(gpus),
-        nodes=sum(_nodes(group, want) for group, want in zip(groups, wants, strict=True)),
+        gpus=None if unread else sum(gpus),
+        nodes=None if unread else sum(nodes),
         tasks=tasks,
         time_limit_s=None if None in limits else max(limit or 0 for limit in limits),
         gpu_hours=gpu_hours,
         usd=None if cost is None else usd(cents(cost)),
-        usd_per_hour=usd(cents(per_hour)),
+        usd_per_hour=None if unread else usd(cents(per_hour)),
+        unread=list(dict.fromkeys(unread)),
         start=max(told.starts_at, budget.end) if budget is not None and waits else told.starts_at,
         expected_nodes="" if waits else told.nodes,
         budget=budget,
@@ -145,26 +148,23 @@ def _usd_per_hour(group: Group, want: Asked) -> Fraction:
     return Fraction(group.price_usd_per_node_hour) * _nodes_held(group, want)
 
 
+def _nodes(group: Group, want: Asked) -> int:
+    return want.nodes_of(group.plan.gpus, group.plan.cpus)
+
+
 def _nodes_held(group: Group, want: Asked) -> Fraction:
     """Of the group's nodes, as they are paid for: 2 of 8 GPUs are a quarter of one."""
     plan, nodes = group.plan, _nodes(group, want)
     if want.exclusive:
         return Fraction(nodes)
     if plan.gpus:
-        return Fraction(want.gpus, plan.gpus)
-    return min(Fraction(nodes), Fraction(want.cpus, plan.cpus or 1))
-
-
-def _nodes(group: Group, want: Asked) -> int:
-    """Those that it says, else as many as what it asks for fills."""
-    if want.nodes:
-        return want.nodes
-    amount, on_each = (want.gpus, group.plan.gpus) if want.gpus else (want.cpus, group.plan.cpus)
-    return max(want.least_nodes, -(-amount // max(1, on_each)))
+        return Fraction(want.gpus_on(nodes), plan.gpus)
+    return min(Fraction(nodes), Fraction(want.cpus_on(nodes), plan.cpus or 1))
 
 
 def _gpus(group: Group, want: Asked) -> int:
-    return group.plan.gpus * _nodes(group, want) if want.exclusive else want.gpus
+    nodes = _nodes(group, want)
+    return group.plan.gpus * nodes if want.exclusive else want.gpus_on(nodes)
 
 
 def unit_words(unit: str) -> str:
@@ -199,13 +199,14 @@ def _limit_s(cluster: Cluster, want: Asked, partition: str) -> int | None:
 
 def _group(cluster: Cluster, want: Asked, partition: str) -> Group:
     """Of those that it may land on the one where it costs most."""
+    types = {kind.lower() for kind in want.gpu_types}
     name = want.options.get("partition", "").split(",")[0] or partition
     found = next((one for one in cluster.partitions if one.name == name or (not name and one.default)), None)
     groups = {cluster.group_of[node].name: cluster.group_of[node] for node in (found.nodes if found else ())}
     fit = [
         group
         for group in groups.values() or cluster.groups
-        if (not want.gpus or group.plan.gpus) and (not want.gpu_type or group.plan.gpu_type == want.gpu_type.lower())
+        if (not want.gpus or group.plan.gpus) and (not types or group.plan.gpu_type in types)
     ]
     if not want.gpus and any(not group.plan.gpus for group in fit):
         fit = [group for group in fit if not group.plan.gpus]

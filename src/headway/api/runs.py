@@ -167,8 +167,10 @@ async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> 
     await may_touch(state, cluster, who, record, f"look into job {job_id}")
     request = SubmitIn.model_validate(record.request)
     job = await _job(state, cluster, job_id)
-    folder, image = _checkpoints(record, job), str(record.facts.get("container_image", ""))
+    folder, named = _checkpoints(record, job), str(record.facts.get("container_image", ""))
     seen = await _found(state, cluster, record.user, job_id, folder)
+    ran = dict.fromkeys(str(one["image"]) for one in seen["used"] if one.get("image"))
+    images = [named] if named else [*ran]
     return LineageOut(
         job_id=job_id,
         cluster=name,
@@ -188,8 +190,8 @@ async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> 
         bundle=request.bundle,
         git=GitIn.model_validate(request.git) if request.git else None,
         launcher=str(record.facts.get("launcher", "")),
-        container_image=image,
-        container_digest=_digest(image, seen["used"]),
+        container_image=", ".join(images),
+        container_digest=_digest(images[0] if images else "", seen["used"]),
         datasets=await _datasets(state, record),
         checkpoint_dir=folder,
         checkpoints=seen["checkpoints"],
@@ -308,7 +310,7 @@ import json, os, sys
 checkpoints, used = [], []
 try: checkpoints = sorted(os.listdir(sys.argv[1]))
 except OSError: pass
-try: used = [json.loads(line) for line in open(sys.argv[2])]
+try: used = [one for one in map(json.loads, open(sys.argv[2])) if isinstance(one, dict)]
 except (OSError, ValueError): pass
 print(json.dumps({"checkpoints": checkpoints, "used": used}))
 """

@@ -358,7 +358,9 @@ def capacity(cluster: ClusterName = None, period: Month = "", output: Output = F
 
 def say_estimate(found: EstimateOut) -> None:
     """Of `submit --estimate` and `run --estimate`: price, start, and what is left of the budget."""
-    if found.usd is None:
+    if found.unread:
+        price = f"can't be said; not understood here: {', '.join(found.unread)}"
+    elif found.usd is None:
         price = f"{_usd(found.usd_per_hour or 0)} USD an hour; without a time limit nobody can say how much in all"
     else:
         limit = show.duration(found.time_limit_s or 0)

@@ -97,7 +97,7 @@ def _row(job: JobOut) -> list[show.Cell]:
         show.duration(job.elapsed_s),
         str(job.node_count or len(job.nodes) or ""),
         str(job.gpus or "-"),
-        f"{job.progress.loss:.3f}" if job.progress else "",
+        job.progress.loss_word(3) if job.progress else "",
         where_or_why(job),
     ]
 

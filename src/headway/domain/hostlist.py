@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 _TAIL = re.compile(r"^(.*?)(\d+)$")
 _GROUP = re.compile(r"([^,\[\]]*)\[([^\]]*)\]([^,\[\]]*)|([^,\[\]]+)")
@@ -29,9 +30,15 @@ def compress(names: Iterable[str]) -> str:
     return ",".join(parts)
 
 
-def expand(text: str) -> list[str]:
-    """`a[1-3],b` -> ["a1", "a2", "a3", "b"]. Raises ValueError on text that is not a host list."""
-    names: list[str] = []
+def expand(text: str, most: int | None = None) -> list[str]:
+    """`a[1-3],b` -> ["a1", "a2", "a3", "b"]. Raises ValueError on text that is not a host list, or names more than `most`."""
+    names = list(islice(_expanded(text), None if most is None else most + 1))
+    if most is not None and len(names) > most:
+        raise ValueError(f"more than {most} hosts: {text[:80]!r}")
+    return names
+
+
+def _expanded(text: str) -> Iterator[str]:
     position = 0
     while position < len(text):
         match = _GROUP.match(text, position)
@@ -39,15 +46,14 @@ def expand(text: str) -> list[str]:
             raise ValueError(f"not a host list: {text!r}")
         prefix, body, suffix, name = match.groups()
         if name is not None:
-            names.append(name)
+            yield name
         else:
-            names.extend(f"{prefix}{number}{suffix}" for number in _numbers(body, text))
+            yield from (f"{prefix}{number}{suffix}" for number in _numbers(body, text))
         position = match.end()
         if position < len(text):
             if text[position] != ",":
                 raise ValueError(f"not a host list: {text!r}")
             position += 1
-    return names
 
 
 def natural_key(name: str) -> tuple[tuple[int, str], ...]:

@@ -32,7 +32,13 @@ container-image container-mounts container-name container-workdir
 """
 LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
 LONG = LONG_WITHOUT_VALUE | LONG_WITH_OPTIONAL_VALUE | LONG_WITH_VALUE
-_LETTERS = {"a": "array", "d": "dependency", "W": "wait"}  # of options that are asked for here
+_LETTERS = {
+    "A": "account", "a": "array", "B": "extra-node-info", "b": "begin", "C": "constraint", "c": "cpus-per-task",
+    "D": "chdir", "d": "dependency", "e": "error", "F": "nodefile", "G": "gpus", "H": "hold", "h": "help", "i": "input",
+    "J": "job-name", "k": "no-kill", "L": "licenses", "M": "clusters", "m": "distribution", "N": "nodes", "n": "ntasks",
+    "O": "overcommit", "o": "output", "p": "partition", "Q": "quiet", "q": "qos", "S": "core-spec", "s": "oversubscribe",
+    "t": "time", "u": "usage", "V": "version", "v": "verbose", "W": "wait", "w": "nodelist", "x": "exclude",
+}  # fmt: skip
 # A word of an #SBATCH line with its quotes; from a # on the rest is a comment.
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s#])+""")
 
@@ -89,7 +95,12 @@ def without(words: Sequence[str], names: Collection[str]) -> list[str]:
 
 def script_options(script: str) -> list[Option]:
     """Of all its #SBATCH lines."""
-    return [one for line in _head(script) if line.startswith(_SIGN) for one in options(_words(line)[0])]
+    return [one for words in script_lines(script) for one in options(words)]
+
+
+def script_lines(script: str) -> list[list[str]]:
+    """The words of each of its #SBATCH lines, with their quotes."""
+    return [_words(line)[0] for line in _head(script) if line.startswith(_SIGN)]
 
 
 def script_without(script: str, names: Collection[str]) -> str:
@@ -110,10 +121,11 @@ _SIGN = "#SBATCH"
 
 
 def _head(script: str) -> list[str]:
-    """Its lines down to the first command, where sbatch stops reading; with their ends."""
+    """Its lines down to the first command, where sbatch stops reading; with their ends. A comment may be indented, though
+    an #SBATCH line may not."""
     found = []
     for line in re.findall(r"[^\n]*\n|[^\n]+", script):
-        if line.strip() and not line.startswith("#"):
+        if line.strip() and not line.lstrip().startswith("#"):
             break
         found.append(line)
     return found

@@ -7,78 +7,94 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headway.domain.sbatch import script_without, without
+from headway.domain.hostlist import expand
+from headway.domain.sbatch import LONG, options, script_lines, script_without, without
 from headway.wire.work import SubmitIn
 
-# Options that are looked at, by their long name; and the letters that some have.
-_LETTERS = {"p": "partition", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time", "A": "account", "G": "gpus",
-            "J": "job-name", "a": "array", "q": "qos", "D": "chdir", "o": "output", "e": "error"}  # fmt: skip
-_LOOKED_AT = frozenset(
-    {
-        *_LETTERS.values(),
-        "gpus-per-node",
-        "gpus-per-task",
-        "ntasks-per-node",
-        "exclusive",
-        "gres",
-        "mem",
-        "mem-per-gpu",
-        "mem-per-cpu",
-    }
-)
-_ALONE = frozenset({"exclusive"})  # a value follows only behind "="
 _HET = ("hetjob", "packjob")  # `#SBATCH hetjob` is between two components; Slurm once said packjob
 # What the next component asks for too, as sbatch has it, unless it says otherwise.
 _INHERITED = ("account", "array", "chdir", "error", "job-name", "output", "qos", "time")
+# Options that count GPUs, and those that count other things.
+_OF_A_NODE = ("gpus-per-node", "gres", "gpus-per-socket")
+_OF_A_TASK = ("gpus-per-task", "tres-per-task")
+_NUMBERS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task")
+_ABOUT_SIZE = ("gpu", "gres", "tres", "node")  # how the names of options begin, of a newer sbatch too, that may count
+# `h100:8`, `8`, `h100` for one; `8k` is too many to be read.
+_GPUS = re.compile(r"(?:((?=\d*[^\d:()])(?!\d+[a-zA-Z](?:\(|$))[^:()]+)(?::(\d{1,9}))?|(\d{1,9}))(?:\(.*\))?")
+# `2`, `2-4`, `1k`; `2-8:2` is 2, 4, 6 or 8.
+_NODES = re.compile(r"(\d{1,6})([kKmM]?)(?:-(\d{1,6})([kKmM]?))?(?::\d{1,6})?")
+_TIMES = {"": 1, "k": 1024, "m": 1024 * 1024}
+_MOST_NAMED = 100_000
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What one component asks for. None: not said."""
+    """What one component asks for, by the long names of options. None: not said."""
 
     options: dict[str, str]
 
     @property
     def nodes(self) -> int | None:
-        found = re.match(r"(\d+)", self.options.get("nodes", ""))
-        return int(found[1]) if found else None
+        """The fewest, where it says from how many to how many."""
+        found = _range(self.options.get("nodes", ""))
+        return found[0] if found else None
 
     @property
     def gpus_per_node(self) -> int | None:
         """As far as it is said so; of --gpus for one node only."""
-        if "gpus-per-node" in self.options:
-            return _count(self.options["gpus-per-node"])
-        if gres := self._gres:
-            return sum(_count(part or "1") for part in gres)
-        if "gpus" in self.options and self.nodes == 1:
-            return _count(self.options["gpus"])
-        return None
+        each = self._gpus_of_a_node
+        return _count(self._listed("gpus")) if each is None and "gpus" in self.options and self.nodes == 1 else each
 
     @property
     def least_nodes(self) -> int:
-        """By what it says of nodes, or of tasks and how many of them a node has."""
-        on_each = _number(self.options.get("ntasks-per-node", ""))
-        return self.nodes or (-(-_number(self.options.get("ntasks", "")) // on_each) if on_each else 0) or 1
+        """By what it says of nodes, or of tasks and how many of them a node has, or of all GPUs and those of a node."""
+        on_each = self._number("ntasks-per-node")
+        by_tasks = _over(self._number("ntasks"), on_each)
+        by_gpus = _over(_count(self._listed("gpus")), self._gpus_of_a_node or 0)
+        return max(self.nodes or by_tasks or by_gpus or 1, self._named or 0)
+
+    def nodes_of(self, gpus: int, cpus: int) -> int:
+        """Of nodes that have so many: the most that it says, else as many as what it asks for fills."""
+        if said := _range(self.options.get("nodes", "")):
+            return max(said[1], self._named or 0)
+        tasks_on_each = max(1, cpus // (self._number("cpus-per-task") or 1))
+        return max(self.least_nodes, _over(self.processes, tasks_on_each), _over(self.gpus, gpus))
 
     @property
     def processes(self) -> int:
-        """Tasks that srun would start, as Slurm calls them."""
-        on_each = _number(self.options.get("ntasks-per-node", "")) or 1
-        return _number(self.options.get("ntasks", "")) or on_each * self.least_nodes
-
-    @property
-    def cpus(self) -> int:
-        """Of all its nodes."""
-        return max(self.least_nodes, self.processes * (_number(self.options.get("cpus-per-task", "")) or 1))
+        """Tasks that srun would start, as Slurm calls them; at least."""
+        return self._processes(self.least_nodes)
 
     @property
     def gpus(self) -> int:
-        """Of all its nodes."""
+        """Of all its nodes, at least."""
+        return self.gpus_on(self.least_nodes)
+
+    def cpus_on(self, nodes: int) -> int:
+        """Of so many nodes together."""
+        return max(nodes, self._processes(nodes) * (self._number("cpus-per-task") or 1))
+
+    def gpus_on(self, nodes: int) -> int:
+        """Of so many nodes together."""
         if "gpus" in self.options:
-            return _count(self.options["gpus"])
-        if self.gpus_per_node is None and "gpus-per-task" in self.options:
-            return _count(self.options["gpus-per-task"]) * self.processes
-        return (self.gpus_per_node or 0) * self.least_nodes
+            return _count(self._listed("gpus"))
+        if (each := self._gpus_of_a_node) is not None:
+            return each * nodes
+        if self._gpus_of_a_task:
+            return self._gpus_of_a_task * self._processes(nodes)
+        return _over(self._processes(nodes), self._number("ntasks-per-gpu"))
+
+    @property
+    def unread(self) -> list[str]:
+        """Those of its options that say how many nodes or GPUs in a way that is not understood here."""
+        named = self.options.get("nodelist") and self._named is None
+        found = [name for name in ("gpus", *_OF_A_NODE, *_OF_A_TASK) if None in map(_GPUS.fullmatch, self._parts(name))]
+        found += [name for name in _NUMBERS if _integer(self.options.get(name, "0")) is None]
+        found += ["nodes"] if "nodes" in self.options and _range(self.options["nodes"]) is None else []
+        found += ["nodelist"] if named else []
+        found += ["gpus-per-socket"] if "gpus-per-socket" in self.options and not self._sockets else []
+        strange = (name for name in self.options if name not in LONG and name.startswith(_ABOUT_SIZE))
+        return list(dict.fromkeys([*found, *strange, *({"nodefile"} & self.options.keys())]))
 
     @property
     def exclusive(self) -> bool:
@@ -93,22 +109,56 @@ class Asked:
         return sum(len(range(int(one[1]), int(one[2] or one[1]) + 1, int(one[3] or 1))) for one in parts if one) or 1
 
     @property
-    def gpu_type(self) -> str:
-        asked = (
-            self.options.get(name, "").split(",")[0].removeprefix("gpu:")
-            for name in ("gpus-per-node", "gpus", "gpus-per-task")
-        )
-        for text in (*asked, *self._gres):
-            words = text.split(":")
-            if len(words) > 1 and not words[0].isdigit():
-                return words[0]
-        return ""
+    def gpu_types(self) -> tuple[str, ...]:
+        listed = (self._listed(name) for name in ("gpus", *_OF_A_NODE, *_OF_A_TASK))
+        return tuple(dict.fromkeys(kind for one in listed for kind, _ in one if kind))
+
+    def _processes(self, nodes: int) -> int:
+        gpus = _count(self._listed("gpus"))
+        by_gpus = gpus * self._number("ntasks-per-gpu") or _over(gpus, self._gpus_of_a_task)
+        return self._number("ntasks") or by_gpus or (self._number("ntasks-per-node") or 1) * nodes
 
     @property
-    def _gres(self) -> list[str]:
-        """What --gres says of GPUs, behind that word; of other things (`tmp:10G`) nothing."""
-        parts = (part.partition(":") for part in self.options.get("gres", "").split(","))
-        return [count for name, _, count in parts if name == "gpu"]
+    def _gpus_of_a_node(self) -> int | None:
+        for name in _OF_A_NODE:
+            if listed := self._listed(name):
+                return _count(listed) * (self._sockets if name == "gpus-per-socket" else 1)
+        return None
+
+    @property
+    def _gpus_of_a_task(self) -> int:
+        return next((_count(listed) for name in _OF_A_TASK if (listed := self._listed(name))), 0)
+
+    @property
+    def _sockets(self) -> int:
+        """Of a node; 0 where it does not say."""
+        extra = self.options.get("extra-node-info", "").partition(":")[0]
+        return self._number("sockets-per-node") or _integer(extra) or 0
+
+    @property
+    def _named(self) -> int | None:
+        """How many nodes it names that it must have; None where that can't be read."""
+        text = self.options.get("nodelist", "")
+        try:
+            return None if "/" in text else len(expand(text, _MOST_NAMED))
+        except ValueError:
+            return None
+
+    def _listed(self, name: str) -> list[tuple[str, int]]:
+        """(type or "", how many) of each kind of GPU that an option names."""
+        found = map(_GPUS.fullmatch, self._parts(name))
+        return [(one[1] or "", int(one[2] or one[3] or 1)) for one in found if one]
+
+    def _parts(self, name: str) -> list[str]:
+        """What an option says of GPUs, as `h100:8` or `8`; of other things (`tmp:10G`) nothing."""
+        words = (word.replace("=", ":") for word in self.options.get(name, "").split(",") if word)
+        parts = [word.removeprefix("gres/").removeprefix("gres:").partition(":") for word in words]
+        if name in ("gres", "tres-per-task"):
+            return [count or "1" for kind, _, count in parts if kind == "gpu"]
+        return ["".join(part).removeprefix("gpu:") for part in parts]
+
+    def _number(self, name: str) -> int:
+        return _integer(self.options.get(name, "")) or 0
 
 
 def asked(request: SubmitIn) -> tuple[Asked, ...]:
@@ -138,19 +188,15 @@ def first_flags(args: Sequence[str], more: Sequence[str]) -> list[str]:
 
 
 def _sections(script: str) -> Iterator[dict[str, str]]:
-    """The #SBATCH lines of each component, down to the first command."""
-    options: dict[str, str] = {}
-    for line in script.splitlines():
-        if line.startswith("#SBATCH"):
-            words = line.removeprefix("#SBATCH").partition(" #")[0].split()
-            if words and words[0] in _HET:
-                yield options
-                options = {}
-            else:
-                options |= _options(words)
-        elif line.strip() and not line.startswith("#"):
-            break
-    yield options
+    """The #SBATCH lines of each component."""
+    found: dict[str, str] = {}
+    for words in script_lines(script):
+        if words and words[0] in _HET:
+            yield found
+            found = {}
+        else:
+            found |= _options(words)
+    yield found
 
 
 def _split(args: Sequence[str]) -> list[list[str]]:
@@ -182,24 +228,30 @@ def seconds(text: str) -> int | None:
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            if name in _LOOKED_AT:
-                found[name] = value if equals or name in _ALONE else (left.pop(0) if left else "")
-        elif word.startswith("-") and len(word) > 1 and word[1] in _LETTERS:
-            found[_LETTERS[word[1]]] = word[2:].removeprefix("=") or (left.pop(0) if left else "")
-    return {name: value.strip("\"'") for name, value in found.items()}
+    return {one.name: one.value for one in options(words) if one.name}
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+def _range(text: str) -> tuple[int, int] | None:
+    """(the fewest, the most) of `2-4` or `1,3,5`; None for what can't be read."""
+    found = [_NODES.fullmatch(part) for part in text.split(",")]
+    if None in found:
+        return None
+    ends = [(_times(one[1], one[2]), _times(one[3] or one[1], one[4] if one[3] else one[2])) for one in found if one]
+    return min(least for least, _ in ends), max(most for _, most in ends)
 
 
-def _count(text: str) -> int:
-    """`h100:8` -> 8, `8` -> 8, `h100` -> 1"""
-    last = text.split(",")[0].rpartition(":")[2].partition("(")[0]
-    return int(last) if last.isdigit() else 1
+def _integer(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,9}", text) else None
+
+
+def _times(number: str, letter: str) -> int:
+    return int(number) * _TIMES[letter.lower()]
+
+
+def _count(listed: Sequence[tuple[str, int]]) -> int:
+    return sum(count for _, count in listed)
+
+
+def _over(amount: int, on_each: int) -> int:
+    """How many hold the amount; 0 where each holds none."""
+    return -(-amount // on_each) if on_each else 0

@@ -123,8 +123,9 @@ def _size(want: Asked, cluster: Cluster, offer: Offer) -> Iterator[Fault]:
         has = f"a node of {cluster.name} has {offer.gpus}" if offer.gpus else f"{cluster.name} has none"
         yield Fault("gpus", f"{gpus} GPUs on each node are asked for; {has}", "ask for more nodes instead")
     types = offer.gpu_types
-    if want.gpu_type and types and want.gpu_type.lower() not in {one.lower() for one in types}:
-        yield Fault("gpus", f"there is no GPU of type {want.gpu_type}", f"{cluster.name} has {' and '.join(types)}")
+    strange = [kind for kind in want.gpu_types if kind.lower() not in {one.lower() for one in types}]
+    if strange and types:
+        yield Fault("gpus", f"there is no GPU of type {strange[0]}", f"{cluster.name} has {' and '.join(types)}")
     cpus = _number(want.options.get("cpus-per-task", "")) * max(1, _number(want.options.get("ntasks-per-node", "")))
     if cpus > offer.cpus:
         yield Fault("cpus", f"{cpus} CPUs on each node are asked for; a node has {offer.cpus}", "ask for fewer")

@@ -8,11 +8,12 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, Version
+from headway.jobs.asked import asked
 from headway.jobs.masks import masked
 from headway.jobs.run import Prepared
 
 _DATASET = re.compile(rf"(?<![\w.-]){FOLDER}/([a-z][a-z0-9_-]*)(?:/+([0-9]+)(?![^/\s\"':;,)]))?")
-_VALUE_FLAG = re.compile(r"--(container-image|container-mounts)=(.*)", re.DOTALL)
+_FLAG = "--container-image="
 
 
 def kept_request(prepared: Prepared) -> dict[str, Any]:
@@ -48,11 +49,7 @@ def facts(prepared: Prepared, cluster: Cluster, versions: Iterable[Version] = ()
 
 
 def _image(prepared: Prepared) -> str:
-    """The --container-image of the flags, the command or an #SBATCH line."""
-    lines = (prepared.request.script or "").splitlines()
-    directives = [word for line in lines if line.startswith("#SBATCH") for word in line.split()]
-    for word in [*prepared.request.args, *prepared.request.script_args, *directives]:
-        match = _VALUE_FLAG.fullmatch(word)
-        if match and match[1] == "container-image":
-            return match[2]
-    return ""
+    """The --container-image of the flags and #SBATCH lines, or of the words that a command's script is given."""
+    wants = [want.options.get("container-image", "") for want in asked(prepared.request)]
+    given = (word.removeprefix(_FLAG) for word in prepared.request.script_args if word.startswith(_FLAG))
+    return next(filter(None, wants), "") or next(given, "")

@@ -1,7 +1,7 @@
 """A job's progress: what the training reported (node/agent), or else its own log's lines like `step 120 loss 1.873`.
 
-Both are files on the head, read on from where the last look ended, in the same remote call. A job that has reported is
-not looked for in its log any more."""
+Both are files on the head, read on from where the last look ended, in the same remote call. A job that has reported a
+loss is not looked for in its log any more."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class Progress:
     """What a job has said so far. `series` has at most MOST_POINTS points, evenly thinned, the last one always in."""
 
     step: int = 0
-    loss: float = math.nan
+    loss: float = math.nan  # the newest that was said, which may be of an earlier step
     seen: bool = False
+    measured: bool = False  # it says a loss, not its steps alone
     points: int = 0  # steps read so far
     at: float = 0.0  # unix seconds of the newest step: as reported, else when it was read
     tokens_per_s: float | None = None
@@ -46,6 +47,7 @@ class Progress:
     stalls: Stalls = field(default_factory=Stalls)
     _began: float = 0.0
     _points: list[tuple[int, float]] = field(default_factory=list)
+    _last: tuple[int, float] | None = None  # the newest point, whether it is one of those or not
     _stride: int = 1
     _skipped: int = 0
     _rest: bytes = b""
@@ -57,19 +59,28 @@ class Progress:
                 self._line(part)
 
     def feed_reports(self, data: bytes) -> None:
-        """More of the reports, in any pieces: JSON objects, one a line. One without step and loss is passed over."""
+        """More of the reports, in any pieces: JSON objects, one a line. Each may say some of its values only."""
         for line in self._lines(data):
-            with contextlib.suppress(ValueError, TypeError, KeyError):
+            with contextlib.suppress(ValueError):
                 told = json.loads(line)
-                self._point(int(told["step"]), float(told["loss"]))
-                self.at = float(told.get("t", 0.0))
-                rate = told.get("tokens_per_s")
-                self.tokens_per_s = float(rate) if rate is not None else None
-                if self.at < self.course.last:  # read before: the head has thinned its file, which began anew
-                    continue
-                self._mark_run(float(told.get("run_began", 0.0)))
-                if "checkpoints" in told:
-                    self.stalls.mark(int(told["checkpoints"]), float(told["checkpoints_s"]))
+                if isinstance(told, dict):
+                    self._report(told)
+
+    def _report(self, told: dict[str, object]) -> None:
+        step, loss, at = _whole(told, "step"), _number(told, "loss"), _number(told, "t") or 0.0
+        saves, stalled_s = _whole(told, "checkpoints"), _number(told, "checkpoints_s")
+        if step is not None:
+            self._step(step)
+            if loss is not None:
+                self._measure(loss)
+            self.at = at
+        self.tokens_per_s = _number(told, "tokens_per_s")
+        if at < self.course.last:  # read before: the head has thinned its file, which began anew
+            return
+        if step is not None:
+            self._mark_run(_number(told, "run_began") or 0.0)
+        if saves is not None and stalled_s is not None:
+            self.stalls.mark(saves, stalled_s)
 
     def _mark_run(self, began: float) -> None:
         """`began`: when the process that reports was started, 0 where it does not say. Of several the newest counts."""
@@ -90,34 +101,57 @@ class Progress:
 
     @property
     def series(self) -> list[tuple[int, float]]:
-        if self.seen and (not self._points or self._points[-1][0] != self.step):
-            return [*self._points, (self.step, self.loss)]
+        if self._last and (not self._points or self._points[-1][0] != self._last[0]):
+            return [*self._points, self._last]
         return list(self._points)
 
     def _line(self, line: bytes) -> None:
         found = _LINE.search(line[:_LONGEST_LINE])
         if found is None:
             return
-        self._point(int(found[1]), float(found[2]))
+        self._step(int(found[1]))
+        self._measure(float(found[2]))
 
-    def _point(self, step: int, loss: float) -> None:
-        if not math.isfinite(loss):
-            loss = math.nan
-        if self.seen and step <= self.step:  # went on from a checkpoint: the steps after it are done again
-            self._points = [point for point in self._points if point[0] < step]
-            self._skipped = 0
-        self.step, self.loss, self.seen = step, loss, True
+    def _step(self, step: int) -> None:
+        if self.seen and step < self.step:  # went on from a checkpoint: the steps after it are done again
+            self._forget_from(step)
+        self.step, self.seen = step, True
         self.points += 1
-        if math.isnan(loss):
+
+    def _measure(self, loss: float) -> None:
+        """The loss of the step that it is at."""
+        self.measured = True
+        self.loss = loss if math.isfinite(loss) else math.nan
+        if self._last and self._last[0] >= self.step:
+            self._forget_from(self.step)
+        if math.isnan(self.loss):
             return
+        self._last = (self.step, loss)
         if self._skipped:
             self._skipped -= 1
             return
-        self._points.append((step, loss))
+        self._points.append(self._last)
         self._skipped = self._stride - 1
         if len(self._points) >= MOST_POINTS:
             self._points = self._points[::2]  # the last one, this one, is among those that go
             self._stride *= 2
+
+    def _forget_from(self, step: int) -> None:
+        self._points = [point for point in self._points if point[0] < step]
+        self._last = self._points[-1] if self._points else None
+        self._skipped = 0
+
+
+def _number(told: dict[str, object], name: str) -> float | None:
+    try:
+        return float(str(told[name]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _whole(told: dict[str, object], name: str) -> int | None:
+    found = _number(told, name)
+    return int(found) if found is not None and math.isfinite(found) else None
 
 
 @dataclass
@@ -170,11 +204,9 @@ class ProgressReader:
 
     def known(self, job_id: int) -> Progress | None:
         """What the last look saw; None when the job has said nothing."""
-        for source in (self._reports, self._logs):
-            followed = source.get(job_id)
-            if followed is not None and followed.progress.seen:
-                return followed.progress
-        return None
+        found = [source[job_id].progress for source in (self._reports, self._logs) if job_id in source]
+        said = [progress for progress in found if progress.seen]
+        return next((progress for progress in said if progress.measured), said[0] if said else None)
 
     def losses(self) -> dict[int, tuple[tuple[float, float], ...]]:
         """Of each job that was started again: (its last report before, seconds of work that it did again) each."""
@@ -197,7 +229,7 @@ class ProgressReader:
         self._logs = {
             job.id: self._logs.get(job.id) or _Followed(job.id, job.user, job.stdout)
             for job in started
-            if job.stdout.startswith("/") and not self._reports[job.id].progress.seen
+            if job.stdout.startswith("/") and not self._reports[job.id].progress.measured
         }
         for some in _questions([*self._logs.values(), *self._reports.values()]):
             logs, reports = [one for one in some if one.path], [one for one in some if not one.path]

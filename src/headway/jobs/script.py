@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
+from headway.jobs.asked import asked
 from headway.jobs.offer import Offer, offer_of
 from headway.jobs.place import Place
 from headway.jobs.staging import EXPORT, stage_faults, stage_lines
-from headway.wire.work import ContainerIn, RunIn
+from headway.wire.work import ContainerIn, RunIn, SubmitIn
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -145,9 +146,8 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: Offer | None) ->
     for name in run.env:
         if not _ENV.fullmatch(name):
             yield Fault("--env", f"{name[:60]!r} is no name of a variable")
-    yield from stage_faults(run.stage_in)
-    if run.stage_in and run.container:
-        yield Fault("--stage-in", "copies outside of the container", "mount /datasets into it: --container-mounts")
+    image = [f"--container-image={run.container.image}"] if run.container else []
+    yield from stage_faults(run.stage_in, asked(SubmitIn(args=[*image, *run.sbatch])))
     yield from _place_faults(run, cluster, offer or offer_of(cluster))
     if run.warn and launcher == "mpi" and _by_mpirun(run):
         yield Fault("--warn", "Slurm's warning does not reach mpirun's ranks", "leave mpirun out: srun starts them")

@@ -5,17 +5,17 @@ The job's /tmp is its own on each node, and goes with it however it ends (the pr
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from headway.domain.dataset import FOLDER
 from headway.errors import Fault, Refused
+from headway.jobs.asked import Asked, asked
 from headway.wire.work import SubmitIn
 
 SCRATCH = "/tmp"
 EXPORT = f"export HEADWAY_SCRATCH={SCRATCH}"
 _PINNED = re.compile(r"([a-z][a-z0-9_-]{0,30})@([0-9]{1,9})")
 _SHELL = re.compile(r"#!\s*(?:\S*/env\s+)?(?:\S*/)?(?:ba|da|k|z)?sh(?:\s.*)?")
-_CONTAINER = re.compile(r"^#SBATCH\s.*--container-image|^--container-image", re.MULTILINE)
 # What the job asked for is for its own steps: the copy takes one small task of each node.
 _ASKED = (
     "CPUS_PER_TASK", "CPU_BIND", "DISTRIBUTION", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "GPU_BIND", "HINT", "NPROCS", "NTASKS",
@@ -23,10 +23,18 @@ _ASKED = (
 )  # fmt: skip
 
 
-def stage_faults(stage_in: Sequence[str]) -> list[Fault]:
+def stage_faults(stage_in: Sequence[str], wants: Sequence[Asked]) -> Iterator[Fault]:
+    """`wants`: what each component of the job asks for."""
+    if not stage_in:
+        return
     names = [one.partition("@")[0] for one in stage_in]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    return [Fault("--stage-in", f"{name} is there twice: each has one place", "one version of it") for name in twice]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Fault("--stage-in", f"{name} is there twice: each has one place", "one version of it")
+    if len(wants) > 1:
+        yield Fault("--stage-in", "copies to the first component's nodes only", f"read {FOLDER}: every node has it")
+    if any("container-image" in want.options for want in wants):
+        mount = f"--container-mounts={FOLDER}:{FOLDER}:ro"
+        yield Fault("--stage-in", "copies outside of the container", f"mount {FOLDER} into it instead: {mount}")
 
 
 def stage_lines(stage_in: Sequence[str]) -> list[str]:
@@ -49,8 +57,7 @@ def with_stage(request: SubmitIn) -> SubmitIn:
     where that can't be said in the script."""
     if not request.stage_in:
         return request
-    faults = stage_faults(request.stage_in)
-    if faults:
+    if faults := list(stage_faults(request.stage_in, asked(request))):
         raise Refused("\n".join(map(str, faults)))
     if request.script is None:
         raise Refused("--stage-in needs a script, --wrap has none", hint="headway run --stage-in NAME -- COMMAND")
@@ -59,11 +66,6 @@ def with_stage(request: SubmitIn) -> SubmitIn:
         raise Refused(
             f"--stage-in is done by the script, and {request.script_name} is none of a shell ({head[:60]})",
             hint="start the program from a script that begins with #!/bin/bash",
-        )
-    if _CONTAINER.search("\n".join([request.script, *request.args])):
-        raise Refused(
-            "--stage-in copies outside of the container that the job asks for",
-            hint=f"mount {FOLDER} into the container instead: --container-mounts={FOLDER}:{FOLDER}:ro",
         )
     # sbatch reads its #SBATCH lines up to the first that is neither empty nor a comment.
     first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))

@@ -12,6 +12,7 @@ from typing import Any
 from headway.domain.machine import Machine
 from headway.domain.sbatch import options, script_options
 from headway.errors import CommandFailed, NotAllowed, NotFound, Refused, Unanswered
+from headway.jobs.asked import asked
 from headway.jobs.remote import REFUSED as PROGRAM_REFUSED
 from headway.jobs.remote import Links, call, command, refusal
 from headway.machines.run import Ran
@@ -28,7 +29,7 @@ _UNSURE = (
     "Unexpected message received",
 )  # as node/as_person/once.py
 _NOBODY_KNOWS = 98  # node/as_person/once.py: what ran under this tag before was cut off
-_SIGNALLED = 128  # a code above it: ended by a signal, as in a shell
+_SIGNALLED = range(128, 193)  # 128 + the number of a signal, as in a shell; 255 is how sbatch refuses an option
 _LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
 
 
@@ -57,7 +58,7 @@ async def submit(
     ask: dict[str, Any] = {
         "do": "sbatch",
         "user": user,
-        "args": list(request.args),
+        "args": _flags(request),
         "cwd": request.chdir,
         "script_name": script_name(request.script_name),
         "script_args": list(request.script_args),
@@ -96,10 +97,10 @@ async def _once(links: Links, head: Machine, ask: dict[str, Any], script: bytes)
         ran = await call(links, head, ask, timeout_s=SUBMIT_S, stdin=script)
         if ran.code == _NOBODY_KNOWS or (ran.code and any(word in ran.stderr for word in _UNSURE)):
             why = ran.stderr.strip()
-        elif ran.code <= _SIGNALLED:
+        elif ran.code not in _SIGNALLED:
             return ran
         else:
-            why = f"it was ended by signal {ran.code - _SIGNALLED}"
+            why = f"it was ended by signal {ran.code - _SIGNALLED.start}"
     except Unanswered as error:
         why = error.message
     except CommandFailed:
@@ -202,6 +203,24 @@ def script_name(name: str) -> str:
     if last in ("", ".", "..") or "\0" in last or len(last.encode()) > 200:
         raise Refused(f"not a usable script name: {name[:80]!r}", hint="rename the file: letters, digits, . _ -")
     return last
+
+
+def _flags(request: SubmitIn) -> list[str]:
+    """Its flags, and one that exports what `env` names where the script or the flags export a part of the environment only.
+    Raises Refused where that can't be said in one flag."""
+    names = [name for name in request.env if not name.startswith(("SLURM_", "SBATCH_"))]  # sbatch's own
+    wants = asked(request)
+    exports = [want.options["export"] for want in wants if "export" in want.options]
+    parts = [value for value in exports if "ALL" not in value.upper().split(",")]
+    if not names or not parts:
+        return list(request.args)
+    if len(wants) > 1 or parts[0].upper() == "NIL":
+        raise Refused(
+            f"--export={parts[0]} keeps {', '.join(names)} from the job",
+            hint=f"name what is to be exported: --export={','.join(names)}",
+        )
+    kept = [] if parts[0].upper() in ("", "NONE") else [parts[0]]
+    return [*request.args, f"--export={','.join([*kept, *names])}"]
 
 
 def _check(request: SubmitIn) -> None:

@@ -7,7 +7,8 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,36 +32,50 @@ class Bundle:
 
     folder: Path
     files: tuple[str, ...]  # relative, sorted
-    digest: str
+    counted: tuple[str, ...]  # of each of them, what the digest is made of
     size: int  # bytes before compression
 
+    @property
+    def digest(self) -> str:
+        """Names may hold any bytes, so they are counted as those, not as text."""
+        return hashlib.sha256("\n".join(sorted(self.counted)).encode(errors="surrogateescape")).hexdigest()
+
     def archive(self) -> bytes:
-        """tar.gz, the same bytes each time. Raises Refused when it is larger than is sent."""
+        """tar.gz, the same bytes each time. Raises Refused when it is larger than is sent, or a file is another one by now."""
         buffer = io.BytesIO()
         with (
+            _readable(self.folder),
             gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, compresslevel=3) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8") as tar,
         ):
-            for name in self.files:
-                tar.add(self.folder / name, arcname=name, recursive=False, filter=_plain)
+            for name, counted in zip(self.files, self.counted, strict=True):
+                mark, content = _content(self.folder / name)
+                if _line(name, mark, content) != counted:
+                    raise Refused(
+                        f"{_said(str(self.folder / name))} changed while it was read",
+                        hint="send it again; what is being written all the time belongs into .gitignore",
+                    )
+                tar.addfile(*_member(name, mark, content))
         data = buffer.getvalue()
         if len(data) > MAX_ARCHIVE_MIB * 2**20:
-            raise _too_large(self, f"{len(data) / 2**20:.0f} MiB compressed", f"{MAX_ARCHIVE_MIB} MiB")
+            raise _too_large(
+                self.folder, self.files, f"{len(data) / 2**20:.0f} MiB compressed", f"{MAX_ARCHIVE_MIB} MiB"
+            )
         return data
 
 
 def bundle(folder: Path) -> Bundle:
-    """Raises NotFound for no folder, Refused for too much in it (with the largest files named)."""
+    """Raises NotFound for no folder, Refused for too much in it (with the largest files named) and for what can't be read."""
     if not folder.is_dir():
         raise NotFound(f"{folder}: no such folder")
-    files = sorted(_files(folder))
-    size = sum((folder / name).lstat().st_size for name in files)
-    found = Bundle(folder, tuple(files), "", size)
-    if len(files) > MAX_FILES:
-        raise _too_large(found, f"{len(files)} files", f"{MAX_FILES} files")
-    if size > MAX_FILES_MIB * 2**20:
-        raise _too_large(found, f"{size / 2**20:.0f} MiB", f"{MAX_FILES_MIB} MiB")
-    return Bundle(folder, tuple(files), _digest(folder, files), size)
+    with _readable(folder):
+        files = sorted(_files(folder))
+        size = sum((folder / name).lstat().st_size for name in files)
+        if len(files) > MAX_FILES:
+            raise _too_large(folder, files, f"{len(files)} files", f"{MAX_FILES} files")
+        if size > MAX_FILES_MIB * 2**20:
+            raise _too_large(folder, files, f"{size / 2**20:.0f} MiB", f"{MAX_FILES_MIB} MiB")
+        return Bundle(folder, tuple(files), tuple(_line(name, *_content(folder / name)) for name in files), size)
 
 
 def git_state(folder: Path) -> GitIn | None:
@@ -99,7 +114,7 @@ def _git(folder: Path, *words: str) -> list[str]:
 def _files(folder: Path) -> Iterator[str]:
     """Files and links that git would not ignore, in every folder below."""
     rules: dict[str, GitIgnoreSpec] = {}
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, onerror=_unreadable):
         here = os.path.relpath(place, folder)
         here = "" if here == "." else here + "/"
         if ".gitignore" in names:
@@ -132,27 +147,40 @@ def _ignored(rules: dict[str, GitIgnoreSpec], name: str) -> bool:
     return False
 
 
-def _digest(folder: Path, files: list[str]) -> str:
-    """Names may hold any bytes, so they are counted as those, not as text."""
-    lines = []
-    for name in files:
-        path = folder / name
-        if path.is_symlink():
-            lines.append(
-                f"l {hashlib.sha256(str(path.readlink()).encode(errors='surrogateescape')).hexdigest()} {name}"
-            )
-        else:
-            mark = "x" if path.stat().st_mode & 0o100 else "f"
-            lines.append(f"{mark} {hashlib.sha256(path.read_bytes()).hexdigest()} {name}")
-    return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
+def _content(path: Path) -> tuple[str, bytes]:
+    """(what it is: l for a link, x for a program, f for any other file; its content)"""
+    if path.is_symlink():
+        return "l", os.fsencode(path.readlink())
+    return "x" if path.stat().st_mode & 0o100 else "f", path.read_bytes()
 
 
-def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    info.uid = info.gid = 0
-    info.uname = info.gname = ""
-    info.mtime = 0
-    info.mode = 0o755 if info.mode & 0o100 else 0o644
-    return info
+def _line(name: str, mark: str, content: bytes) -> str:
+    return f"{mark} {hashlib.sha256(content).hexdigest()} {name}"
+
+
+def _member(name: str, mark: str, content: bytes) -> tuple[tarfile.TarInfo, io.BytesIO | None]:
+    """A file of its own, whatever other names it has on this machine: nothing of its owner, nor of when it was made."""
+    info = tarfile.TarInfo(name)
+    if mark == "l":
+        info.type, info.linkname = tarfile.SYMTYPE, os.fsdecode(content)
+        return info, None
+    info.size, info.mode = len(content), 0o755 if mark == "x" else 0o644
+    return info, io.BytesIO(content)
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Refused(
+            f"{_said(str(error.filename or folder))} can't be read: {error.strerror}",
+            hint="put what the job does not need into .gitignore",
+        ) from None
+
+
+def _unreadable(error: OSError) -> None:
+    raise error
 
 
 def _said(name: str) -> str:
@@ -160,11 +188,11 @@ def _said(name: str) -> str:
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _too_large(found: Bundle, has: str, most: str) -> Refused:
-    by_size = sorted(found.files, key=lambda name: -(found.folder / name).lstat().st_size)[:3]
-    largest = ", ".join(f"{_said(name)} ({(found.folder / name).lstat().st_size / 2**20:.1f} MiB)" for name in by_size)
+def _too_large(folder: Path, files: Sequence[str], has: str, most: str) -> Refused:
+    by_size = sorted(files, key=lambda name: -(folder / name).lstat().st_size)[:3]
+    largest = ", ".join(f"{_said(name)} ({(folder / name).lstat().st_size / 2**20:.1f} MiB)" for name in by_size)
     return Refused(
-        f"{_said(str(found.folder))} has {has} to send with the job; at most {most} are sent",
+        f"{_said(str(folder))} has {has} to send with the job; at most {most} are sent",
         hint=f"largest: {largest}\n"
         "put what the job does not need into .gitignore; data belongs on /scratch (headway cp) or in a dataset",
     )

@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from headway.domain.jobstate import ENDED
 from headway.errors import NotFound, Refused, Unreachable
 from headway.sdk.following import Away
+from headway.wire.base import Ask
 from headway.wire.jobs import ArrayOut, JobOut, JobsPage
 from headway.wire.work import (
     BundleOut,
@@ -67,15 +68,18 @@ def script_text(data: bytes, name: str) -> str:
     return text
 
 
-def run_request(**fields: object) -> RunIn:
+A = TypeVar("A", bound=Ask)
+
+
+def request_of(kind: type[A], **fields: object) -> A:
     """The request of these fields. Raises Refused with every fault, by its field's name."""
     from pydantic import ValidationError
 
     try:
-        return RunIn.model_validate(fields)
+        return kind.model_validate(fields)
     except ValidationError as error:
         lines = [f"  {'-'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
-        raise Refused("\n".join(["this can't be run:", *lines])) from None
+        raise Refused("\n".join(["this can't be sent:", *lines])) from None
 
 
 class Work(ABC):
@@ -154,7 +158,8 @@ class Work(ABC):
         each node. Raises Refused, saying all that is wrong with the request."""
         where = cluster or self.only_cluster()
         digest, git = send_files(self, where, Path(files)) if files is not None else ("", None)
-        request = run_request(
+        request = request_of(
+            RunIn,
             argv=list(command),
             launcher=launcher,
             nodes=nodes,
@@ -194,7 +199,8 @@ class Work(ABC):
             raise NotFound(f"{script}: no such script on this machine")
         text = script_text(script.read_bytes(), str(path))
         digest, git = send_files(self, where, Path(files)) if files is not None else ("", None)
-        request = SubmitIn(
+        request = request_of(
+            SubmitIn,
             args=list(sbatch),
             script=text,
             script_name=script.name,
@@ -302,4 +308,4 @@ class Job:
 
 
 def _again(env: Mapping[str, str] | None, task: int | None) -> RetryIn:
-    return RetryIn(env=dict(env or {}), task="" if task is None else str(task))
+    return request_of(RetryIn, env=dict(env or {}), task="" if task is None else str(task))

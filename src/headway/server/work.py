@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -186,14 +187,13 @@ class RealWork(Acting):
         found = {}
         for job in running:
             known = progress.known(job.id)
-            series = known.series if known else []
-            if known and series:  # a loss that is no number is not drawn
+            if known:
                 found[job.id] = ProgressOut(
                     step=known.step,
-                    loss=series[-1][1],
+                    loss=None if math.isnan(known.loss) else known.loss,
                     tokens_per_s=known.tokens_per_s,
                     course=course_out(known.course),
-                    series=series,
+                    series=known.series,
                 )
         return found
 

@@ -164,7 +164,7 @@ class QueueView:
 class TrainingView:
     job: JobView | None
     step: int | None
-    loss: float | None
+    loss: str
     tokens_per_s: float | None  # only trainings that report their tokens
     course: CourseOut | None
     drawn: bool  # there is a chart below

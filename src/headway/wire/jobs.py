@@ -21,10 +21,14 @@ class ProgressOut(Wire):
     """What the training reported, or its log says in lines like "step 120 loss 1.873"."""
 
     step: int
-    loss: float
+    loss: float | None = None  # None: it says none, or (where there is a series) what is no number any more
     tokens_per_s: float | None = None  # only trainings that report their tokens
     course: CourseOut | None = None  # of a training that reports and went back to a checkpoint
     series: list[tuple[int, float]] = []
+
+    def loss_word(self, digits: int) -> str:
+        """For people; "" where it says none."""
+        return f"{self.loss:.{digits}f}" if self.loss is not None else "nan" if self.series else ""
 
 
 class ArrayOut(Wire):

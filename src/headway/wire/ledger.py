@@ -319,11 +319,12 @@ class CapacityOut(Wire):
 
 class EstimateOut(Wire):
     """What a job would cost at most, when Slurm would start it, and what is left of its team's budget. GPUs and nodes are
-    those of one of its `tasks`; hours and prices those of all tasks of an array together, `usd_per_hour` while all run."""
+    those of one of its `tasks`; hours and prices those of all tasks of an array together, `usd_per_hour` while all run. Where
+    options say in an `unread` way what it would hold, none of these is known."""
 
     team: str
-    gpus: int
-    nodes: int
+    gpus: int | None
+    nodes: int | None
     time_limit_s: int | None
     gpu_hours: float | None
     usd: Usd | None
@@ -331,6 +332,7 @@ class EstimateOut(Wire):
     start: int = 0
     expected_nodes: str = ""
     tasks: int = 1
+    unread: list[str] = []
     budget: BudgetOut | None = None
     warning: str = ""
 

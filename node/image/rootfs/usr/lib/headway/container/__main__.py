@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -40,9 +41,13 @@ def step(asked: argparse.Namespace) -> None:
     fcntl.lockf(lock, fcntl.LOCK_EX)
     running = _running(made.folder) if asked.name else 0
     if running:
+        _must_show(asked, made, mounts)
         os.write(asked.report, f"ready {running}\n".encode())
         return
     image = _image(asked, made, environment)
+    if asked.name:
+        shown = {"home": asked.home, "mounts": [dataclasses.astuple(mount) for mount in mounts]}
+        _write(os.path.join(made.folder, "shown"), json.dumps(shown).encode())
     kernel.own_namespaces()
     made.mount(image)
     words = made.arguments(mounts, home=home, show_home=asked.home, script=asked.script)
@@ -52,10 +57,7 @@ def step(asked: argparse.Namespace) -> None:
 
 def _image(asked: argparse.Namespace, made: box.Box, environment: dict[str, str]) -> str:
     """Path of the squashfs file; a named container keeps the one it began with."""
-    note = os.path.join(made.folder, "image")
-    if asked.name and os.path.exists(note):
-        with open(note, encoding="utf-8") as file:
-            path = file.read()
+    if path := _kept_image(asked, made):
         if not os.path.exists(path):
             raise Failed(f"the image of container {asked.name} is gone: {path}", "use another name")
         return path
@@ -71,8 +73,36 @@ def _image(asked: argparse.Namespace, made: box.Box, environment: dict[str, str]
     if environment.get("SLURM_NODEID", "0") == "0":
         kept.note(environment.get("SLURM_JOB_ID", ""), asked.image, path)
     if asked.name:
-        _write(note, path.encode())
+        _write(os.path.join(made.folder, "image"), f"{path}\n{reference.parse(asked.image)}".encode())
     return path
+
+
+def _kept_image(asked: argparse.Namespace, made: box.Box) -> str:
+    """Path of the image that a named container began with, "" where it has none yet. Raises Failed when another is asked for."""
+    note = os.path.join(made.folder, "image")
+    if not asked.name or not os.path.exists(note):
+        return ""
+    with open(note, encoding="utf-8") as file:
+        path, _, name = file.read().partition("\n")
+    if asked.image and str(reference.parse(asked.image)) != name:
+        raise Failed(f"container {asked.name} was made of {name}, not of {asked.image}", "use another --container-name")
+    return path
+
+
+def _must_show(asked: argparse.Namespace, made: box.Box, mounts: list[reference.Mount]) -> None:
+    """Raises Failed for what a container that runs does not show: its steps share its mounts, which stay as they began."""
+    _kept_image(asked, made)
+    with open(os.path.join(made.folder, "shown"), encoding="utf-8") as file:
+        shown = json.load(file)
+    missing = [
+        f"{mount.source}:{mount.target}" for mount in mounts if list(dataclasses.astuple(mount)) not in shown["mounts"]
+    ]
+    missing += ["your home"] if asked.home and not shown["home"] else []
+    if missing:
+        raise Failed(
+            f"container {asked.name} runs already, without {', '.join(missing)}",
+            "ask for it at the step that starts the container, or use another --container-name",
+        )
 
 
 def _hold(made: box.Box, words: list[str], report: int, lock: int, *, named: bool) -> None:

@@ -52,7 +52,7 @@ class Path:
     tag: str = ""
 
     def __str__(self) -> str:
-        return self.path
+        return f"{self.path}:{self.tag}" if self.tag else self.path
 
 
 def parse(text: str) -> Registry | Path:

@@ -32,7 +32,8 @@ function slurm_cli_setup_defaults(options, early_pass) return slurm.SUCCESS end
 
 function slurm_cli_pre_submit(options, offset) return slurm.SUCCESS end
 
+-- Called for each component of a heterogeneous job, which is one submission.
 function slurm_cli_post_submit(offset, job, step)
-    pcall(note, job)
+    if offset == 0 then pcall(note, job) end
     return slurm.SUCCESS
 end
