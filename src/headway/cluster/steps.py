@@ -11,7 +11,7 @@ from headway.cluster.ops import Step, file_step, run_step
 from headway.domain.change import Change
 from headway.domain.unit import Unit
 from headway.machines import image
-from headway.render import state
+from headway.render import monitoring, state
 from headway.render.checks import candidate_check
 from headway.render.units import RECONFIGURE
 from headway.render.version import version
@@ -27,6 +27,8 @@ SOFTWARE_S = 4000.0
 STAGE_S = 300.0
 CANDIDATE = "/run/headway/candidate"
 MYSQL_DIR = "/srv/headway-state/mysql"
+# Whose number images choose for themselves, and what they keep on the head's volume.
+_KEPT_OF = {"mysql": (MYSQL_DIR,), monitoring.USER: tuple(path for path, _, _ in monitoring.DIRS)}
 _DATABASE = (
     "create database if not exists slurm_acct_db;"
     "create user if not exists slurm@localhost identified via unix_socket;"
@@ -73,7 +75,8 @@ def by_stage(
     if starting or _under("/etc/tmpfiles.d/", touched):
         base.append({"op": "run", "argv": ["systemd-tmpfiles", "--create"], "ok": [0, 65, 73]})
     if any(unit.stage == "database" for unit in wanted.units):
-        base.append({"op": "seed", "source": "/var/lib/mysql", "target": MYSQL_DIR})
+        base.append({"op": "seed", "sources": ["/var/lib/mysql", "/var/lib/mariadb"], "target": MYSQL_DIR})
+        base += [{"op": "own", "paths": list(paths), "owner": owner} for owner, paths in _KEPT_OF.items()]
         if fresh:  # the database needs the longest to start: it does so while the rest is set up
             base.append({"op": "run", "argv": ["systemctl", "start", "--no-block", "mariadb.service"]})
     for stage in STAGES:
@@ -130,7 +133,7 @@ def _under(folder: str, paths: Iterable[str]) -> bool:
 
 
 def _does_something(steps: list[Step]) -> bool:
-    return any(step["op"] != "seed" for step in steps)
+    return any(step["op"] not in ("seed", "own") for step in steps)
 
 
 def _after_files(steps: list[Step]) -> int:

@@ -409,3 +409,4 @@ class Site:
     real_tmp_mib: int = 0  # the disk that jobs' own /tmp is on; 0 = not known
     found: Mapping[str, Found] = field(default_factory=dict)  # provider ssh: machine name -> what it really has
     own: OwnSite | None = None  # provider ssh
+    old_cgroups: bool = False  # local machines on a host with cgroup v1

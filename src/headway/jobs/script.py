@@ -262,8 +262,6 @@ def _body(
 
 def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
     step = ["srun", "--kill-on-bad-exit=1"]
-    if launcher == "mpi":
-        step.append("--mpi=pmix")
     if launcher == "python":
         step += ["--nodes=1", "--ntasks=1"]
     if in_container:
