@@ -270,15 +270,27 @@ def op_run(step: dict[str, Any]) -> None:
     run(step["argv"], step.get("timeout_s", 60), step.get("input"), step.get("ok", (0,)))
 
 
+def _succeeds(argv: list[str]) -> bool:
+    try:
+        run(argv, 20)
+    except StepFailed:
+        return False
+    return True
+
+
 def op_wait(step: dict[str, Any]) -> None:
-    """Runs argv again until it succeeds."""
-    ends = time.monotonic() + step.get("timeout_s", 60)
+    """Runs argv again until it succeeds; while `busy` succeeds the time does not count, `most_s` in all."""
+    began = time.monotonic()
+    ends = began + step.get("timeout_s", 60)
     while True:
         try:
             run(step["argv"], 20)
             return
         except StepFailed as error:
-            if time.monotonic() > ends:
+            now = time.monotonic()
+            if step.get("busy") and now < began + step["most_s"] and _succeeds(step["busy"]):
+                ends = now + step.get("timeout_s", 60)
+            if now > ends:
                 raise StepFailed(f"{step.get('message', 'gave up waiting')}: {error}") from None
         time.sleep(0.1)
 

@@ -129,7 +129,7 @@ def test_no_mirror_is_written_down_and_services_wait_for_apply(files: Path) -> N
 
 
 def test_unknown_image_names_the_known_ones() -> None:
-    with pytest.raises(NotFound, match="debian13, debian12"):
+    with pytest.raises(NotFound, match="debian13, debian14, debian12"):
         image.recipe("ubuntu")
 
 

@@ -60,7 +60,9 @@ def rebuilds(
         changes.append(Change(REBUILD, name, name, why, Disturbs.REBUILD))
     notes = list(_notes(cluster, seen, image, head=head))
     if apart and changes:
-        notes.append("Slurm is another on these nodes: each takes new jobs only when it is done, none has nodes of both")
+        notes.append(
+            "Slurm is another on these nodes: each takes new jobs only when it is done, none has nodes of both"
+        )
     why_empty = "" if changes else f"every node in service is of {tag}"
     return ChangeSet(cluster.name, tuple(changes), why_empty, tuple(notes))
 

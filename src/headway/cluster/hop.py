@@ -29,7 +29,9 @@ async def make_way(
 ) -> frozenset[str]:
     """Takes away the machines of heads that are to be made anew, once the image they are to be of is there; the one that leads
     goes last, so that none takes over meanwhile. Returns the nodes that were in service."""
-    names = [name for name in reversed(cluster.heads) if any((c.kind, c.where) == (REBUILD, name) for c in changes.changes)]
+    names = [
+        name for name in reversed(cluster.heads) if any((c.kind, c.where) == (REBUILD, name) for c in changes.changes)
+    ]
     if not names:
         return frozenset()
     info = await image_build.ensure(cluster.image, say, state_dir=env.state_dir)

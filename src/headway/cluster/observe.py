@@ -51,7 +51,9 @@ async def observe(goal: Goal, env: Env) -> Observed:
         texts.update(found)
 
     other = await of_other_slurm(cluster, machines.values())
-    running = [m for m in machines.values() if m.state is MachineState.RUNNING and m.name in wanted_names - other.keys()]
+    running = [
+        m for m in machines.values() if m.state is MachineState.RUNNING and m.name in wanted_names - other.keys()
+    ]
     head = machines.get(cluster.head)
     looking = [asyncio.create_task(look(machine)) for machine in running]
     images = asyncio.create_task(_of_earlier_image(cluster.image, running))

@@ -34,6 +34,10 @@ _DATABASE = (
     "create user if not exists slurm@localhost identified via unix_socket;"
     "grant all on slurm_acct_db.* to slurm@localhost;"
 )
+# A newer slurmdbd answers nobody before it has taken all records over, hours of a large cluster's.
+CONVERT_S = 6 * 3600.0
+_WORKS = "select id from information_schema.processlist where user = 'slurm' and command <> 'Sleep'"
+_CONVERTS = f'mariadb -N -e "{_WORKS}" | grep -q .'
 _ENABLED = (".service", ".mount", ".socket")
 # Without a word to the scripts of System V that Debian's packages still bring: for each of them systemd would be told twice to
 # read all units anew.
@@ -103,8 +107,10 @@ def patience_s(stage: str, steps: Iterable[Step]) -> float:
     """How long a stage of these steps may take."""
     if stage == "software":
         return SOFTWARE_S
-    starts = (step.get("take_up", step) for step in steps if step["op"] in ("units", "switch"))
-    return STAGE_S + max((start.get("timeout_s", 0.0) for start in starts), default=0.0)
+    rows = list(steps)
+    starts = (step.get("take_up", step) for step in rows if step["op"] in ("units", "switch"))
+    waits = (step.get("most_s", 0.0) for step in rows)
+    return STAGE_S + max((start.get("timeout_s", 0.0) for start in starts), default=0.0) + max(waits, default=0.0)
 
 
 def _software(rows: list[Change], wanted: Wanted) -> list[Step]:
@@ -245,7 +251,8 @@ def _after(name: str) -> list[Step]:
     if name == "mariadb.service":
         return [run_step(["mariadb", "-e", _DATABASE])]
     if name == "slurmdbd.service":
-        return [_wait(["sacctmgr", "-nP", "show", "config"], "slurmdbd does not answer")]
+        answers = _wait(["sacctmgr", "-nP", "show", "config"], "slurmdbd does not answer")
+        return [{**answers, "busy": ["sh", "-c", _CONVERTS], "most_s": CONVERT_S}]
     if name == "slurmctld.service":
         return [_wait(["scontrol", "ping"], "slurmctld does not answer")]
     return []

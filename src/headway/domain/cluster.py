@@ -282,8 +282,8 @@ class Cluster:
 
     name: str
     provider: str  # "local" | "ssh"
-    image: str  # "debian13" | "debian12"
-    slurm_version: str  # "24.11" | "22.05": what the image carries
+    image: str  # "debian13" | "debian14" | "debian12"
+    slurm_version: str  # "24.11" | "26.05" | "22.05": what the image carries
     groups: tuple[Group, ...]  # in the file's order, one at least
     slots: tuple[Slot, ...]  # of all groups, in leaf order
     switches: tuple[Switch, ...]  # () = one switch, no topology plugin

@@ -18,7 +18,7 @@ _SECURITY = re.compile(rf"{_SUITES}(?:-security|/updates)")
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """`lines`: one-line sources for the image; `apt_options`: the host's proxies, and whether it takes lists of a frozen mirror."""
+    """`lines`: one-line sources for the image; `apt_options`: the host's proxies, and that it takes lists of a frozen mirror."""
 
     lines: tuple[str, ...]
     apt_options: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ def adapter(slurm_version: str) -> Adapter:
     release = ".".join(slurm_version.split(".")[:2])
     if release not in known:
         raise Refused(
-            f"Slurm {slurm_version} is not supported", hint="images: debian13 (Slurm 24.11), debian12 (Slurm 22.05)"
+            f"Slurm {slurm_version} is not supported",
+            hint="images: debian13 (Slurm 24.11), debian14 (26.05), debian12 (22.05)",
         )
     return known[release]
