@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +43,11 @@ class Hop:
         said = self.lab.head("sinfo", "-hN", "-o", "%v").out.split()
         return [version.rpartition(".")[0] for version in said]
 
+    def begins(self, *args: str) -> subprocess.Popen[str]:
+        """The headway command, which is not waited for."""
+        argv = [sys.executable, "-m", "headway", *args]
+        return subprocess.Popen(argv, env=self.lab.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+
     def held(self, *flags: str) -> int:
         job = self.lab.sbatch("ann", "--no-requeue", "--output=%j.txt", *flags, wrap=HELD)
         self.lab.wait_job(job, "RUNNING")
@@ -73,26 +80,25 @@ def test_jobs_run_and_wait_through_it_and_the_server_is_killed_in_the_middle(hop
     runs = hop.held("-N2", "-w", "hop-1-[1-2]")
     waits = lab.sbatch("ann", "-N3", "--exclusive", "--output=%j.txt", wrap="srun hostname && srun --version")
     assert "Slurm 24.11 becomes 26.05" in lab.cli("plan", str(hop.after)).out
-    lab.cli("apply", str(hop.after), "--yes", "--no-wait")
+    apply = hop.begins("apply", str(hop.after), "--yes")
     lab.wait(lambda: not lab.containers("hop-head"), "the head's machine to be gone", patience_s=300)
     os.kill(lab.cli("server", "status", "-o", "json").json()["pid"], signal.SIGKILL)
     lab.forget_client()
     lab.cli("server", "start")
-    lab.cli(
-        "apply", str(hop.after), "--yes", timeout_s=900
-    )  # waits for the one that goes on, and has nothing to do itself
+    apply.communicate(timeout=900)
+    lab.cli("apply", str(hop.after), "--yes", timeout_s=900)  # the one that goes on is followed
     assert "26.05" in lab.head("sinfo", "--version").out
     assert hop.versions() == ["24.11"] * 3
     assert (lab.state_of(runs), lab.state_of(waits)) == ("RUNNING", "PENDING")
-    assert lab.head("srun", "-w", "hop-1-3", "hostname", user="ann").out.strip() == "hop-1-3"
-    assert lab.wait_job(lab.sbatch("ann", "-w", "hop-1-3", "--nice=-1", wrap="srun hostname")) == "COMPLETED"
+    assert lab.head("srun", "-t1", "-w", "hop-1-3", "hostname", user="ann").out.strip() == "hop-1-3"
+    assert lab.wait_job(lab.sbatch("ann", "-t1", "-w", "hop-1-3", wrap="srun hostname")) == "COMPLETED"
     assert len(list(hop.backups.glob("hop-*.headway-backup"))) == 1
 
 
 def test_the_nodes_follow_and_no_job_has_both_kinds(hop: Hop) -> None:
     lab = hop.lab
     runs, waits = (int(line) for line in lab.head("squeue", "-h", "-o", "%i", "-S", "i").out.split())
-    lab.cli("roll", "hop", "--yes", "--no-wait")
+    roll = hop.begins("roll", "hop", "--yes")
     lab.wait(lambda: hop.versions().count("26.05") == 1, "the first node", patience_s=300)
     assert (lab.state_of(runs), lab.state_of(waits)) == ("RUNNING", "PENDING")
     lab.head("touch", "/scratch/go")
@@ -100,6 +106,7 @@ def test_the_nodes_follow_and_no_job_has_both_kinds(hop: Hop) -> None:
     assert lab.wait_job(waits, patience_s=300) == "COMPLETED", lab.output(f"/home/ann/{waits}.txt")
     assert "26.05" in lab.output(f"/home/ann/{waits}.txt")
     lab.wait(lambda: hop.versions() == ["26.05"] * 3, "all nodes", patience_s=300)
+    roll.communicate(timeout=300)
     assert lab.head("salloc", "-N3", "srun", "hostname", user="ann").out.count("hop-1-") == 3
     assert "already are as the file says" in lab.cli("plan", str(hop.after)).out
     states = lab.head("sacct", "-X", "-n", "-P", "-o", "State", "-u", "ann").out.split()
