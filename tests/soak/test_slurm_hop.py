@@ -92,32 +92,24 @@ def test_jobs_run_and_wait_through_it_and_the_server_is_killed_in_the_middle(hop
     os.kill(lab.cli("server", "status", "-o", "json").json()["pid"], signal.SIGKILL)
     lab.forget_client()
     lab.cli("server", "start")
-    apply.communicate(timeout=900)
-    lab.cli("apply", str(hop.after), "--yes", timeout_s=900)  # the one that goes on is followed
+    lab.wait(lambda: lab.client.operations("hop")[0].kind == "roll", "the nodes to follow", patience_s=600)
     assert "26.05" in lab.head("sinfo", "--version").out
-    assert hop.versions() == ["24.11"] * 3
+    # From the head, with its new srun: nothing starts on a node of before.
+    assert lab.head("srun", "-t1", "hostname", user="ann").out.strip() == "hop-1-3"
+    assert sorted(hop.versions()) == ["24.11", "24.11", "26.05"]
     assert (lab.state_of(runs), lab.state_of(waits)) == ("RUNNING", "PENDING")
-    assert lab.head("srun", "-t1", "-w", "hop-1-3", "hostname", user="ann").out.strip() == "hop-1-3"
-    assert lab.wait_job(lab.sbatch("ann", "-t1", "-w", "hop-1-3", wrap="srun hostname")) == "COMPLETED"
     assert hop.way_back().is_file()
-
-
-def test_the_nodes_follow_and_no_job_has_both_kinds(hop: Hop) -> None:
-    lab = hop.lab
-    runs, waits = (int(line) for line in lab.head("squeue", "-h", "-o", "%i", "-S", "i").out.split())
-    roll = hop.begins("roll", "hop", "--yes")
-    lab.wait(lambda: hop.versions().count("26.05") == 1, "the first node", patience_s=300)
-    assert (lab.state_of(runs), lab.state_of(waits)) == ("RUNNING", "PENDING")
     lab.head("touch", "/scratch/go")
     assert lab.wait_job(runs) == "COMPLETED", lab.output(f"/home/ann/{runs}.txt")
     assert lab.wait_job(waits, patience_s=300) == "COMPLETED", lab.output(f"/home/ann/{waits}.txt")
     assert "26.05" in lab.output(f"/home/ann/{waits}.txt")
-    lab.wait(lambda: hop.versions() == ["26.05"] * 3, "all nodes", patience_s=300)
-    roll.communicate(timeout=300)
+    assert hop.versions() == ["26.05"] * 3
     assert lab.head("salloc", "-N3", "srun", "hostname", user="ann").out.count("hop-1-") == 3
+    lab.wait(lambda: lab.client.operations("hop")[0].state == "done", "the roll to end")
+    apply.communicate(timeout=300)
     assert "already are as the file says" in lab.cli("plan", str(hop.after)).out
     states = lab.head("sacct", "-X", "-n", "-P", "-o", "State", "-u", "ann").out.split()
-    assert states == ["COMPLETED"] * 6
+    assert states == ["COMPLETED"] * 5
 
 
 def test_heads_don_t_go_back_and_the_whole_cluster_does_from_its_backup(hop: Hop) -> None:

@@ -44,7 +44,9 @@ class World:
     async def drop(self, _: str) -> None: ...
 
     async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
-        if argv[0] != "sinfo":
+        if argv[:2] == ["scontrol", "update"]:
+            self.order.append(" ".join(word.partition("=")[2] for word in argv[2:4]))
+        elif argv[0] != "sinfo":
             raise CommandFailed(argv, 1, "not registered here")
         return Ran(tuple(argv), 0, "lab-1-1|mixed|none\nlab-1-2|drained|eve: disk\n", "", 0.0)
 
@@ -85,6 +87,7 @@ async def test_the_image_first_then_the_second_head_s_daemons_and_no_machine_goe
     daemons = ["slurmrestd", "slurmctld", "slurmdbd", "mariadb"]
     assert world.order == [
         "image",
+        "lab-1-1 DRAIN",
         *(f"{one} {SECOND}" for one in daemons),
         *(f"{one} {FIRST}" for one in daemons),
         *(f"off {name}" for name in (SECOND, FIRST)),
@@ -120,3 +123,28 @@ async def test_no_head_is_made_of_an_image_with_another_slurm(env: Env, monkeypa
     assert await hop.tag_for(LAB, env, FIRST, "") == ""
     assert await hop.tag_for(LAB, env, "lab-1-1", "") == "before"
     assert await hop.tag_for(LAB, env, FIRST, "after") == "after"
+
+
+async def test_nodes_that_were_drained_for_it_are_rolled_and_those_of_others_are_not(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: dict[str, tuple[str, str]] = {"lab-1-1": ("drained", "headway: rolls")}
+
+    async def reasons(*_: Any) -> Any:
+        return said
+
+    async def head(*_: Any) -> Any:
+        return MACHINES[FIRST]
+
+    async def machines_of(*_: Any) -> Any:
+        return MACHINES
+
+    for name, what in (("head_or_none", head), ("machines_of", machines_of)):
+        monkeypatch.setattr(hop, name, what)
+    monkeypatch.setattr(hop.control, "node_reasons", reasons)
+    monkeypatch.setattr(World, "makes", True, raising=False)
+    assert await hop.wants_roll(LAB, env)
+    said["lab-1-1"] = ("drained", "headway: rolls: nvidia-smi lists 0 GPUs")
+    assert not await hop.wants_roll(LAB, env), "it was tried, and failed"
+    said["lab-1-1"] = ("drained", "eve: disk")
+    assert not await hop.wants_roll(LAB, env)

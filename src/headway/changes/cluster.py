@@ -135,10 +135,9 @@ def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
 
 
 def _hop(name: str, cluster: Cluster, old: str) -> Change:
-    new, roll = cluster.slurm_version, f"headway roll {cluster.name}"
     why = (
-        f"Slurm {old} becomes {new}: slurmdbd and slurmctld are away meanwhile, jobs go on, sessions on it end. The nodes keep "
-        f"{old} until {roll}; till then sbatch and srun start jobs there, salloc does not"
+        f"Slurm {old} becomes {cluster.slurm_version}: slurmdbd and slurmctld are away meanwhile, jobs go on, sessions on it end. "
+        "A roll of the nodes follows: none takes new jobs until it is done too"
     )
     return Change(REBUILD, name, name, why, Disturbs.REBUILD)
 

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from headway.changes.roll import REBUILD
 from headway.cluster import ops
 from headway.cluster.env import Env, Say
+from headway.cluster.leads import head_or_none
+from headway.cluster.observe import machines_of
 from headway.cluster.ready import wait_for_nodes
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
+from headway.domain.slots import ROLLS
 from headway.errors import HeadwayError
 from headway.machines import image, image_build
 from headway.slurm import control
@@ -28,7 +31,8 @@ async def make_way(
     cluster: Cluster, env: Env, say: Say, changes: ChangeSet, machines: Mapping[str, Machine]
 ) -> frozenset[str]:
     """Takes away the machines of heads that are to be made anew, once the image they are to be of is there; the one that leads
-    goes last, so that none takes over meanwhile. Returns the nodes that were in service."""
+    goes last, so that none takes over meanwhile. Nodes are drained before: they are to follow (`wants_roll`). Returns those that
+    were in service."""
     names = [
         name for name in reversed(cluster.heads) if any((c.kind, c.where) == (REBUILD, name) for c in changes.changes)
     ]
@@ -36,6 +40,8 @@ async def make_way(
         return frozenset()
     info = await image_build.ensure(cluster.image, say, state_dir=env.state_dir)
     served = await _served(cluster, env, machines)
+    if served:  # what began there under the new controller, from a head with the new srun, would fail
+        await control.nodes_drain(env.connections, machines[cluster.head], sorted(served), ROLLS)
     for name in names:
         await say(name, f"slurmctld and the database end in good order: it is made anew of {info.tag}")
         if machines[name].state is MachineState.RUNNING:
@@ -62,6 +68,17 @@ async def heard_again(cluster: Cluster, env: Env, head: Machine, served: frozens
     """Raises Unreachable."""
     if served:
         await wait_for_nodes(cluster, env, head, served)
+
+
+async def wants_roll(cluster: Cluster, env: Env) -> bool:
+    """Whether nodes were drained here and no roll has begun with them."""
+    if not env.provider.makes:
+        return False
+    with contextlib.suppress(HeadwayError):
+        head = await head_or_none(cluster, env, await machines_of(env, cluster.name))
+        reasons = await control.node_reasons(env.connections, head) if head else {}
+        return any(reason == ROLLS for _, reason in reasons.values())
+    return False
 
 
 async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:

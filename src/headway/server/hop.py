@@ -1,4 +1,4 @@
-"""What comes before a cluster's Slurm becomes another: the backup that is the way back."""
+"""What comes before a cluster's Slurm becomes another, and after: the backup that is the way back, and the roll of the nodes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 
 from headway import __version__
 from headway.api.places import allowed
+from headway.api.planning import queued
 from headway.api.state import AppState
 from headway.changes.versions import hops
 from headway.cluster.env import Say
 from headway.domain.cluster import Cluster
+from headway.domain.slots import Deadline
 from headway.errors import Refused
 from headway.server.keeping import passphrase_of
-from headway.store import ClusterRow
+from headway.store import ClusterRow, Operation
 
 
 async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, say: Say) -> None:
@@ -36,3 +38,18 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
     await say("backup", f"before Slurm {before.slurm_version} becomes {after.slurm_version}: the way back")
     await state.work.back_up(before, about, say, path, header, key)
     await say("backup", str(path), done=True, seconds=time.monotonic() - began)
+
+
+async def nodes_follow(
+    state: AppState, operation: Operation, cluster: Cluster, deadline: Deadline | None
+) -> tuple[str, ...]:
+    """The roll that takes the nodes along, where the heads have another Slurm now and none is on its way."""
+    if not await state.work.wants_roll(cluster):
+        return ()
+    rows = await state.store.operations(cluster.name)
+    if any(one.kind == "roll" and one.state in ("queued", "running") for one in rows):
+        return ()
+    params = {"back": False, "head": False, "stop": False, "until": deadline.at if deadline else None}
+    following = await state.store.enqueue_operation(cluster.name, "roll", operation.person, params=params)
+    queued(state, following)
+    return (following.id,)

@@ -20,7 +20,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.server.datasets import Datasets
-from headway.server.hop import backed_up
+from headway.server.hop import backed_up, nodes_follow
 from headway.server.keeping import Keep
 from headway.server.rolling import Rolling
 from headway.server.waiting import Waiting, replaced
@@ -244,8 +244,9 @@ class Reconciler:
         state.live.touch(name)
         deadline, say = self._deadline(operation), partial(self._say, operation)
         waiting = Waiting(state, operation, cluster, say, deadline)
-        aside = await state.work.apply(cluster, say, deadline, waiting)
-        return await waiting.go_on_later() if aside else ()
+        if await state.work.apply(cluster, say, deadline, waiting):
+            return await waiting.go_on_later()
+        return await nodes_follow(state, operation, cluster, deadline)
 
     def _deadline(self, operation: Operation) -> Deadline | None:
         """Of one that stepped aside, what was given it at first, for the nodes it was given for."""
