@@ -136,7 +136,7 @@ def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
 
 def _hop(name: str, cluster: Cluster, old: str) -> Change:
     why = (
-        f"Slurm {old} becomes {cluster.slurm_version}: slurmdbd and slurmctld are away meanwhile, jobs go on, sessions on it end. "
+        f"Slurm {old} becomes {cluster.slurm_version}: slurmdbd and slurmctld are away meanwhile; jobs go on, sessions end. "
         "A roll of the nodes follows: none takes new jobs until it is done too"
     )
     return Change(REBUILD, name, name, why, Disturbs.REBUILD)
