@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+import pytest
+
 from headway.api.collect import collect
-from headway.domain.cluster import Budget, Cluster
+from headway.domain.cluster import Budget, Cluster, Group, Partition
 from headway.errors import Unreachable
+from headway.wire.work import SubmitOut
+from tests import builders
 from tests.unit.ledger_world import (
     NOVEMBER,
     OCTOBER,
     TEAMS,
+    V1,
     Accounting,
     H,
     at,
@@ -155,3 +160,49 @@ async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Se
     assert sent() == ["lab: the budget of vision is soon spent", "lab: the budget of vision is spent"]
     [last] = server.work.named("tell")[-1][1]
     assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
+
+
+async def test_a_week_s_summary_says_what_was_left_when_it_ended(server: Server, said: Accounting) -> None:
+    """It is told on the next Monday, when a budget by the week is whole again and the month goes on."""
+    limits = (Budget("gpu_hours", Decimal(500), "week"), Budget("usd", Decimal(1000), "month"))
+    teams = tuple(replace(team, budget=budget) for team, budget in zip(TEAMS, limits, strict=True))
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    monday, end = 4 * 24 * H, 11 * 24 * H  # the 5th and the 12th of October
+    speech = {"team": "speech", "user": "sam", "nodes": ("lab-1-2",)}
+    said.runs = [run(1, monday, monday + 20 * H), run(2, end - 10 * H, 0), run(3, end - 5 * H, 0, **speech)]
+    at(server, end + 2 * H)
+    await collect(server.state, cluster)
+    news = {one.key: one.text for call in server.work.named("tell") for one in call[-1]}["week/2026-W41"]
+    assert "vision: 240.00 GPU-hours" in news
+    assert "budget of vision: 260.00 of 500.00 GPU-hours a week were left" in news
+    assert "budget of speech: 960.00 of 1,000.00 USD a month were left" in news
+
+
+@pytest.mark.parametrize(
+    ("groups", "flags", "usd"),
+    [  # (GPUs, CPUs, price, nodes) of each group
+        (((0, 64, 2, 4), (0, 4, 1, 4)), "-n 4", 1.0),  # all of a small node, a 16th of a big one
+        (((0, 64, 2, 4), (0, 4, 1, 4)), "-n 128", 4.0),  # of which there are not enough
+        (((8, 64, 16, 4), (1, 64, 3, 4)), "-N1 --exclusive", 16.0),
+        (((8, 64, 16, 4), (1, 64, 3, 4)), "-N1 --gpus-per-node=1", 3.0),
+    ],
+)
+async def test_an_estimate_is_of_the_nodes_where_the_job_costs_most(
+    server: Server, groups: tuple[tuple[int, int, int, int], ...], flags: str, usd: float
+) -> None:
+    made = []
+    for number, (gpus, cpus, price, nodes) in enumerate(groups):
+        plan = replace(builders.H100, gpus=gpus, cpus=cpus)
+        slots = tuple(f"lab-{number}-{i}" for i in range(nodes))
+        made.append(Group(f"g{number}", plan, nodes, nodes, 0, slots, price_usd_per_node_hour=Decimal(price)))
+    every = tuple(name for group in made for name in group.slots)
+    parts = (Partition("train", every, True, 1, None, 86400, (), False, 0, ()),)
+    server.work.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
+    await server.apply("lab", nodes=8, note=flags)
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH -t 60 {flags}\n"}}
+    answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
+    assert (answer.status_code, answer.json()["usd"]) == (200, usd), answer.text

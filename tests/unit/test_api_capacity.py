@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.api.collect import entries
-from headway.domain.ledger import NodeSpan, SpanKind
+from headway.domain.ledger import Held, NodeSpan, SpanKind
 from tests import builders
 from tests.unit.ledger_world import OCTOBER, Accounting, H, at, got, lab, machines, run
 from tests.unit.server_fakes import Server
@@ -148,3 +148,21 @@ async def test_a_month_that_has_not_begun_has_no_hours(server: Server) -> None:
     told = await got(await server.client(), "capacity?period=2026-12")
     assert [one["hours"] for one in told["types"]] in ([], [[]])
     assert told["waits"] == []
+
+
+async def test_no_more_is_held_than_was_there_once_a_group_left_the_file(server: Server) -> None:
+    """Nobody knows any more what its machines had; a cluster that is down is shown as its last file says."""
+    await server.store.meter("lab", [("lab-1-1", "main"), ("lab-old-1-1", "old")], [], [], OCTOBER.start)
+    at(server, 2 * H)
+    kept, gone = run(1, 0, H), run(2, 0, 2 * H, nodes=("lab-old-1-1",))
+    await put(server, kept)
+    await server.store.put_runs("lab", [(gone, [Held("old", gone.nodes, "h100", 8, 64, 8, 8)], 0)])
+    kind = await hours(server)
+    assert [(one["held"], one["there"], one["free"]) for one in kind["hours"]] == [(8, 8, 0), (0, 8, 8)]
+    assert kind["utilisation"] == 0.5
+    server.work.answers["down"] = ()
+    ann = await server.client()
+    assert (await ann.post("/api/v1/clusters/lab/down", json={})).status_code == 202
+    await server.work_off()
+    [down] = (await got(ann, "capacity?period=2026-10"))["types"]
+    assert (down["utilisation"], [one["held"] for one in down["hours"]]) == (0.5, [8, 0])

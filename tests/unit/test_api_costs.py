@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -80,6 +82,31 @@ async def test_spare_and_broken_nodes_are_shown_as_such(server: Server, said: Ac
     assert [(line["what"], line["hours"]) for line in bill["lines"]] == [("node", 20.0), ("spare", 10.0)]
 
 
+async def test_a_state_that_accounting_knows_no_more_ended_when_it_was_told_last(
+    server: Server, said: Accounting
+) -> None:
+    """It came out of a backup of before. What still is stays open, and spares are none of accounting's."""
+    await machines(server, 3)
+    cluster = (await server.state.cluster("lab"))[1]
+    start = OCTOBER.start
+    drained, down = (NodeSpan("lab-1-1", kind, start + H, 0, "fan") for kind in (SpanKind.DRAINED, SpanKind.DOWN))
+    other, spare = (NodeSpan(f"lab-1-{n}", kind, start, 0) for n, kind in ((2, drained.kind), (3, SpanKind.SPARE)))
+    await server.store.put_node_spans("lab", [spare])
+    for hours, told in (
+        (2, [drained, down, other]),
+        (3, [other]),
+        (200, [other, replace(drained, began=start + 5 * H)]),
+    ):
+        said.events = told
+        at(server, hours * H)
+        await collect(server.state, cluster)
+    found = await server.store.node_spans("lab", start, OCTOBER.end)
+    assert sorted((one.node, one.kind, (one.began - start) // H, one.ended and (one.ended - start) / H) for one in found) == [
+        ("lab-1-1", "down", 1, 2), ("lab-1-1", "drained", 1, 2), ("lab-1-1", "drained", 5, 0),
+        ("lab-1-2", "drained", 0, 0), ("lab-1-3", "spare", 0, 0),
+    ]  # fmt: skip
+
+
 async def test_a_member_sees_their_team_and_no_invoice(server: Server, said: Accounting) -> None:
     await machines(server, 1, ended=10 * H)
     said.runs = [run(1, 0, H), run(2, H, 2 * H, team="speech", user="sam")]
@@ -140,6 +167,19 @@ async def test_a_closed_invoice_stays_and_what_turns_out_later_is_a_correction(
     assert [line["what"] for line in (await got(ann, "invoice?period=2026-12"))["lines"]] == []
     listed = await got(ann, "invoices")
     assert [one["period"] for one in listed] == ["2026-11", "2026-10"]
+
+
+async def test_a_sheet_sums_to_its_invoice_also_where_something_is_given_back(server: Server) -> None:
+    """The machine had gone in October, which is known after that month was closed."""
+    await machines(server, 1)
+    at(server, 745 * H)
+    ann = await server.client()
+    assert (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).status_code == 200
+    await server.store.end_lives("lab", OCTOBER.start + 740 * H)
+    assert (await got(ann, "invoice?period=2026-11"))["total_usd"] == -32.0
+    for path, column in (("invoice", "amount_usd"), ("chargeback", "total_usd")):
+        rows = csv.DictReader((await ann.get(f"{V1}/{path}?period=2026-11&format=csv")).text.splitlines())
+        assert sum(float(row[column]) for row in rows) == -32.0
 
 
 async def test_no_bad_day_changes_a_closed_invoice(server: Server, said: Accounting) -> None:

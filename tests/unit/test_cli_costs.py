@@ -77,10 +77,11 @@ class Ledger:
             team="vision", productive_usd=Decimal("1.10"), lost_usd=zero, held_idle_usd=zero, idle_usd=Decimal("0.20"),
             spare_usd=zero, broken_usd=zero, total_usd=Decimal("1.30"),
         )  # fmt: skip
+        none = team.model_copy(update={"team": "", "productive_usd": zero, "idle_usd": zero, "total_usd": zero})
         rest = UnassignedOut(what="broken", centre="it", usd=Decimal("0.70"))
         return ChargebackOut(
             cluster="lab", period=period, start=NOW, end=NOW + 60, state="open", as_of=NOW, rules={},
-            invoice_total_usd=Decimal("2.00"), teams=[team], unassigned=[rest],
+            invoice_total_usd=Decimal("2.00"), teams=[team, none], unassigned=[rest],
         )  # fmt: skip
 
     def invoice(self, cluster: str, period: str) -> InvoiceOut:
@@ -161,7 +162,7 @@ def test_chargeback_is_numbers_that_sum(capsys: pytest.CaptureFixture[str]) -> N
     assert (told["teams"][0]["total_usd"], told["unassigned"][0]["usd"]) == (1.3, 0.7)
     costs.chargeback(period="2026-10")
     shown = capsys.readouterr()
-    assert "(broken, it)" in shown.out
+    assert ("(broken, it)" in shown.out, "no team" in shown.out) == (True, True)
     assert "still move" in shown.err
     costs.chargeback(period="2026-10", output=costs.Sheet.csv)
     assert capsys.readouterr().out.splitlines()[-1] == "(broken: it),,,,,,,0.70"

@@ -40,6 +40,16 @@ def test_a_second_restart_is_counted_from_the_run_as_it_stands() -> None:
     assert (found.lost_s, found.down_s) == (10.0 + 10.0, 20.0 + 10.0)
 
 
+@pytest.mark.parametrize(("step", "lost_s"), [(50, 0.0), (41, 0.0), (40, 0.0), (35, 5.0)])
+def test_a_run_that_says_it_was_started_again_lost_what_it_does_again(step: int, lost_s: float) -> None:
+    """One that saved when it was warned goes on behind its last step: all of it counted."""
+    found = of((30, 130.0), (40, 140.0))
+    found.mark(step, 160.0, restarted=True)
+    found.mark(step + 10, 170.0)
+    assert (found.lost_s, found.down_s, found.restarts, found.up_s) == (lost_s, 20.0, 1, 20.0)
+    assert found.losses == [(140.0, lost_s)]
+
+
 def test_what_was_lost_once_is_not_lost_again() -> None:
     found = of((0, 1.0), (2, 2.0), (1, 3.0), (0, 4.0))
     assert (found.lost_s, found.down_s, found.ettr) == (1.0, 2.0, 0.0)

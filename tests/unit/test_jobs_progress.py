@@ -99,6 +99,38 @@ def test_checkpoints_are_counted_over_restarts() -> None:
     assert found.course.up_s == 200  # the hundred seconds between the runs are none of its
 
 
+def reports(*lines: dict[str, float]) -> bytes:
+    return b"".join(json.dumps({"loss": 1.0, **line}).encode() + b"\n" for line in lines)
+
+
+def test_a_run_that_goes_on_exactly_where_it_was_is_another_run() -> None:
+    """It saved on the warning, waited five minutes for its nodes, and said nothing until it had saved more often than before."""
+    found = Progress()
+    found.feed_reports(
+        reports(
+            {"t": 1000, "step": 0, "run_began": 990.5},
+            {"t": 1100, "step": 10, "run_began": 990.5, "checkpoints": 2, "checkpoints_s": 6.0},
+            {"t": 1400, "step": 11, "run_began": 1390.5},
+            {"t": 1500, "step": 21, "run_began": 1390.5, "checkpoints": 3, "checkpoints_s": 9.0},
+            {"t": 1510, "step": 22, "run_began": 990.5},  # of a process that was there before: nothing began
+        )
+    )
+    assert (found.course.restarts, found.course.lost_s, found.course.down_s) == (1, 0.0, 300.0)
+    assert (found.course.up_s, found.course.losses) == (210.0, [(1100.0, 0.0)])
+    assert (found.stalls.count, found.stalls.stalled_s) == (5, 15.0)
+
+
+def test_reports_that_are_read_again_count_once() -> None:
+    """The head thins the file of a long training: its reader begins anew."""
+    lines = [{"t": at, "step": at, "checkpoints": at // 10, "checkpoints_s": at / 10} for at in range(10, 100)]
+    found = Progress()
+    found.feed_reports(reports(*lines))
+    found.cut()
+    found.feed_reports(reports(*lines[::2]))
+    assert (found.stalls.count, round(found.stalls.stalled_s, 1)) == (9, 9.9)
+    assert found.course.restarts == 0
+
+
 class Head:
     """Files of the test, read as node/as_person reads them; reports under their job's number."""
 

@@ -205,7 +205,8 @@ def test_report_sends_numbers_and_the_last_of_a_quick_loop(ears: socket.socket, 
     ran = train(code + "assert 'torch' not in sys.modules", tmp_path / "s")
     assert (ran.returncode, ran.stderr) == (0, "")
     found = heard(ears)
-    assert found[0] == {"step": 1, "loss": 1.0, "tokens": 10, "lr": 0.5}
+    run_began = found[-1]["run_began"]
+    assert found[0] == {"run_began": run_began, "step": 1, "loss": 1.0, "tokens": 10, "lr": 0.5}
     assert found[-1]["step"] == 2000, "what was held back when the training ended"
     assert len(found) < 200
 

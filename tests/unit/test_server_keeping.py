@@ -21,7 +21,7 @@ from headway.keep.restore import read, remember
 from headway.server.keeping import Backups
 from headway.server.reconcile import Reconciler
 from headway.store.operations import MAX_ATTEMPTS
-from headway.store.records import OWN_SECRETS
+from headway.store.records import OWN_SECRETS, PriceRow
 from tests import builders
 from tests.unit import server_fakes
 from tests.unit.server_fakes import Server
@@ -227,6 +227,11 @@ async def test_a_restore_brings_records_and_then_the_machines(
     server.work.answers["restore"] = None
     await server.store.note_refill("lab", "a", 900.0)
     await server.store.note_budget("lab", "a", 0, "over", capped=True)
+    then = server.state.clock() + 5
+    await server.store.note_prices(
+        [PriceRow("lab", "main", then, "99", False), PriceRow("lab", "gone", then, "9", False, reserved=3)]
+    )
+    server.state.clock.now += 10  # type: ignore[attr-defined]
     answer = await client.post("/api/v1/clusters/lab/restore", json={**ask, "confirmed": True})
     await server.work_off()
     assert await server.store.refills("lab") == {"a": 1.0}, "usage is that of the backup's moment"
@@ -239,6 +244,9 @@ async def test_a_restore_brings_records_and_then_the_machines(
     assert await server.store.uids(["ann"], give=False) == {"ann": 20_003}
     assert (await server.store.secrets("lab"))["munge_key"] == "eA=="
     assert await keys(server) == []
+    newest = {row.group: (row.usd_per_hour, row.reserved) for row in await server.store.prices("lab")}
+    prices = {group.name: (f"{group.price_usd_per_node_hour.normalize():f}", 0) for group in cluster.groups}
+    assert newest == {**prices, "gone": ("9", 0)}, "what its file says is paid from then on"
 
 
 async def test_an_archive_is_read_beside_the_loop(

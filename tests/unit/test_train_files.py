@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,8 +191,12 @@ def test_checkpoints_go_along_with_reports(tmp_path: Path, monkeypatch: pytest.M
         agent.bind(str(tmp_path / "socket"))
         agent.settimeout(10)
         progress.report(step=1, loss=2.0)
-        assert json.loads(agent.recv(4096)) == {"step": 1, "loss": 2.0}
+        first = json.loads(agent.recv(4096))
+        began = first.pop("run_began")
+        assert abs(began - time.time()) < 600, "by which a run that was started again is told from this one"
+        assert first == {"step": 1, "loss": 2.0}
         progress.saved(1.5)
         progress.saved(0.25)
         progress.report(step=2, loss=1.5)
-        assert json.loads(agent.recv(4096)) == {"step": 2, "loss": 1.5, "checkpoints": 2, "checkpoints_s": 1.75}
+        checkpoints = {"checkpoints": 2, "checkpoints_s": 1.75}
+        assert json.loads(agent.recv(4096)) == {"run_began": began, "step": 2, "loss": 1.5, **checkpoints}

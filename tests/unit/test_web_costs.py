@@ -140,6 +140,23 @@ async def test_waits_lead_to_the_runs_of_that_size_and_a_day_to_those_in_it(serv
     assert (await got(ann, "usage?start=2026-10&most_gpus=0"))["total"]["runs"] == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "jobs", "above"),
+    [
+        ("lossy=1", {"2"}, "1 runs · 8.00 GPU-hours (8.00 lost, 0.00 idle)"),
+        (f"waited=1&start={OCTOBER.start + 2 * H}", {"2", "3"}, "2 runs · 14.00 GPU-hours (0.00 lost, 0.00 idle)"),
+        ("lossy=1&team=vision", set(), "0 runs · 0.00 GPU-hours"),
+    ],
+)
+async def test_above_a_list_stand_the_sums_of_its_runs_alone(
+    server: Server, words: str, jobs: set[str], above: str
+) -> None:
+    """Job 1 lost nothing, and had begun before."""
+    page = await shown(await server.client(), f"?section=runs&period=2026-10&{words}")
+    assert set(re.findall(r"/jobs/(\d+)\"", page)) == jobs
+    assert above in page
+
+
 async def test_the_runs_behind_a_figure_are_read_page_by_page(server: Server) -> None:
     ann = await server.client()
     for words in ("", "&waited=true", "&lossy=true"):
@@ -189,13 +206,16 @@ async def test_a_sheet_of_nodes_holds_what_the_list_was_narrowed_to(server: Serv
 async def test_runs_without_a_team_are_not_all_runs(server: Server, said: Accounting) -> None:
     said.runs.append(run(4, H, 2 * H, nodes=("lab-1-3",), team="", user="root"))
     ann = await server.client()
-    for section in ("goodput", "energy"):
+    for section in ("goodput", "energy", "chargeback"):
         page = await shown(ann, f"?section={section}&period=2026-10")
         heads = re.findall(r'<th scope="row">(?:<a class="link" href="([^"]*)">)?([^<]*)', page)
         teams = {word: unescape(href) for href, word in heads if word in ("vision", "speech", "no team", "all")}
-        assert set(teams) == {"no team", "speech", "vision", "all"}, section
+        sums = set() if section == "chargeback" else {"all"}
+        assert set(teams) == {"no team", "speech", "vision"} | sums, section
         behind = await shown(ann, teams["no team"].replace("&lossy=1", ""))
         assert set(re.findall(r"/jobs/(\d+)\"", behind)) == {"4"}
+    paid = await figures(ann, "?section=chargeback&period=2026-10")
+    assert [text for text, href in paid if href == "?section=runs&period=2026-10"] == []
     place = await place_of(server.state, "lab")
     used = await usage_of(server.state, place, OCTOBER, ["team"], ALL)
     text = summary(used, await goodput_of(server.state, Look(place, OCTOBER, None)), [])
@@ -212,3 +232,12 @@ async def test_a_month_s_machine_hours_are_those_of_the_invoice(server: Server) 
     states = (await got(ann, "usage/nodes?start=2026-10"))["states"]
     assert sum(one["seconds"] for one in states if one["state"] == "spare") == billed["spare"]
     assert sum(one["seconds"] for one in states if one["state"] not in ("spare", "off")) == billed["node"]
+
+
+@pytest.mark.parametrize(
+    ("month", "beside"),
+    [("2000-01", ["2000-02"]), ("2000-02", ["2000-01", "2000-03"]), ("2200-12", ["2200-11"])],
+)
+async def test_the_first_month_and_the_last_have_pages(server: Server, month: str, beside: list[str]) -> None:
+    page = await shown(await server.client(), f"?period={month}")
+    assert re.findall(r'aria-label="(\d{4}-\d{2})"', page) == beside

@@ -43,6 +43,7 @@ class _Sender:
         self._socket: socket.socket | None = None
         self._sent = 0.0
         self._held: dict[str, Any] | None = None
+        self._began = round(time.time(), 3)  # a training that was started again is told from one that just goes on
         self.saves = 0
         self.stalled_s = 0.0
 
@@ -51,6 +52,7 @@ class _Sender:
             return
         # Without its graph: a value that is held must not keep the memory of a whole step.
         self._held = {name: value.detach() if hasattr(value, "detach") else value for name, value in values.items()}
+        self._held = {"run_began": self._began, **self._held}
         if self.saves:
             self._held |= {"checkpoints": self.saves, "checkpoints_s": round(self.stalled_s, 3)}
         if time.monotonic() - self._sent >= LEAST_S:
@@ -79,7 +81,7 @@ def encode(values: dict[str, Any]) -> bytes:
     Raises ValueError when it is longer than MOST_BYTES."""
     known: dict[str, Any] = {}
     for name, value in values.items():
-        if value is None or (len(known) >= MOST_MORE + 3):
+        if value is None or (len(known) >= MOST_MORE + 4):
             continue
         try:
             known[name] = int(value) if name in ("step", "tokens") else float(value)

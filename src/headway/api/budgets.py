@@ -42,10 +42,12 @@ async def budgets_seen(state: AppState, place: Place, seen: tuple[str, ...] | No
     return [one for one in await budgets_of(state, place) if seen is None or one.team in seen]
 
 
-async def budgets_of(state: AppState, place: Place) -> list[BudgetOut]:
+async def budgets_of(state: AppState, place: Place, until: int | None = None) -> list[BudgetOut]:
+    """As they stand, or stood just before `until`."""
     if place.cluster is None:
         return []
-    return await _budgets_out(state, place.cluster, await reckoning.budget_standings(state, place.cluster, place.now))
+    found = await reckoning.budget_standings(state, place.cluster, place.now, until)
+    return await _budgets_out(state, place.cluster, found)
 
 
 async def budgets_lately(state: AppState, cluster: Cluster) -> list[BudgetOut]:
@@ -112,10 +114,7 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     parts = [(want, told.partition if number == 0 else "") for number, want in enumerate(wants)]
     groups = [_group(cluster, want, partition) for want, partition in parts]
     gpus = [_gpus(group, want) for group, want in zip(groups, wants, strict=True)]
-    rates = [
-        Fraction(group.price_usd_per_node_hour) * _nodes_held(group, want)
-        for group, want in zip(groups, wants, strict=True)
-    ]
+    rates = [_usd_per_hour(group, want) for group, want in zip(groups, wants, strict=True)]
     limits = [_limit_s(cluster, want, partition) for want, partition in parts]
     per_hour = sum(rates, Fraction(0)) * tasks
     gpu_hours = cost = None
@@ -140,6 +139,10 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
         budget=budget,
         warning=_over(budget, cost, gpu_hours) if budget else "",
     )
+
+
+def _usd_per_hour(group: Group, want: Asked) -> Fraction:
+    return Fraction(group.price_usd_per_node_hour) * _nodes_held(group, want)
 
 
 def _nodes_held(group: Group, want: Asked) -> Fraction:
@@ -195,7 +198,7 @@ def _limit_s(cluster: Cluster, want: Asked, partition: str) -> int | None:
 
 
 def _group(cluster: Cluster, want: Asked, partition: str) -> Group:
-    """The dearest that it may land on: what it costs at most."""
+    """Of those that it may land on the one where it costs most."""
     name = want.options.get("partition", "").split(",")[0] or partition
     found = next((one for one in cluster.partitions if one.name == name or (not name and one.default)), None)
     groups = {cluster.group_of[node].name: cluster.group_of[node] for node in (found.nodes if found else ())}
@@ -206,4 +209,5 @@ def _group(cluster: Cluster, want: Asked, partition: str) -> Group:
     ]
     if not want.gpus and any(not group.plan.gpus for group in fit):
         fit = [group for group in fit if not group.plan.gpus]
-    return max(fit or cluster.groups, key=lambda group: group.price_usd_per_node_hour / max(1, group.plan.gpus))
+    whole = [group for group in fit if _nodes(group, want) <= len(group.slots)]
+    return max(whole or fit or cluster.groups, key=lambda group: _usd_per_hour(group, want))

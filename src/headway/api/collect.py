@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -16,7 +16,7 @@ from headway.api import telling
 from headway.api.reckoning import budget_standings
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
-from headway.domain.ledger import Held, Life, Run
+from headway.domain.ledger import Held, Life, Run, SpanKind
 from headway.domain.live import SPARES
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError
@@ -61,7 +61,9 @@ class Meter:
             Life(one.machine, one.group, one.began, 0, max(one.seen, last))
             for one in await store.open_lives(cluster.name)
         ]
-        groups = {one.name: cluster.group_of[one.name].name for one in machines if one.name in cluster.group_of}
+        of = {life.machine: life.group for life in known}  # one whose slot left the file is there until it goes
+        of |= {name: group.name for name, group in cluster.group_of.items()}
+        groups = {one.name: of[one.name] for one in machines if one.name in of}
         turns = meter.look(known, groups, now)
         self.seen[cluster.name] = max(now, last)
         stale = any(now - one.seen >= SEEN_S for one in await store.open_lives(cluster.name))
@@ -111,6 +113,9 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         first = min((life.began for life in await store.lives(name, 0, now + 1)), default=now)
         since = int(min(first, row.created_at)) - DAY_S
     swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
+    last = (
+        min(mark.collected_to, now) or now
+    )  # what is no longer told of, as when accounting came out of a backup, ended then
     at, step = since, DAY_S
     while at < now:
         until = min(at + step, now)
@@ -120,9 +125,16 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         if until == now:
             here = {(run.job, run.start) for run in found}
             gone = [one for one in await store.open_runs(name) if one not in here]
-            await store.end_runs(name, gone, min(mark.collected_to, now) or now)
+            await store.end_runs(name, gone, last)
         at, step = until, DAY_S if len(found) > FEW else min(2 * step, SWEEP_S)
-    await store.put_node_spans(name, await state.work.node_events(cluster, since))
+    told = await state.work.node_events(cluster, since)
+    known = {(one.node, one.kind, one.began) for one in told}
+    lost = [
+        replace(one, ended=max(one.began, last))
+        for one in await store.open_spans(name)
+        if one.kind is not SpanKind.SPARE and (one.node, one.kind, one.began) not in known
+    ]
+    await store.put_node_spans(name, [*told, *lost])
     await _losses(state, cluster)
     await _saves(state, cluster, now)
     await store.set_mark(name, swept_at=swept, error="")
@@ -137,11 +149,10 @@ async def _losses(state: AppState, cluster: Cluster) -> None:
     """What trainings said of where they went on: only what they did since their last checkpoint is lost."""
     for job, losses in (await state.work.losses(cluster)).items():
         for run in await state.store.runs_of(cluster.name, job):
-            for last, lost_s in losses:
-                saved_at = last - lost_s
-                if run.end and run.start <= last <= run.end + 1 and run.saved_at != saved_at:
-                    lost = goodput.lost_s(run.state, run.start, run.end, saved_at)
-                    await state.store.lose(cluster.name, job, run.start, lost, saved_at)
+            saved = [last - lost_s for last, lost_s in losses if run.end and run.start <= last <= run.end + 1]
+            if saved and run.saved_at != saved[-1]:  # what went on within the run is not how it ended
+                lost = goodput.lost_s(run.state, run.start, run.end, saved[-1])
+                await state.store.lose(cluster.name, job, run.start, lost, saved[-1])
 
 
 async def _saves(state: AppState, cluster: Cluster, now: int) -> None:

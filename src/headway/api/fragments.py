@@ -26,7 +26,8 @@ async def fragments_of(
 ) -> dict[str, Callable[[Sequence[float]], Fragments]]:
     """By GPU type, of each stretch between two marks: what is made of the GPU-seconds that runs held in them."""
     store, until = state.store, min(span.end, span.now)
-    plans = {life.machine: plan for life in lives if (plan := plan_of(place, life)) is not None}
+    by_group = plans_of(place)
+    plans = {life.machine: by_group[life.group] for life in lives if life.group in by_group}
     there = gpus_there(state, place)
     has = {node: there.get(node, plan.gpus) for node, plan in plans.items()}
     worked = await _worked(state, place, [life for life in lives if life.machine in plans], span)
@@ -64,10 +65,9 @@ def gpus_there(state: AppState, place: Place) -> dict[str, int]:
     return {node.name: node.gpus for node in state.live.snapshot(place.name).nodes}
 
 
-def plan_of(place: Place, life: Life) -> Plan | None:
-    """What a machine with GPUs has, as far as the file still says so."""
-    groups = place.cluster.groups if place.cluster else ()
-    return next((one.plan for one in groups if one.name == life.group and one.plan.gpus), None)
+def plans_of(place: Place) -> dict[str, Plan]:
+    """What machines of each group with GPUs have, as far as the file (of a cluster that is down its last one) says so."""
+    return {group.name: group.plan for group in place.known.groups if group.plan.gpus} if place.known else {}
 
 
 async def _worked(state: AppState, place: Place, lives: Iterable[Life], span: Span) -> dict[str, list[Stretch]]:

@@ -258,15 +258,19 @@ def _after(name: str, place: Place) -> Period:
 # --- budgets
 
 
-async def budget_standings(state: AppState, cluster: Cluster, now: int) -> list[budgets.Standing]:
+async def budget_standings(
+    state: AppState, cluster: Cluster, now: int, until: int | None = None
+) -> list[budgets.Standing]:
+    """Of the periods that are now; as they stood just before `until`, of those that were then."""
     place = Place(cluster.name, cluster, now)
-    here = datetime.fromtimestamp(now, zone(cluster.costs.timezone))
+    until = now + 1 if until is None else until
+    here = datetime.fromtimestamp(until - 1, zone(cluster.costs.timezone))
     found = []
     for team in cluster.teams:
         if team.budget is None:
             continue
         start = int(period_start(team.budget.per, here).timestamp())
-        period = Period(team.budget.per, start, now + 1)
+        period = Period(team.budget.per, start, until)
         used = await (_usd if team.budget.unit == "usd" else _gpu_hours)(state, place, period, team.name)
         found.append(budgets.standing(team.name, team.budget, start, used))
     return found

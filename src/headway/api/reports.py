@@ -11,7 +11,7 @@ from fractions import Fraction
 from fastapi import APIRouter
 
 from headway.api.access import Anyone, State
-from headway.api.fragments import fragments_of, gpus_there, plan_of
+from headway.api.fragments import fragments_of, gpus_there, plans_of
 from headway.api.reckoning import Look, Place
 from headway.api.state import AppState
 from headway.api.usage import HOUR_S, MonthText, energy_sum, hours_of, looked
@@ -105,18 +105,16 @@ Waits = list[tuple[int, int, int]]
 async def _types(state: AppState, place: Place, span: Span, marks: range) -> tuple[list[TypeOut], Waits]:
     """What hours were, and how long runs waited: two long questions at a time."""
 
-    async def held_and_waits() -> tuple[dict[tuple[str, bool], list[float]], Waits]:
+    async def held_and_waits() -> tuple[dict[str, list[float]], Waits]:
         return await _held(state, place, span, marks), await state.store.waits(place.name, span)
 
     lives = await state.store.lives(place.name, span.start, span.end)
     (held, waits), unused = await asyncio.gather(held_and_waits(), fragments_of(state, place, lives, span, marks))
     there, nothing = _there(place, gpus_there(state, place), lives, span, marks), [0.0] * (len(marks) - 1)
     found = []
-    for kind in sorted({one for one, _ in held} | there.keys()):
-        known, other = (held.get((kind, named), nothing) for named in (True, False))
-        mine = [sum(both) for both in zip(known, other, strict=True)]
-        had = there.get(kind, nothing)
-        pieces = unused[kind](known) if kind in unused else Fragments(tuple(nothing), tuple(nothing))
+    for kind in sorted(held.keys() | there.keys()):
+        mine, had = held.get(kind, nothing), there.get(kind, nothing)
+        pieces = unused[kind](mine) if kind in unused else Fragments(tuple(nothing), tuple(nothing))
         hours = [
             HourOut(at=at, **{name: hours_of(gpu_s) for name, gpu_s in zip(_HOUR, sums, strict=True)})
             for at, *sums in zip(marks, mine, had, pieces.free, pieces.fragmented, strict=False)
@@ -132,16 +130,18 @@ async def _types(state: AppState, place: Place, span: Span, marks: range) -> tup
     return found, waits
 
 
-async def _held(state: AppState, place: Place, span: Span, marks: range) -> dict[tuple[str, bool], list[float]]:
-    """GPU-seconds that runs held in each hour, by GPU type and whether the file still names their nodes."""
+async def _held(state: AppState, place: Place, span: Span, marks: range) -> dict[str, list[float]]:
+    """GPU-seconds that runs held in each hour, by GPU type, of the groups that the file still names: of others nobody knows any
+    more what their machines had."""
     begun = await state.store.moments(place.name, span, marks, False)
     ended = await state.store.moments(place.name, span, marks, True)
-    plans = {group.name: group.plan for group in place.cluster.groups if group.plan.gpus} if place.cluster else {}
-    found: dict[tuple[str, bool], list[float]] = {}
+    plans = plans_of(place)
+    found: dict[str, list[float]] = {}
     for kind, group in begun:
+        if group not in plans:
+            continue
         ends = [{at: Ends(*sums) for at, sums in one.get((kind, group), {}).items()} for one in (begun, ended)]
-        key = (plans[group].gpu_type, True) if group in plans else (kind, False)
-        sums = rules.held_between(marks, *ends)
+        sums, key = rules.held_between(marks, *ends), plans[group].gpu_type
         found[key] = [one + other for one, other in zip(found.get(key, [0.0] * len(sums)), sums, strict=True)]
     return found
 
@@ -151,8 +151,9 @@ def _there(
 ) -> dict[str, list[float]]:
     """GPU-seconds that machines had in each hour, by type, as far as the file still says what they have. `gpus`: of nodes."""
     found: dict[str, Stretches] = {}
+    plans = plans_of(place)
     for life in lives:
-        if (plan := plan_of(place, life)) is not None:
+        if (plan := plans.get(life.group)) is not None:
             alive = max(life.began, span.start), min(life.ended or span.now, span.now, span.end)
             found.setdefault(plan.gpu_type, Stretches(marks)).add(*alive, gpus.get(life.machine, plan.gpus))
     return {kind: one.seconds() for kind, one in found.items()}

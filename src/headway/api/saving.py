@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -24,7 +24,7 @@ from headway.ledger.invoice import Segment
 from headway.ledger.money import cents, usd
 from headway.ledger.periods import Period
 from headway.store.losses import Saved
-from headway.store.usage import Only
+from headway.store.usage import Only, RunRow
 from headway.wire.ledger import AdviceOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
@@ -85,7 +85,7 @@ async def checkpoints(
             hint="every_s=600&write_s=20; headway_train measures them by itself (docs/checkpoints.md)",
         )
     hours = await failure_hours(state, place, Period("", place.now - LATELY_S, place.now))
-    failure_s = _failure_s(hours, nodes or sum(one.node_count for one in runs[-1:]) or 1)
+    failure_s = _failure_s(hours, nodes or _nodes(runs) or 1)
     return advice_out(job, write_s, failure_s, good.advice(every_s, failure_s, write_s))
 
 
@@ -161,7 +161,7 @@ def _stall(rows: Sequence[Saved], look: Look, cut: Sequence[Segment], hours: flo
             if segment.group == one.group and (held := seconds(one, segment.start, segment.end)):
                 cost += segment.usd_per_second * Fraction(one.units * held, one.per_node)
     saves = Saves(last.saves, last.stalled_s, last.up_s)
-    return Stall(last.job, saves, _failure_s(hours, last.node_count), gpu_s, cost)
+    return Stall(last.job, saves, _failure_s(hours, _nodes(rows)), gpu_s, cost)
 
 
 def _keep(into: list[Any], one: Any, most: int) -> None:
@@ -172,13 +172,21 @@ def _keep(into: list[Any], one: Any, most: int) -> None:
         heapq.heappushpop(into, one)
 
 
+def _nodes(rows: Sequence[RunRow] | Sequence[Saved]) -> int:
+    """Of a job's last run, in all groups that it held nodes of. `rows`: of its runs, the last at the end."""
+    return sum(one.node_count for one in rows if one.start == rows[-1].start)
+
+
 def _failure_s(hours: float | None, nodes: int) -> float:
     """Mean time between failures of a job on so many nodes."""
     return (hours or NEVER_H) * HOUR_S / nodes
 
 
 async def failure_hours(state: AppState, place: Place, month: Period) -> float | None:
-    """Mean time between failures of one node: machine hours by incidents that took a node out; None without any."""
+    """Mean time between failures of one node: machine hours by incidents that took a node out; None without any. Of a cluster
+    that was taken down with its data neither counts."""
+    gone = max(await state.store.data_ends(place.name), default=0.0)
+    month = replace(month, start=max(month.start, int(gone)))
     lives = await state.store.lives(place.name, month.start, month.end)
     hours = sum(_seconds(life, month, place.now) for life in lives) / HOUR_S
     failures = await state.store.failures(place.name, month.start, month.end)

@@ -78,9 +78,9 @@ def price(cluster: Cluster) -> str:
     return f"{total:.2f}"
 
 
-def prices_of(cluster: Cluster, since: float) -> list[PriceRow]:
-    """Of a node of each group, from `since` on."""
-    return [
+def prices_of(cluster: Cluster, known: Iterable[PriceRow], since: float) -> list[PriceRow]:
+    """Of a node of each group, from `since` on, and of groups that the file no longer names. `known`: those before."""
+    found = [
         PriceRow(
             cluster.name,
             group.name,
@@ -91,6 +91,7 @@ def prices_of(cluster: Cluster, since: float) -> list[PriceRow]:
         )
         for group in cluster.groups
     ]
+    return [*found, *released(known, (row.group for row in found), since)]
 
 
 def released(known: Iterable[PriceRow], kept: Iterable[str], since: float) -> list[PriceRow]:
@@ -291,7 +292,7 @@ def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None)
 
 
 def course_out(course: Course) -> CourseOut | None:
-    """None for one that never went back: all of its time counted."""
+    """None for one that was never started again: all of its time counted."""
     if not course.restarts or course.ettr is None:
         return None
     return CourseOut(

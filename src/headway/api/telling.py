@@ -41,13 +41,13 @@ async def note_week(state: AppState, cluster: Cluster, now: int) -> None:
     place = Place(cluster.name, cluster, now)
     used = await usage_of(state, place, week, ["team"], ALL)
     good = await goodput_of(state, Look(place, week, None))
-    text = summary(used, good, await budgets_of(state, place))
+    text = summary(used, good, await budgets_of(state, place, week.end))
     title = f"{cluster.name}: week {week.name}"
     await store.put_news(cluster.name, News(key, "WeeklySummary", "info", title, text, now))
 
 
 def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
-    """The figures of `headway usage`, `goodput` and `budgets`, a line each."""
+    """The figures of `headway usage` and `goodput`, a line each, and what was left of budgets at the end."""
     share = {one.team: one.goodput for one in good.teams}
     rows = [(row.by["team"] or "no team", row, share.get(row.by["team"])) for row in used.rows]
     lines = [
@@ -58,7 +58,7 @@ def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
         f"lost: {one.usd:,.2f} USD, {one.gpu_hours:,.2f} GPU-hours: {one.what}" for one in good.causes[:MOST_CAUSES]
     ]
     lines += [
-        f"budget of {one.team}: {one.left:,.2f} of {one.limit:,.2f} {unit_words(one.unit)} a {one.per} are left"
+        f"budget of {one.team}: {one.left:,.2f} of {one.limit:,.2f} {unit_words(one.unit)} a {one.per} were left"
         for one in budgets
     ]
     if used.total.energy_kwh:

@@ -221,6 +221,10 @@ def _row(by: dict[str, str], parts: Sequence[Total], cost: Fraction, pue: float)
 # --- the runs behind a figure
 
 
+def order_of(lossy: bool, waited: bool) -> Order:
+    return "lossy" if lossy else "waited" if waited else "latest"
+
+
 @router.get("/usage/runs")
 async def runs(
     name: str,
@@ -243,12 +247,12 @@ async def runs(
     place = await place_of(state, name)
     period, only = stretch(place, start, end), narrowed(place, who, which)
     await fresh(state, place)
-    first: Order = "lossy" if lossy else "waited" if waited or cause == QUEUE else "latest"
+    first = order_of(lossy, waited or cause == QUEUE)
     numbers = 2 if first == "latest" and not cause else 3
     after = read(cursor, *[int] * numbers, str) if cursor else None
     mine = None
     if job:
-        found = [one for one in await state.store.runs_of(name, job) if only.teams is None or one.team in only.teams]
+        found = await runs_of_job(state, name, job, only.teams)
     else:
         span = Span(period.start, period.end, place.now)
         mine = await behind(state, name, span, only, cause) if cause and cause != QUEUE else None

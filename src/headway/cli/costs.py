@@ -199,7 +199,9 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOut
         show.Column("TEAM", shrink=True),
         *(show.Column(field.removesuffix("_usd").replace("_", " ").upper(), right=True) for field in fields),
     ]
-    rows: list[list[show.Cell]] = [[one.team, *(_usd(getattr(one, field)) for field in fields)] for one in found.teams]
+    rows: list[list[show.Cell]] = [
+        [one.team or "no team", *(_usd(getattr(one, field)) for field in fields)] for one in found.teams
+    ]
     rows += [
         [(f"({one.what}{', ' + one.centre if one.centre else ''})", "dim"), *[""] * 6, _usd(one.usd)]
         for one in found.unassigned

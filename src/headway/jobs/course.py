@@ -14,7 +14,7 @@ MOST_MARKS = 2000
 
 @dataclass
 class Stalls:
-    """How often a training saved, and how long it stood still for that; it counts from 0 again when it is started again."""
+    """How often a training saved, and how long it stood still for that; each of its runs counts from 0."""
 
     count: int = 0
     stalled_s: float = 0.0
@@ -27,10 +27,14 @@ class Stalls:
         self.stalled_s += max(0.0, stalled_s - before[1])
         self._last = (count, stalled_s)
 
+    def begin_anew(self) -> None:
+        """The next report is of another run."""
+        self._last = (0, 0.0)
+
 
 @dataclass
 class Course:
-    """Times in unix seconds. `restarts` counts those that went back to an earlier step."""
+    """Times in unix seconds. `restarts` counts how often it was started again."""
 
     began: float = 0.0
     last: float = 0.0
@@ -43,14 +47,15 @@ class Course:
     _steps: list[int] = field(default_factory=list)  # of the run as it stands, rising
     _times: list[float] = field(default_factory=list)  # of a clock that stands still while nothing counts
 
-    def mark(self, step: int, at: float) -> None:
-        """A report. One that is older than the last is passed over."""
+    def mark(self, step: int, at: float, restarted: bool = False) -> None:
+        """A report; `restarted`: the first one since the training was started again, as it says itself. Going back says so
+        too. One that is older than the last is passed over."""
         if at <= 0 or at < self.last:
             return
         if not self._steps:
             self.began = at
-        elif step < self._steps[-1]:
-            self._went_back(step, at)
+        elif restarted or step < self._steps[-1]:
+            self._go_on(step, at)
         if not self._steps or step > self._steps[-1]:
             self._steps.append(step)
             self._times.append(at - self._wasted_s)
@@ -73,8 +78,8 @@ class Course:
     def _wasted_s(self) -> float:
         return self.lost_s + self.down_s
 
-    def _went_back(self, step: int, at: float) -> None:
-        """The run did this step before: all since then came to nothing."""
+    def _go_on(self, step: int, at: float) -> None:
+        """From this step: all since it was done before came to nothing, and nothing where it was not."""
         lost_s = self.last - self._wasted_s - self._when(step)
         self.restarts += 1
         self.lost_s += lost_s
@@ -86,6 +91,8 @@ class Course:
     def _when(self, step: int) -> float:
         """When the run as it stands reached this step, on the clock of `_times`; between two reports in proportion."""
         place = bisect_left(self._steps, step)
+        if place == len(self._steps):
+            return self.last - self._wasted_s
         if place == 0 or self._steps[place] == step:
             return self._times[place]
         low, high = self._steps[place - 1], self._steps[place]

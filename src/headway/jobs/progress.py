@@ -44,6 +44,7 @@ class Progress:
     tokens_per_s: float | None = None
     course: Course = field(default_factory=Course)  # reports have their times; a log's lines have none
     stalls: Stalls = field(default_factory=Stalls)
+    _began: float = 0.0
     _points: list[tuple[int, float]] = field(default_factory=list)
     _stride: int = 1
     _skipped: int = 0
@@ -62,11 +63,21 @@ class Progress:
                 told = json.loads(line)
                 self._point(int(told["step"]), float(told["loss"]))
                 self.at = float(told.get("t", 0.0))
-                self.course.mark(self.step, self.at)
                 rate = told.get("tokens_per_s")
                 self.tokens_per_s = float(rate) if rate is not None else None
+                if self.at < self.course.last:  # read before: the head has thinned its file, which began anew
+                    continue
+                self._mark_run(float(told.get("run_began", 0.0)))
                 if "checkpoints" in told:
                     self.stalls.mark(int(told["checkpoints"]), float(told["checkpoints_s"]))
+
+    def _mark_run(self, began: float) -> None:
+        """`began`: when the process that reports was started, 0 where it does not say. Of several the newest counts."""
+        restarted = began > self._began > 0
+        self._began = max(began, self._began)
+        self.course.mark(self.step, self.at, restarted)
+        if restarted:
+            self.stalls.begin_anew()
 
     def _lines(self, data: bytes) -> list[bytes]:
         *lines, rest = (self._rest + data).split(b"\n")
@@ -166,7 +177,7 @@ class ProgressReader:
         return None
 
     def losses(self) -> dict[int, tuple[tuple[float, float], ...]]:
-        """Of each job that went back to an earlier step: (its last report before, seconds of work that it did again) each."""
+        """Of each job that was started again: (its last report before, seconds of work that it did again) each."""
         told = {job: one.progress.course.losses for job, one in self._reports.items()}
         return {job: tuple(losses) for job, losses in told.items() if losses}
 

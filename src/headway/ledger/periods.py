@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
+FIRST, LAST = "2000-01", "2200-12"  # months
 _MONTH = re.compile(r"(\d{4})-(\d{2})")
 
 
@@ -35,7 +36,7 @@ def zone(name: str) -> tzinfo:
 def month(name: str, where: tzinfo) -> Period:
     """ "2026-10" -> that month. Raises ValueError for what is none."""
     found = _MONTH.fullmatch(name)
-    if found is None or not 1 <= int(found[2]) <= 12 or not 2000 <= int(found[1]) <= 2200:
+    if found is None or not 1 <= int(found[2]) <= 12 or not FIRST <= name <= LAST:
         raise ValueError(f"{name!r} is no month")
     year, number = int(found[1]), int(found[2])
     return Period(name, _midnight(date(year, number, 1), where), _midnight(_next(year, number), where))
@@ -56,9 +57,9 @@ def last_week(at: float, where: tzinfo) -> Period:
     return Period(f"{year:04d}-W{number:02d}", _midnight(first, where), _midnight(monday, where))
 
 
-def before(period: Period, where: tzinfo) -> Period:
-    """The month before it."""
-    return month_of(period.start - 1, where)
+def before(period: Period, where: tzinfo) -> Period | None:
+    """The month before it; None before the first one that there is."""
+    return None if period.name == FIRST else month_of(period.start - 1, where)
 
 
 def moment(text: str, where: tzinfo) -> int:

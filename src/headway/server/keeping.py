@@ -13,7 +13,7 @@ import structlog
 
 from headway.api.keeping import queue_backup
 from headway.api.places import allowed, place_faults
-from headway.api.shapes import summary_of
+from headway.api.shapes import prices_of, summary_of
 from headway.api.state import AppState
 from headway.domain.cluster import BackupRule
 from headway.errors import HeadwayError, InvalidSpec, Refused
@@ -84,6 +84,7 @@ class Keep:
         await state.store.save_cluster(
             name, document.model_dump(), summary=summary_of(cluster), state="changing", owner=owner
         )
+        await state.store.note_prices(prices_of(cluster, await state.store.prices(name), state.clock()))
         state.live.touch(name)
         await state.forget(name)  # what was held open was opened with other keys
         await state.work.restore(cluster, self._say, path, key, self._params["ref"])

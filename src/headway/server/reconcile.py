@@ -239,8 +239,7 @@ class Reconciler:
             state="creating" if row is None or row.state == "creating" else "changing",
             owner=document.owner,
         )
-        gone = released(await state.store.prices(name), (group.name for group in cluster.groups), state.clock())
-        await state.store.note_prices([*prices_of(cluster, state.clock()), *gone])
+        await state.store.note_prices(prices_of(cluster, await state.store.prices(name), state.clock()))
         state.live.touch(name)
         deadline, say = self._deadline(operation), partial(self._say, operation)
         waiting = Waiting(state, operation, cluster, say, deadline)

@@ -224,9 +224,10 @@ class IncidentStore(Base):
         return int(every), int(still)
 
     async def failures(self, cluster: str, start: float, end: float) -> int:
-        """Incidents opened from `start` until `end` that took a node out."""
-        i = t.incidents
-        mine = (i.c.cluster == cluster, i.c.drained.is_(True), i.c.opened_at >= start, i.c.opened_at < end)
+        """Incidents opened from `start` until `end` that took a node out, whatever became of its machine."""
+        i, s = t.incidents, t.incident_steps
+        out = select(s.c.seq).where(s.c.incident == i.c.number, s.c.state == IncidentState.DRAINING.value).exists()
+        mine = (i.c.cluster == cluster, out, i.c.opened_at >= start, i.c.opened_at < end)
         async with self._read() as db:
             return int((await db.execute(select(func.count()).select_from(i).where(*mine))).scalar() or 0)
 

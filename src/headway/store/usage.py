@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import (
@@ -60,7 +60,8 @@ NONE = "-"  # of a name: what has none, such as runs without GPUs
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """What of it; "" = all. `teams`: () = none, None = every one. `gpus`: from and to so many, both included."""
+    """What of it; "" = all. `teams`: () = none, None = every one. `gpus`: from and to so many, both included. `lossy`: only what
+    lost or idled. `since`: only runs that began from then on."""
 
     teams: tuple[str, ...] | None = None
     user: str = ""
@@ -68,6 +69,8 @@ class Only:
     gpu_type: str = ""
     group: str = ""
     gpus: tuple[int, int] | None = None
+    lossy: bool = False
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +256,10 @@ class UsageStore(RunStore):
         place of the last one that was read before."""
         r = t.runs
         order = _order(r.c, first, behind)
+        only = listed(only, first, span.start) if behind is None else only
         query = _rows().where(fits(cluster, only), r.c.cluster == cluster, await self._within(cluster, span))
         if behind is not None:
             query = _narrowed(query, cluster, behind)
-        elif first == "lossy":
-            query = query.where(order[0][0] > 0)
-        elif first == "waited":
-            query = query.where(r.c.start >= span.start, r.c.first == 1)
         if after is not None:
             query = query.where(_later(order, after))
         query = query.order_by(*(value.desc() if falls else value for value, falls in order))
@@ -373,6 +373,11 @@ class UsageStore(RunStore):
         ]
 
 
+def listed(only: Only, first: Order, start: int) -> Only:
+    """Those of them that a list in that order shows, from `start` on: what is above it is of no others."""
+    return replace(only, lossy=first == "lossy", since=start if first == "waited" else None)
+
+
 def fits(cluster: str, only: Only) -> ColumnElement[bool]:
     """Of runs with their kinds."""
     k = t.run_kinds
@@ -383,6 +388,10 @@ def fits(cluster: str, only: Only) -> ColumnElement[bool]:
     wanted += [k.c[name] == ("" if value == NONE else value) for name, value in names.items() if value]
     if only.gpus is not None:
         wanted.append(t.runs.c.gpus.between(*only.gpus))
+    if only.lossy:
+        wanted.append(_order(t.runs.c, "lossy", None)[0][0] > 0)
+    if only.since is not None:
+        wanted += [t.runs.c.start >= only.since, t.runs.c.first == 1]
     return and_(*wanted)
 
 

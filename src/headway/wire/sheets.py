@@ -35,7 +35,8 @@ def text(found: Wire) -> str:
 def _usage(found: UsageOut) -> str:
     fields = [name for name in UsageRow.model_fields if name != "by"]
     names = list(found.rows[0].by) if found.rows else []
-    return _lines([[*names, *fields], *([*row.by.values(), *_values(row, fields)] for row in found.rows)])
+    rows = ([*map(_cell, row.by.values()), *_values(row, fields)] for row in found.rows)
+    return _lines([[*names, *fields], *rows])
 
 
 @text.register
@@ -70,7 +71,15 @@ def _table(kind: type[Wire], found: Iterable[Wire]) -> list[Row]:
 
 
 def _values(one: Wire, fields: Sequence[str]) -> Row:
-    return [_money(value) if isinstance(value := getattr(one, field), Decimal) else value for field in fields]
+    return [_cell(getattr(one, field)) for field in fields]
+
+
+def _cell(value: object) -> object:
+    """Text that a spreadsheet would take for a formula is quoted, for names come from people; amounts stay numbers, with
+    which it sums up."""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@")):
+        return f"'{value}"
+    return _money(value) if isinstance(value, Decimal) else value
 
 
 def _money(amount: Decimal) -> str:
@@ -79,9 +88,6 @@ def _money(amount: Decimal) -> str:
 
 
 def _lines(rows: Iterable[Row]) -> str:
-    """A cell that a spreadsheet would take for a formula is quoted: names come from people."""
     into = io.StringIO()
-    writer = csv.writer(into, lineterminator="\n")
-    for row in rows:
-        writer.writerow([f"'{cell}" if isinstance(cell, str) and cell[:1] in set("=+-@") else cell for cell in row])
+    csv.writer(into, lineterminator="\n").writerows(rows)
     return into.getvalue()

@@ -19,7 +19,7 @@ from headway.api.state import AppState
 from headway.api.usage import Which
 from headway.ledger import capacity
 from headway.ledger.periods import Period, before, days, month_of, zone
-from headway.store.usage import BY, NONE
+from headway.store.usage import BY, NONE, listed
 from headway.web.heat import heat
 from headway.web.html import HEADERS, render, templates
 from headway.web.route import page_router
@@ -103,6 +103,7 @@ async def page(
     place = await place_of(state, name)
     month = place.month(period)
     where = zone(place.costs.timezone)
+    earlier = before(month, where)
     shown = tuple(one for one in SECTIONS if one[0] != "invoice" or _sees_all(who))
     section = section if section in dict(shown) else "usage"
     by = by if by in _BY.values() else "team"
@@ -122,7 +123,7 @@ async def page(
         sections=shown,
         month=month,
         month_title=f"{datetime.fromtimestamp(month.start, where):%B %Y}",
-        earlier=before(month, where).name,
+        earlier=earlier.name if earlier else "",
         later=month_of(month.end, where).name if month.end <= place.now else "",
         found=found,
         heat=heat(found.types, month, where) if section == "capacity" else (),
@@ -211,7 +212,8 @@ async def _runs(state: AppState, place: Place, who: Principal, asked: Asked, spa
         return Runs(page, None, span)
     if asked.cause:
         return Runs(page, None, span, await _cause(state, place, who, asked, span))
-    sums = await usage.usage_of(state, place, span, ["team"], usage.narrowed(place, who, asked.which))
+    only = listed(usage.narrowed(place, who, asked.which), usage.order_of(asked.lossy, asked.waited), span.start)
+    sums = await usage.usage_of(state, place, span, ["team"], only)
     return Runs(page, sums.total, span)
 
 
