@@ -4,7 +4,7 @@ PostgreSQL is installed."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from headway.ledger.held import held
 from headway.store import Store, StoreAway, open_store
 from headway.store import engine as opening
 from headway.store.engine import open_engine
+from headway.store.keeping import Row
 from headway.store.losses import Amount, CutShort, Piece
 from headway.store.usage import Behind, Only, Span, Times, run_place
 from tests import builders
@@ -104,6 +105,7 @@ async def _events(stores: Sequence[Store]) -> None:
     operation = await stores[0].enqueue_operation("told", "apply", "ann")
     await asyncio.gather(*(stores[n % 2].add_event(operation.id, f"m{n}", "is made") for n in range(20)))
     assert [event.seq for event in await stores[1].events_after(operation.id)] == list(range(1, 21))
+    assert (await stores[0].add_event(operation.id, "m1", "a program's \0 word")).text == "a program's  word"
     await stores[0].claim("told:1", 1000, 30)
     await stores[0].finish(operation.id, "told:1", "done")
 
@@ -116,6 +118,47 @@ async def _uids_and_secrets(stores: Sequence[Store]) -> None:
     assert len(set(values)) == 1
     await asyncio.gather(*(store.note_users("lab", ["ann", "bob"]) for store in stores))
     assert await stores[0].users_of("lab") == {"ann", "bob"}
+
+
+async def test_others_see_who_is_in_a_turn(url: str, tmp_path: Path) -> None:
+    one, two = await open_store(tmp_path, url), await open_store(tmp_path, url)
+    names = [f"reboot/lab/lab-1-{number}" for number in range(8)]  # their locks have either sign
+    try:
+        for store in (one, two):
+            await store.presence.appear()
+        for name in names:
+            async with one.presence.turn(name):
+                assert [await two.presence.in_turn(other) for other in names] == [other == name for other in names]
+            assert not await two.presence.in_turn(name)
+    finally:
+        await asyncio.gather(one.close(), two.close())
+
+
+async def test_a_clusters_records_are_of_one_moment_and_come_back(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the disk that they go to stands still for longer than a transaction may say nothing."""
+    one = await _impatient(tmp_path, url, monkeypatch)
+    there = await one.open_incident("kept", "n1", "XID 79", XidClass.RMA, 1.0, {})
+    try:
+        rows = []
+        async for row in one.records("kept"):
+            if not rows:
+                await one.note_moved(there.number, [5], 1.0)
+                await asyncio.sleep(0.6)
+            rows.append(row)
+        assert [name for name, _ in rows] == ["incidents", "incident_steps"]
+        async with one._write() as db:
+            await db.execute(text("DELETE FROM incidents WHERE cluster = 'kept'"))
+
+        async def again() -> AsyncIterator[Row]:
+            for name, values in rows:
+                yield name, values | ({"number": 60} if name == "incidents" else {"incident": 60})
+
+        await one.take_records("kept", again())
+        assert (await one.open_incident("kept", "n1", "XID 48", XidClass.RMA, 2.0, {})).number == 61
+    finally:
+        await one.close()
 
 
 async def _people(store: Store) -> None:

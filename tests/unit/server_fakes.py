@@ -20,7 +20,7 @@ from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState
 from headway.domain.slots import Deadline
-from headway.errors import Fault, InvalidSpec
+from headway.errors import Fault, InvalidSpec, Refused
 from headway.server.page import PageLive
 from headway.server.reconcile import Reconciler
 from headway.store import Store
@@ -101,8 +101,13 @@ class FakeWork:
     async def restore(self, cluster: Cluster, say: Any, path: Path, key: bytes, ref: str) -> Any:
         return await self._call("restore", cluster, say, path, key, ref)
 
-    async def rotate(self, cluster: Cluster, say: Any, what: str, ref: str) -> Any:
+    async def rotate(self, cluster: Cluster, say: Any, what: str, ref: str, begins: Any) -> Any:
+        if not isinstance(self.answers.get("rotate"), Refused):  # with nothing changed
+            await begins()
         return await self._call("rotate", cluster, say, what, ref)
+
+    async def replace(self, cluster: Cluster, say: Any, node: str, since: float | None) -> Any:
+        return await self._call("replace", cluster, say, node, since)
 
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> Any:
         return await self._call("storage_bench", cluster, node, mib)
@@ -214,6 +219,9 @@ class FakeWork:
 
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Any:
         return await self._call("reboot_node", cluster, node, person, busy)
+
+    async def reboot_again(self, cluster: Cluster, node: str) -> Any:
+        return await self._call("reboot_again", cluster, node)
 
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> Any:
         return await self._call("test_node", cluster, node, hard)

@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from headway.domain.incident import IncidentState, XidClass
+from headway.api.nodes import go_on_with_reboots
+from headway.domain.incident import REBOOTS, IncidentState, XidClass
 from headway.errors import Conflict, Unreachable
 from tests import builders
 from tests.unit.server_fakes import Server, reading
@@ -76,6 +77,30 @@ async def test_a_reboot_goes_on_after_its_answer_and_only_once(server: Server) -
     await asyncio.gather(*server.state.beside)
     deed = (await olga.get(NODE)).json()["deed"]
     assert (deed["fault"], deed["ended_at"]) == ("it has not registered with Slurm", 1000.0)
+
+
+async def test_a_reboot_that_a_server_was_ended_under_goes_on_once(server: Server) -> None:
+    olga = await ready(server)
+    name, cluster, end = "lab-1-1", builders.cluster(), asyncio.Event()
+
+    async def going() -> str:
+        await end.wait()
+        return ""
+
+    snapshot = server.state.live.snapshot("lab")
+    node = replace(builders.node(name), states=("DOWN", "DRAIN"), reason=f"olga: {REBOOTS}")
+    server.state.live.put(replace(snapshot, nodes=(node, builders.node("lab-1-2"))))
+    server.work.answers["reboot_again"] = None
+    await go_on_with_reboots(server.state, cluster)
+    assert server.state.deeds == {}, "another server is at it"
+    server.work.answers["reboot_again"] = ("olga", going())
+    for _ in range(2):
+        await go_on_with_reboots(server.state, cluster)
+    assert [args[1] for args in server.work.named("reboot_again")] == [name, name]
+    deed = (await olga.get(NODE)).json()["deed"]
+    assert (deed["kind"], deed["person"], deed["ended_at"]) == ("reboot", "olga", None)
+    end.set()
+    await asyncio.gather(*server.state.beside)
 
 
 async def test_a_node_that_headway_repairs_is_not_rebooted_under_its_hands(server: Server) -> None:

@@ -242,7 +242,7 @@ async def test_a_node_that_leaves_is_not_returned_after_its_tests_while_it_is_wa
         )
         assert "resume" not in made.world.order
         made.world.reason = made.world.reason.removeprefix("headway: leaves: ")  # it stays after all
-        assert await return_again(made.responder.tools, NODE, number)
+        assert await return_again(made.responder.tools, NODE)
         assert made.world.state == "IDLE"
 
 

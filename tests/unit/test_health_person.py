@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from headway.domain.incident import IncidentState, XidClass
+from headway.domain.machine import Machine, MachineState
 from headway.errors import Conflict, Unreachable
 from headway.health import person, prove
 from tests.unit.health_world import NODE, Ward
@@ -60,6 +63,44 @@ async def test_a_rebooted_node_serves_again_only_after_its_tests(lab: Ward, soun
     assert (fault == "", world.state) == (sound, "IDLE" if sound else "IDLE+DRAIN")
 
 
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_job_that_began_before_the_drain_is_not_ended_unasked(lab: Ward, busy: bool) -> None:
+    lab.world.jobs = {42: "RUNNING"}
+    fault = await person.reboot(lab.responder.tools, NODE, "olga", busy=busy)
+    assert fault == ("" if busy else "not rebooted: by now jobs 42 run there")
+    assert ("stop" in lab.world.order, lab.world.state) == (busy, "IDLE")
+
+
+async def test_a_reboot_goes_on_where_its_server_was_ended_under_it(lab: Ward) -> None:
+    world, tools, real = lab.world, lab.responder.tools, lab.world.stop
+    stopped = asyncio.Event()
+
+    async def stop(machine: Machine) -> None:
+        await real(machine)
+        stopped.set()
+        await asyncio.Event().wait()
+
+    world.stop = stop  # type: ignore[method-assign]
+    going = asyncio.create_task(person.reboot(tools, NODE, "olga"))
+    await stopped.wait()
+    going.cancel()
+    await asyncio.gather(going, return_exceptions=True)
+    assert world.machine is not None
+    assert (world.machine.state, world.state) == (MachineState.STOPPED, "IDLE+DRAIN")
+    assert await person.rebooter(tools, NODE) == "olga"
+    world.stop = real  # type: ignore[method-assign]
+    assert await person.reboot(tools, NODE, "olga") == ""
+    assert (world.machine.state, world.state) == (MachineState.RUNNING, "IDLE")
+    assert await person.rebooter(tools, NODE) == ""
+
+
+async def test_nobody_goes_on_with_a_reboot_that_failed(lab: Ward) -> None:
+    lab.world.sound = False
+    assert await person.reboot(lab.responder.tools, NODE, "olga") == "mounts: /scratch is gone"
+    assert lab.world.reason == "olga: reboot: mounts: /scratch is gone"
+    assert await person.rebooter(lab.responder.tools, NODE) == ""
+
+
 async def test_one_that_was_drained_stays_drained_after_its_reboot(lab: Ward) -> None:
     lab.world.jobs = {}
     await person.drain(lab.responder.tools, NODE, "disk swap", "olga")
@@ -75,16 +116,23 @@ async def test_a_return_that_the_controller_has_forgotten_is_made_again_for_inci
     incident = await lab.store.open_incident("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
     lab.world.state, lab.world.reason = "DOWN", f"headway: incident {incident.number}: XID 79"
     incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t", drained=True)
-    assert await prove.return_again(tools, NODE, incident.number) == ""
+    assert await prove.return_again(tools, NODE) == ""
     await lab.store.move_incident(incident, IncidentState.OUT, "fails too often")
-    assert await prove.return_again(tools, NODE, incident.number) == ""
+    assert await prove.return_again(tools, NODE) == ""
     incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t")
     passed = {"passed": ["daemons"]}
     await lab.store.move_incident(incident, IncidentState.RETURNED, "tests passed; back in service", evidence=passed)
-    assert await prove.return_again(tools, "lab-1-1", incident.number) == "", "another node's"
-    assert await prove.return_again(tools, NODE, 99) == "", "not ours"
+    assert await prove.return_again(tools, "lab-1-1") == "", "another node's"
+    mine = lab.world.reason
+    for other in ("headway: incident 99: XID 79", f"headway: incident {incident.number}: XID 48"):
+        lab.world.reason = other
+        assert await prove.return_again(tools, NODE) == "", "not ours"
+    lab.world.reason = mine
+    newer = await lab.store.open_incident("lab", NODE, "XID 94", XidClass.RESET, 2.0, {})
+    assert await prove.return_again(tools, NODE) == "", "another fault of it is open"
+    await lab.store.move_incident(newer, IncidentState.FALSE_ALARM, "none")
     assert lab.world.state == "DOWN"
-    assert "back in service" in await prove.return_again(tools, NODE, incident.number)
+    assert "back in service" in await prove.return_again(tools, NODE)
     assert lab.world.state == "IDLE"
     lab.world.reason = "olga: the fan"
-    assert await prove.return_again(tools, NODE, incident.number) == "", "a person's by now"
+    assert await prove.return_again(tools, NODE) == "", "a person's by now"

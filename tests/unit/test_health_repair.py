@@ -129,17 +129,15 @@ async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
     lab: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.world.gpus, lab.world.makes = 7, True
-    await lab.store.save_cluster("lab", {"spec": "name: lab"}, summary={}, owner="ann")
     await lab.responder.take(signal(79), [])
     while "delete" not in lab.world.order:
         assert lab.responder.beside
         await lab.responder.sleep(0)
         await lab.responder.go_on()
     (operation,) = await lab.store.operations("lab")
-    assert (operation.kind, operation.person) == ("apply", "headway")
-    assert operation.document == {"spec": "name: lab"}
+    assert (operation.kind, operation.person, operation.params) == ("replace", "headway", {"node": NODE})
     await lab.responder.go_on()
-    assert (await lab.newest()).state is IncidentState.REPAIRING, "until the apply has ended"
+    assert (await lab.newest()).state is IncidentState.REPAIRING, "until that has ended"
     assert (await lab.newest()).score == 0, "it is another machine"
     asked, real = 0, lab.store.operation
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from headway.domain.cluster import Health
-from headway.domain.incident import IncidentState, Signal, XidClass
-from headway.errors import Conflict, NotFound
+from headway.domain.incident import Incident, IncidentState, Signal, XidClass
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
 from headway.health.figures import times
 from headway.health.follow import follow
 from headway.health.listen import Deed
 from headway.health.prove import Report, Result, give_back
+from headway.health.respond import FAULTS_A_LOOK
 from tests.builders import job
 from tests.unit.health_world import LAB, NODE, Ward, signal, ward
 
@@ -343,3 +345,46 @@ async def test_a_job_that_a_lease_ended_is_requeued_unless_it_runs_again_already
         await lab.responder.take(one, [])
     assert lab.world.requeued == [7]
     assert lab.world.state == "IDLE"
+
+
+async def test_an_incident_whose_step_fails_keeps_no_other_waiting_and_is_said_once(lab: Ward) -> None:
+    lab.world.jobs, lab.world.leaves = {7: "RUNNING"}, False
+    await lab.responder.take(signal(), [])
+    first = (await lab.newest()).number
+    fences = 0
+
+    async def wedged(_: Machine) -> None:
+        nonlocal fences
+        fences += 1
+        raise CommandFailed(["podman", "kill"], 125, "container is wedged")
+
+    lab.world.fence = wedged  # type: ignore[method-assign]
+    said = await lab.responder.dead("lab-1-1", "no heartbeat", at=990.0)
+    assert [where for where, _ in said] == ["lab-1-1", "lab-1-1"]
+    assert "container is wedged" in said[-1][1]
+    lab.world.jobs = {}
+    said = []
+    for _ in range(3):
+        lab.clock.now += 60
+        said += await lab.responder.go_on()
+    assert fences == 4, "it is tried with every look"
+    assert [text for where, text in said if where == "lab-1-1"] == []
+    assert (await lab.store.incident(first)).state is not IncidentState.DRAINING
+
+
+async def test_where_the_head_does_not_answer_few_are_tried_in_a_look_each_in_its_turn(
+    lab: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        await lab.store.open_incident("lab", f"lab-1-{number + 1}", "XID 79", XidClass.REBOOT, 1.0, {})
+    tried: list[int] = []
+
+    async def advance(incident: Incident) -> None:
+        tried.append(incident.number)
+        raise Unreachable("lab-head does not answer")
+
+    monkeypatch.setattr(lab.responder, "advance", advance)
+    for _ in range(3):
+        await lab.responder.go_on()
+    assert len(tried) == 3 * FAULTS_A_LOOK
+    assert set(tried) == set(range(1, 7))

@@ -116,14 +116,18 @@ def test_what_was_brought_before_the_machine_went_down_is_not_trusted(library: L
     assert len(again.seen) == 4
 
 
-def test_a_version_whose_making_was_killed_before_anybody_knew_of_it_is_made_anew(
-    library: Library, source: Path
-) -> None:
-    add(library, source, 1)
+def test_a_version_that_is_whole_is_never_taken_for_another(library: Library, source: Path) -> None:
+    """It may be of a server whose records of it are lost. One of which nothing says what it holds is made anew."""
+    first = add(library, source, 1)
     (source / "run.sh").unlink()
-    manifest = add(library, source, 1)
+    other = library.bring("tiny", Folder(source), Progress())
+    assert not library.publish("tiny", 1, other)
+    assert library.verify("tiny", 1, first.digest, Progress()) == []
+    assert library.publish("tiny", 1, first)
+    library._manifest("tiny", 1).write_text("no line of JSON")
+    assert library.publish("tiny", 1, other)
     assert not (library.folder("tiny") / "1" / "run.sh").exists()
-    assert library.verify("tiny", 1, manifest.digest, Progress()) == []
+    assert library.verify("tiny", 1, other.digest, Progress()) == []
 
 
 def test_it_can_be_stopped(library: Library, source: Path) -> None:

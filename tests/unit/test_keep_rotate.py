@@ -80,11 +80,14 @@ def env(fleet: Fleet, store: Store) -> Env:
     return cast(Env, Env(cast(Any, fleet), store, cast(Any, fleet), Path("/nowhere")))
 
 
+async def begins() -> None: ...
+
+
 async def test_the_new_key_is_let_in_before_the_old_one_goes(store: Store) -> None:
     fleet = Fleet()
     old = secrets.new_key()
     await store.put_secret("lab", "bootstrap_key", old)
-    await rotate(LAB, env(fleet, store), say, "ssh", "r1")
+    await rotate(LAB, env(fleet, store), say, "ssh", "r1", begins)
     new = (await store.secrets("lab"))["bootstrap_key"]
     assert new != old
     assert fleet.log == ["lab-head 2", "lab-1-1 2", "drop lab-head", "drop lab-1-1", "lab-head 1", "lab-1-1 1"]
@@ -99,7 +102,7 @@ async def test_a_machine_that_does_not_take_the_new_key_keeps_the_old_one(store:
     await store.put_secret("lab", "bootstrap_key", old)
     fleet.down = error
     with pytest.raises(type(error)):
-        await rotate(LAB, env(fleet, store), say, "ssh", "r1")
+        await rotate(LAB, env(fleet, store), say, "ssh", "r1", begins)
     assert (await store.secrets("lab"))["bootstrap_key"] == old
     assert all(keys == secrets.public_of(old) for keys in fleet.admitted.values()), "the new one is let in nowhere"
     assert fleet.key == secrets.public_of(old)
@@ -109,7 +112,7 @@ async def test_a_machine_that_is_off_gets_the_new_key_too(store: Store) -> None:
     fleet = Fleet()
     fleet.off = True
     await store.put_secret("lab", "bootstrap_key", secrets.new_key())
-    await rotate(LAB, env(fleet, store), say, "ssh", "r1")
+    await rotate(LAB, env(fleet, store), say, "ssh", "r1", begins)
     new = (await store.secrets("lab"))["bootstrap_key"]
     assert fleet.admitted == dict.fromkeys(("lab-head", "lab-1-1"), secrets.public_of(new))
 
@@ -128,22 +131,28 @@ async def test_a_rotation_that_was_killed_goes_on_with_the_same_key(
     waits = Waits()
     monkeypatch.setattr(module, "apply", apply)
     monkeypatch.setattr(module, "plan", waits.plan)
+    begun = 0
+
+    async def begins() -> None:
+        nonlocal begun
+        begun += 1
+
     await store.put_secret("lab", "munge_key", "b2xk")
     with pytest.raises(Unreachable):
-        await rotate(LAB, env(Fleet(), store), say, "munge", "r1")
+        await rotate(LAB, env(Fleet(), store), say, "munge", "r1", begins)
     assert (await store.secrets("lab"))["munge_key"] == "b2xk", "it is the cluster's once the machines can take it"
-    await rotate(LAB, env(Fleet(), store), say, "munge", "r1")
+    await rotate(LAB, env(Fleet(), store), say, "munge", "r1", begins)
     assert given[0] == given[1] != "b2xk"
     assert len(base64.b64decode(given[0])) == 1024
     assert set(await store.secrets("lab")) == {"munge_key", "rotating/r1"}
-    await rotate(LAB, env(Fleet(), store), say, "munge", "r2")
+    await rotate(LAB, env(Fleet(), store), say, "munge", "r2", begins)
     assert given[2] != given[1]
     waits.changes = (Change("machine.restart", "lab-1-1", "lab-1-1", "does not answer", Disturbs.JOBS),)
     with pytest.raises(Refused, match=r"lab-1-1: machine\.restart, does not answer"):
-        await rotate(LAB, env(Fleet(), store), say, "munge", "r3")
-    assert len(given) == 3
+        await rotate(LAB, env(Fleet(), store), say, "munge", "r3", begins)
+    assert (len(given), begun) == (3, 3), "what was refused did not begin"
     assert (await store.secrets("lab"))["munge_key"] == given[2]
-    await rotate(LAB, env(Fleet(), store), say, "munge", "r2")
+    await rotate(LAB, env(Fleet(), store), say, "munge", "r2", begins)
     assert len(given) == 4, "one that was killed half-way goes on: what it itself still has to do asks nobody anew"
 
 

@@ -128,6 +128,14 @@ async def test_what_the_next_version_shares_is_kept_once(shelf: Afar, scratch: P
     assert two.read_text() == "alpha" * 1000
 
 
+async def test_another_version_under_the_same_number_stays(shelf: Afar, scratch: Path, source: Path) -> None:
+    manifest, _ = await add(shelf, source)
+    (source / "b.sh").write_text("gamma")
+    other = await shelf.bring("words", Folder(source), Progress(), 0)
+    assert [await shelf.publish("words", 1, one) for one in (other, manifest)] == [False, True]
+    assert (place(scratch) / "b.sh").read_text() == "beta"
+
+
 async def test_a_manifest_of_millions_of_files_is_read_beside_the_loop(
     shelf: Afar, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

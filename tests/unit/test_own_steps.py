@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 
 from headway.changes.machine import Wanted, machine_changes
+from headway.cluster.goal import make_goal
 from headway.cluster.steps import DAEMONS, by_stage, patience_s
+from headway.domain.cluster import Dataset, OwnSite, Storage
 from headway.domain.files import File
 from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
 from headway.domain.unit import Unit
@@ -53,6 +55,22 @@ def test_a_bare_one_is_kept_then_installed_then_made() -> None:
     assert set(packages["keep_off"]) == set(DAEMONS) - {"slurmd.service"}
     ops = [step["op"] for step in stages["base"]]
     assert ops.index("file") < ops.index("name")  # sudo looks names up
+
+
+def test_a_folder_that_a_mount_shows_is_made_before_the_mount_starts() -> None:
+    shown, other = "/scratch/.headway/lab/datasets/versions/tiny", "/scratch/ann"
+    storage = Storage(datasets=(Dataset("tiny", shown, "/datasets/tiny", versioned=True),))
+    cluster = replace(builders.cluster(2, provider="ssh"), storage=storage)
+    site = replace(builders.site(cluster), own=OwnSite())
+    goal = make_goal(cluster, site, {})
+    assert (shown, "root", 0o755) in goal.roles["head"].dirs
+    files = {f"{systemd.UNITS}/{name}": File(text) for name, text in systemd.mounts(cluster, site, head=True).items()}
+    wanted = Wanted.make(
+        files, {}, (Unit("datasets-tiny.mount"),), dirs=((other, "ann", 0o700), (shown, "root", 0o755))
+    )
+    base = by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=True)["base"]
+    order = [step.get("path") or step["names"][0] for step in base if step["op"] in ("dir", "units")]
+    assert order == [shown, "datasets-tiny.mount", other]
 
 
 def test_what_stands_where_a_file_is_to_come_is_kept_first_also_later() -> None:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from headway.cluster.env import Env
 from headway.cluster.secrets import new_key
+from headway.errors import Unreachable
 from headway.health import wake
 from headway.machines.ssh import Connections
 from headway.server.acting import Acting
 from headway.server.beside import Beside
 from headway.server.held import Open
+from headway.server.work import RealWork
 from tests import builders
 from tests.unit import server_fakes as fakes
+from tests.unit.health_world import NODE, Ward
 
 LAB = builders.cluster(3, 0)
 
@@ -123,3 +130,58 @@ async def test_a_key_that_another_server_gave_the_cluster_is_taken_up(server: fa
     await server.store.put_secret(LAB.name, "bootstrap_key", new_key())
     assert await holding._env(LAB) is opened
     assert not connections.keyless
+
+
+@pytest.mark.parametrize(
+    ("started_at", "jobs", "since", "made"),
+    [(1.0, {}, 900.0, True), (950.0, {}, 900.0, False), (950.0, {}, None, True), (950.0, {7: "RUNNING"}, None, False)],
+)
+async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
+    lab: Ward, monkeypatch: Any, started_at: float, jobs: dict[int, str], since: float | None, made: bool
+) -> None:
+    """None: an earlier try was broken off, which may have made it and no more."""
+    brought = []
+
+    async def bring(_: Any, env: Env, name: str, say: Any, *, why: str) -> None:
+        brought.append((name, why))
+
+    async def say(*_: Any, **__: Any) -> None: ...
+
+    async def held(*_: Any) -> Open:
+        return opened
+
+    assert lab.world.machine is not None
+    lab.world.machine, lab.world.jobs = replace(lab.world.machine, started_at=started_at), jobs
+    opened = Open(lab.responder.env, None)
+    monkeypatch.setattr("headway.cluster.bring.bring", bring)
+    work = RealWork(lab.store, Path())
+    monkeypatch.setattr(work, "_held", held)
+    await work.replace(lab.responder.cluster, say, NODE, since)
+    assert brought == ([(NODE, "the one before is broken")] if made else [])
+
+
+async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, monkeypatch: Any) -> None:
+    class Watch:
+        cluster, tender = None, SimpleNamespace(cluster=None)
+
+        async def step(self, *_: Any) -> list[tuple[str, str]]:
+            return [("lab-1-1", "its machine is gone")]
+
+    async def fails() -> Any:
+        raise Unreachable("the provider does not answer")
+
+    async def held(*_: Any) -> Open:
+        return opened
+
+    async def nothing(*_: Any) -> Any:
+        return []
+
+    watch: Any = Watch()
+    opened = Open(lab.responder.env, None, watch=watch, responder=lab.responder)
+    acting = Acting(lab.store, Path())
+    for name, instead in (("_held", held), ("_follow", nothing), ("_wake", nothing)):
+        monkeypatch.setattr(acting, name, instead)
+    monkeypatch.setattr(lab.responder, "hear_notices", fails)
+    died = ("lab-1-1", "its machine is gone")
+    assert await acting.step(LAB, [], []) == [("lab", "the provider does not answer"), died]
+    assert await acting.step(LAB, [], []) == [died], "said once"

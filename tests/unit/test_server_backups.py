@@ -11,11 +11,12 @@ import pytest
 
 from headway.domain.cluster import BackupRule
 from headway.errors import Refused
+from headway.keep.archive import Header
 from headway.server.keeping import AGAIN_S, LATE_S, Backups
 from tests import builders
 from tests.unit import server_fakes
 from tests.unit.server_fakes import Server
-from tests.unit.test_keep_backup import parts
+from tests.unit.test_keep_backup import HEADER, made, parts
 
 __all__ = ["parts"]  # a fixture
 PHRASE = "correct horse"
@@ -74,6 +75,31 @@ def rule(server: Server, tmp_path: Path) -> BackupRule:
     (tmp_path / "key").write_text("correct horse battery\n")
     (tmp_path / "b").mkdir()
     return BackupRule(str(tmp_path / "b"), 3600, 2, str(tmp_path / "key"))
+
+
+async def test_one_that_cannot_be_removed_makes_no_other_backup_due(
+    server: Server, rule: BackupRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of those would have removed a good one more."""
+    old = [made(Path(rule.to), Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1.0, 2.0, 3.0)]
+    real = Path.unlink
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if path == old[0]:
+            raise PermissionError(1, "Operation not permitted", str(path))
+        real(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    clock: Any = server.state.clock
+    assert await looked(server, rule) == 1
+    clock.now += AGAIN_S + 1
+    assert await looked(server, rule) == 1
+    assert [path.exists() for path in old] == [True, False, True]
+    last = await server.store.scheduled_backup("lab")
+    assert last is not None
+    assert last.state == "done"
+    (said,) = [event for event in await server.store.events_after(last.id) if event.level == "warning"]
+    assert said.text == f"older ones could not be removed: {old[0].name}: Operation not permitted"
 
 
 async def test_an_apply_that_failed_ends_no_backups(server: Server, rule: BackupRule) -> None:

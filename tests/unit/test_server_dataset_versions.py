@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete, insert
 
 from headway.domain.cluster import Dataset, Storage
 from headway.domain.dataset import Version, size
@@ -16,6 +17,7 @@ from headway.jobs import lineage
 from headway.jobs.run import Prepared
 from headway.keep import library
 from headway.keep.shelf import Near
+from headway.store import schema as t
 from headway.wire.work import SubmitIn, SubmitOut
 from tests import builders
 from tests.unit.dataset_world import API, Mounts, add, done, mounts, server, source
@@ -131,6 +133,22 @@ async def test_what_is_deleted_with_a_cluster_is_known_no_more_and_kept_data_is_
     mounts.there = set()
     await server.apply()
     assert mounts.there == set()
+
+
+async def test_a_number_is_not_given_twice_where_the_records_of_it_are_lost(
+    server: Server, mounts: Mounts, source: Path, tmp_path: Path
+) -> None:
+    """As after a restore of a backup that was made before the version: its files lie on what the machines share."""
+    await add(server, source)
+    async with server.store._write() as db:
+        await db.execute(delete(t.datasets))
+    (source / "a.txt").write_text("another")
+    assert (await add(server, source)).kept == ("/datasets/tiny/2",)
+    folder = server.state.library(builders.cluster()).folder("tiny")
+    assert [(folder / number / "a.txt").read_text() for number in "12"] == ["alpha", "another"]
+    async with server.store._write() as db:
+        await db.execute(insert(t.job_datasets).values(cluster="lab", name="wide", number=4, job_id=7))
+    assert await server.store.next_number("lab", "wide") == 5
 
 
 V1, V2, OTHER = (

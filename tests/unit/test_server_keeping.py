@@ -6,15 +6,18 @@ import asyncio
 import base64
 import json
 import threading
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.domain.change import Disturbs
 from headway.domain.cluster import BackupRule
+from headway.domain.dataset import Version
 from headway.errors import Refused, Unreachable
 from headway.keep.archive import Header, Reader, key_of
 from headway.keep.restore import read, remember
@@ -249,6 +252,30 @@ async def test_a_restore_brings_records_and_then_the_machines(
     assert newest == {**prices, "gone": ("9", 0)}, "what its file says is paid from then on"
 
 
+async def test_versions_of_datasets_are_known_again_and_those_whose_files_are_lost_are_named(
+    server: Server, tmp_path: Path, parts: dict[str, bytes]
+) -> None:
+    rows = [asdict(Version("lab", "tiny", number, "0" * 64, 1, 1, "/d", "ann", 1.0)) for number in (1, 2)]
+    lines = "".join(json.dumps(["datasets", row]) + "\n" for row in rows)
+    parts["records"] = zlib.compress(zlib.decompress(parts["records"]) + lines.encode())
+    parts["about"] = json.dumps({"document": server_fakes.document().model_dump(), "owner": "ann"}).encode()
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    path = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
+    folder = server.state.library(builders.cluster()).folder("tiny")
+    (folder / "2").mkdir(parents=True)
+    folder.chmod(0o700)
+    server.work.answers["restore"] = None
+    ask = {"path": str(path), "passphrase": PHRASE, "confirmed": True}
+    asked = (await (await server.client()).post("/api/v1/clusters/lab/restore", json=ask)).json()["id"]
+    await server.work_off()
+    assert folder.stat().st_mode & 0o777 == 0o755
+    (cluster, *_) = server.work.named("restore")[0]
+    assert [(one.mount, one.source) for one in cluster.storage.datasets] == [("/datasets/tiny", str(folder))]
+    (said,) = [event for event in await server.store.events_after(asked) if event.step == "datasets"]
+    assert said.text == "no files are here of tiny@1: headway dataset add of the same ones brings them back"
+    assert await server.store.next_number("lab", "tiny") == 3
+
+
 async def test_an_archive_is_read_beside_the_loop(
     server: Server, tmp_path: Path, parts: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +334,23 @@ async def test_keys_that_are_not_headways_to_change_are_refused(server: Server) 
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
 
 
+@pytest.mark.parametrize(("kind", "before"), [("rotate", "ready"), ("apply", "ready"), ("apply", "failed")])
+async def test_what_was_refused_before_it_began_leaves_the_cluster_as_it_was(
+    server: Server, kind: str, before: str
+) -> None:
+    server.work.answers["rotate"] = Refused("other changes to lab wait that disturb what runs")
+    server.work.answers["plan"] = server_fakes.changes(Disturbs.JOBS)
+    await server.store.save_cluster("lab", state=before)
+    row = await server.state.row("lab")
+    params = {"what": "munge", "ref": "r", "look_again": True}
+    asked = await server.store.enqueue_operation("lab", kind, "ann", document=row.document, params=params)
+    server.work.calls.clear()
+    await server.work_off()
+    assert (await server.store.operation(asked.id)).state == "failed"
+    assert server.work.named("apply") == []
+    assert (await server.state.row("lab")).state == before
+
+
 async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> None:
     async def fails(cluster: Any, _say: Any, _what: str, ref: str) -> None:
         await server.store.put_secret(cluster.name, f"rotating/{ref}", "the new key")
@@ -321,6 +365,7 @@ async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> Non
         "the head may have the new one: see what is held anew"
     )
     assert (await server.store.operation(asked.json()["id"])).state == "failed"
+    assert (await server.state.row("lab")).state == "failed"
     assert [name for name in await server.store.secrets("lab") if name.startswith("rotating/")] == []
 
 

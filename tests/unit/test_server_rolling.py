@@ -52,6 +52,25 @@ async def test_a_roll_goes_by_a_moment_and_the_cluster_stays_ready(server: Serve
     assert server.work.named("roll_head") == []
 
 
+@pytest.mark.parametrize("state", ["ready", "failed"])
+async def test_another_machine_is_that_machine_alone_and_the_cluster_stays_what_it_was(
+    server: Server, state: str
+) -> None:
+    """Whatever else an apply would change waits for somebody's word, as after an upgrade."""
+    server.work.answers["replace"] = None
+    await server.store.save_cluster("lab", state=state)
+    server.work.calls.clear()
+    asked = await server.store.enqueue_operation("lab", "replace", "headway", params={"node": "lab-1-1"})
+    await server.work_off()
+    ((cluster, _, node, since),) = server.work.named("replace")
+    assert (cluster.name, node, since) == ("lab", "lab-1-1", asked.created_at)
+    assert server.work.named("apply") == []
+    assert await state_of(server) == state
+    client = await server.client()
+    assert "Another machine of lab" in (await client.get(f"/operations/{asked.id}")).text
+    assert "another machine: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
+
+
 async def test_the_head_comes_after_the_nodes_and_back_goes_back(server: Server) -> None:
     server.work.answers["roll_head"] = None
     await (await server.client()).post(AT, json={"back": True, "head": True})

@@ -64,10 +64,8 @@ async def test_the_cluster_is_ready_meanwhile_and_what_is_asked_goes_first(serve
 
     async def repair() -> None:
         """As health asks for another machine."""
-        row = await server.store.cluster("lab")
-        assert row is not None
-        params = {"confirmed": False, "look_again": False, "scale": {}}
-        await server.store.enqueue_operation("lab", "apply", "headway", document=row.document, params=params)
+        server.work.answers["replace"] = None
+        await server.store.enqueue_operation("lab", "replace", "headway", params={"node": "lab-1-1"})
 
     seen = waits_once(server, repair)
     answer = await client.post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
@@ -84,6 +82,17 @@ async def test_the_cluster_is_ready_meanwhile_and_what_is_asked_goes_first(serve
     row = await server.store.cluster("lab")
     assert row is not None
     assert (row.state, row.document["spec"]["nodes"]) == ("ready", 2)
+
+
+async def test_one_that_fails_while_it_waits_has_changed_the_cluster(server: Server) -> None:
+    async def apply(*_: Any) -> bool:
+        await server.work.waiting.begin()
+        raise Refused("lab-1-2 is lost")
+
+    server.work.answers["apply"] = apply
+    await (await server.client()).post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
+    await server.work_off()
+    assert await state_of(server) == "failed"
 
 
 async def test_the_number_of_before_takes_it_back(server: Server) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
-from headway.domain.incident import XidClass
-from headway.domain.ledger import Run
+from headway.domain.incident import IncidentState, XidClass
+from headway.domain.ledger import NodeSpan, Run, SpanKind
 from headway.errors import Refused
+from headway.ledger import meter
 from headway.ledger.held import held
 from headway.store import schema as t
 from headway.store.keeping import Row, tables
@@ -56,7 +57,7 @@ async def filled(store: Store) -> None:
             await db.execute(insert(t.incident_steps).values(**step))
 
 
-async def test_a_clusters_rows_come_back_under_numbers_of_the_other_server(stores: tuple[Store, Store]) -> None:
+async def test_a_clusters_rows_come_back_to_another_server(stores: tuple[Store, Store]) -> None:
     one, two = stores
     await filled(one)
     rows = [row async for row in one.records("lab")]
@@ -69,8 +70,27 @@ async def test_a_clusters_rows_come_back_under_numbers_of_the_other_server(store
     assert record is not None
     assert record.request == {"a": 1}
     (incident,) = await two.incidents("lab")
-    assert incident.number == 1  # it was the second there
-    assert [step.text for step in (await two.incident(1)).steps] == ["lab"]  # type: ignore[union-attr]
+    assert incident.number == 2  # as there
+    assert [step.text for step in (await two.incident(2)).steps] == ["lab"]  # type: ignore[union-attr]
+    assert (await two.open_incident("lab", "n1", "w", XidClass.DRAIN, 2.0, {})).number == 3
+    for store in stores:
+        await store.close()
+
+
+async def test_an_incident_whose_number_is_anothers_here_is_known_by_both(stores: tuple[Store, Store]) -> None:
+    """Slurm's state has the old one in the reason of its node, and people are told the new one."""
+    one, two = stores
+    for store, cluster, count in ((one, "lab", 1), (one, "other", 1), (one, "lab", 1), (two, "mine", 2)):
+        for _ in range(count):
+            await store.open_incident(cluster, "n1", "XID 79", XidClass.RMA, 1.0, {})
+    words = "a test failed, as in incident 1; once it works: headway incident return 3"
+    await one.move_incident(await one.incident(3), IncidentState.OUT, words, drained=True)
+    await two.take_records("lab", one.records("lab"))
+    moved, kept = await two.with_steps(await two.incidents("lab"))
+    assert (kept.number, moved.number) == (3, 4), "3 is free here, 1 is not"
+    assert kept.steps[-1].text == "a test failed, as in incident 4; once it works: headway incident return 3"
+    assert kept.reasons == ("headway: incident 3: XID 79",)
+    assert moved.reasons == ("headway: incident 4: XID 79", "headway: incident 1: XID 79")
     for store in stores:
         await store.close()
 
@@ -90,6 +110,26 @@ async def test_runs_find_their_kind_under_its_new_number(stores: tuple[Store, St
     assert await two.take_records("lab", one.records("lab")) > 0
     assert [total.by for total in await two.usage("lab", whole, ["user"])] == [("ann",)]
     assert [total.by for total in await two.usage("other", whole, ["user"])] == [("eve",)]
+    for store in stores:
+        await store.close()
+
+
+async def test_machines_of_another_server_ended_as_they_were_seen_last(stores: tuple[Store, Store]) -> None:
+    """Between a backup and the restore on other machines nothing ran, and nothing is billed."""
+    one, two = stores
+    await one.meter("lab", [("lab-1-1", "gpu"), ("lab-1-2", "gpu")], [], [], 100)
+    await one.put_node_spans("lab", [NodeSpan("lab-1-2", SpanKind.SPARE, 100, 0)])
+    await one.meter("lab", [], [], ["lab-1-1", "lab-1-2"], 900)
+    await one.meter("lab", [("lab-1-3", "gpu")], [], [], 900)
+    await two.take_records("lab", one.records("lab"))
+    turns = meter.look(await two.open_lives("lab"), {"lab-1-1": "gpu"}, 90_000)
+    await two.meter("lab", turns.began, turns.ended, turns.there, 90_000)
+    lives = {(life.machine, life.began): life.ended for life in await two.lives("lab", 0, 99_999)}
+    assert lives == {("lab-1-1", 100): 900, ("lab-1-2", 100): 900, ("lab-1-3", 900): 901, ("lab-1-1", 90_000): 0}
+    assert [span.ended for span in await two.node_spans("lab", 0, 99_999)] == [900]
+    rows = [row async for row in one.records("lab")]
+    await two.take_records("lab", again(rows))
+    assert [life.machine for life in await two.open_lives("lab")] == ["lab-1-1"], "its own go on"
     for store in stores:
         await store.close()
 

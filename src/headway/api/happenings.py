@@ -22,6 +22,7 @@ _OPERATIONS = {
     "rotate": "a new key",
     "dataset": "a dataset",
     "roll": "another node image",
+    "replace": "another machine",
 }
 _DEEDS = {
     "node.drain": "drained",

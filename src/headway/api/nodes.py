@@ -14,7 +14,7 @@ from headway.api.paging import ANY, Page, States, Text, Words, fits, says
 from headway.api.shapes import incident_out, node_outs
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
-from headway.domain.incident import Incident
+from headway.domain.incident import REBOOTS, Incident
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.wire.clusters import NodeOut
 from headway.wire.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn, TestOut
@@ -110,6 +110,20 @@ async def reboot(name: str, node: str, ask: RebootIn, state: State, who: Operato
     going = await state.work.reboot_node(cluster, node, who.person, busy=ask.busy)
     await _did(state, who, "node.reboot", name, node, f"{who.person} reboots it", busy=ask.busy)
     return _begin(state, name, node, DeedOut(kind="reboot", person=who.person, begun_at=state.clock()), going)
+
+
+async def go_on_with_reboots(state: AppState, cluster: Cluster) -> None:
+    """Those that a server was ended under: their nodes are drained for nothing else, and their machines may be off."""
+    for node in state.live.snapshot(cluster.name).nodes:
+        deed = state.deeds.get((cluster.name, node.name))
+        if not node.reason.endswith(f": {REBOOTS}") or (deed is not None and deed.ended_at is None):
+            continue
+        found = await state.work.reboot_again(cluster, node.name)
+        if found is not None:
+            person, going = found
+            state.live.note(cluster.name, f"the reboot that {person} asked for goes on", where=node.name)
+            deed = DeedOut(kind="reboot", person=person, begun_at=state.clock())
+            _begin(state, cluster.name, node.name, deed, going)
 
 
 @router.post("/{node}/test", status_code=202)

@@ -3,7 +3,7 @@ expect."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -96,8 +96,15 @@ class Work(Protocol):
         """The cluster's machines, with the backup's queue and accounting. `ref`: the same again when this goes on."""
         ...
 
-    async def rotate(self, cluster: Cluster, say: Say, what: str, ref: str) -> None:
-        """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above."""
+    async def rotate(
+        self, cluster: Cluster, say: Say, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above; `begins` is called before the
+        first change."""
+        ...
+
+    async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:
+        """A machine for one node, and nothing else. One that was made after `since` (unix seconds), or that has jobs, stays."""
         ...
 
     async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
@@ -239,6 +246,11 @@ class Work(Protocol):
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
         """Raises Conflict while jobs run there that may not end. What it returns ends with the reboot: what went wrong,
         or ""."""
+        ...
+
+    async def reboot_again(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
+        """Goes on with a reboot that a server was ended under: whose it is, and as above. None where there is none, or where
+        another server is at it."""
         ...
 
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:

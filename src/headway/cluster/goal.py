@@ -95,6 +95,7 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))
     if cluster.provider == "ssh":  # for the versions of datasets
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_FOLDER)), "root", 0o755))
+        head_dirs += [(one.source, "root", 0o755) for one in cluster.storage.datasets if one.versioned]
     homes = []
     for user in cluster.users:
         uid = site.uids[user.name]

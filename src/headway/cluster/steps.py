@@ -83,6 +83,12 @@ def by_stage(
         base += [{"op": "own", "paths": list(paths), "owner": owner} for owner, paths in _KEPT_OF.items()]
         if fresh:  # the database needs the longest to start: it does so while the rest is set up
             base.append({"op": "run", "argv": ["systemctl", "start", "--no-block", "mariadb.service"]})
+    dirs = {
+        c.what: {"op": "dir", "path": c.what, "owner": c.data["owner"], "mode": c.data["mode"]}
+        for c in rows
+        if c.kind == "dir.make"
+    }
+    base += [dirs.pop(path) for path in _bound(wanted) if path in dirs]  # others lie on what these units mount
     for stage in STAGES:
         stages[stage] += _unit_steps(rows, stage, fresh, switched, wanted, secrets)
     if detached:  # once the agent knows: it would take the node out for a volume that is not there
@@ -90,17 +96,19 @@ def by_stage(
         last += [{"op": "unmount", "unit": path.rpartition("/")[2]} for path in detached]
         last += [{"op": "remove", "path": path} for path in detached]
         last += [*managed, {"op": "daemon_reload"}]
-    base += [
-        {"op": "dir", "path": c.what, "owner": c.data["owner"], "mode": c.data["mode"]}
-        for c in rows
-        if c.kind == "dir.make"
-    ]
+    base += dirs.values()
     base += [
         {"op": "home", "path": c.what, "user": c.data["user"], "uid": c.data["uid"]}
         for c in rows
         if c.kind == "home.make"
     ]
     return {stage: steps for stage, steps in stages.items() if _does_something(steps)}
+
+
+def _bound(wanted: Wanted) -> tuple[str, ...]:
+    """Folders that mounts show elsewhere: a mount whose folder is missing does not start."""
+    units = (file.text for path, file in wanted.files.items() if path.endswith(".mount"))
+    return tuple(line.removeprefix("What=") for text in units for line in text.splitlines() if line.startswith("What="))
 
 
 def patience_s(stage: str, steps: Iterable[Step]) -> float:

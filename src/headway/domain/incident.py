@@ -9,6 +9,10 @@ from enum import StrEnum
 # Reasons that Headway writes in Slurm begin so: what begins otherwise is somebody else's and is left as it is.
 OWN_REASON = "headway: "
 INCIDENT_REASON = f"{OWN_REASON}incident "  # such a node is returned by the end of its incident, after tests
+REBOOTS = (
+    "reboot, returned once its tests have passed"  # behind a person's name: whoever finds it alone goes on with it
+)
+NUMBERS_BEFORE = "numbers_before"  # evidence of its first step: on other servers, where these are another's on this one
 ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script has died (node/agent/orphans.py)
 
 
@@ -115,6 +119,14 @@ class Incident:
     score: int = 0  # how much it speaks against the node
     steps: tuple[IncidentStep, ...] = ()
     jobs: tuple[MovedJob, ...] = ()
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What Slurm may have as the reason of its node, on one line as it keeps them: ours first, then those with the numbers
+        that it had on other servers (its steps say them)."""
+        before = self.steps[0].evidence.get(NUMBERS_BEFORE) if self.steps else ()
+        numbers = (self.number, *(before if isinstance(before, list) else ()))
+        return tuple(f"{INCIDENT_REASON}{number}: {' '.join(self.what.split())}" for number in numbers)
 
     @property
     def current(self) -> tuple[IncidentStep, ...]:

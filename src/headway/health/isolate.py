@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.incident import DRAINS, INCIDENT_REASON, Incident, IncidentState, Repair
+from headway.domain.incident import DRAINS, Incident, IncidentState, Repair
 from headway.domain.machine import MachineState
 from headway.domain.slots import LEAVES, out_before
 from headway.health.move import ENDED_BADLY, died, hold, numbers, requeue, victims
@@ -108,5 +108,5 @@ def _ours(reason: str) -> bool:
 
 def reason_of(incident: Incident, before: str) -> str:
     """`before`: Slurm's reason until now. That a node leaves stands before what is wrong with it: its machine goes either way."""
-    reason = f"{INCIDENT_REASON}{incident.number}: {incident.what}"
+    reason = incident.reasons[0]
     return f"{LEAVES}: {reason}" if before.startswith(LEAVES) else reason

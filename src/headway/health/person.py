@@ -3,7 +3,9 @@ it, and the watch leaves a node alone that somebody else has taken out and on wh
 
 from __future__ import annotations
 
-from headway.domain.incident import OWN_REASON
+import contextlib
+
+from headway.domain.incident import OWN_REASON, REBOOTS
 from headway.errors import Conflict, HeadwayError
 from headway.health import prove, repair
 from headway.health.isolate import OUT
@@ -44,24 +46,40 @@ async def may_reboot(tools: Tools, node: str, *, busy: bool) -> None:
         )
 
 
-async def reboot(tools: Tools, node: str, person: str) -> str:
+async def rebooter(tools: Tools, node: str) -> str:
+    """By the node's reason, whose reboot of it has not ended; "" for nobody's."""
+    states, reason = await tools.node_now(node)
+    words = f": {REBOOTS}"
+    return reason.removesuffix(words) if states & OUT and reason.endswith(words) else ""
+
+
+async def reboot(tools: Tools, node: str, person: str, *, busy: bool = False) -> str:
     """What went wrong, "" once the node has registered again. One in service is drained first, and returns when its tests
-    have passed; one that was out stays out."""
+    have passed; one that was out stays out. Goes on with one that a server was ended under. `busy`: jobs there may end."""
     began = tools.clock()
-    states, _ = await tools.node_now(node)
-    served = not states & OUT
+    again = await rebooter(tools, node) == person
+    served = again or not (await tools.node_now(node))[0] & OUT
     connections, head = tools.env.connections, await tools.head()
     if served:
-        await control.node_drain(connections, head, node, f"{person}: reboot")
+        await control.node_drain(connections, head, node, f"{person}: {REBOOTS}")
     try:
-        if not tools.env.provider.fences:  # one that can't be told so now is not waited for
+        jobs = () if busy else sorted(await tools.jobs_on(node))  # before the drain one may have begun
+        if jobs:
+            if served:
+                await control.node_resume(connections, head, node)
+            return f"not rebooted: by now jobs {', '.join(map(str, jobs))} run there"
+        if not (tools.env.provider.fences or again):  # one that can't be told so now is not waited for
             await connections.remote(await tools.machine(node), ["true"], timeout_s=10)
         await repair.restart(tools, node, began)
         fault = await repair.registered(tools, node, repair.BOOT_S)
     except HeadwayError as error:
         fault = fault_of(error)
-    if not fault and served:
-        fault = (await prove.prove(tools, node)).fault
-        if not fault:
-            await control.node_resume(connections, head, node)
+    if not served:
+        return fault
+    fault = fault or (await prove.prove(tools, node)).fault
+    if not fault:
+        await control.node_resume(connections, head, node)
+        return ""
+    with contextlib.suppress(HeadwayError):  # it has ended, and nobody goes on with it
+        await control.node_drain(connections, head, node, f"{person}: reboot: {fault}")
     return fault

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headway.domain.incident import DRAINS, Incident, Signal, XidClass
+from headway.domain.live import JobState
 from headway.spec.xid import class_of, meaning
 
 BURST_S = 180.0  # signals of a node so close to each other are one fault
@@ -69,3 +70,24 @@ def heavier(first: XidClass, second: XidClass) -> XidClass:
     """The one that asks for more."""
     order = list(XidClass)
     return max(first, second, key=order.index)
+
+
+def evidence_of(signal: Signal) -> dict[str, object]:
+    """What an incident keeps of it."""
+    return {
+        "signal": signal.id,
+        "at": signal.at,
+        "xid": signal.code or None,
+        "gpu": signal.gpu,
+        "job": signal.job,
+        "text": signal.text,
+    }
+
+
+def holder(signal: Signal, jobs: Iterable[JobState]) -> int | None:
+    """The job that holds the GPU; the only one on the node where it isn't known who holds what."""
+    there = [job for job in jobs if signal.node in job.nodes and job.state in {"RUNNING", "COMPLETING"}]
+    holds = [job.id for job in there if signal.gpu in job.gpu_indexes.get(signal.node, ())]
+    if holds:
+        return holds[0]
+    return there[0].id if len(there) == 1 and not there[0].gpu_indexes else None

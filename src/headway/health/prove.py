@@ -8,10 +8,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from headway.domain.incident import INCIDENT_REASON, OWN_REASON, Incident, IncidentState, XidClass
+from headway.domain.incident import OWN_REASON, Incident, IncidentState, XidClass
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES
-from headway.errors import HeadwayError, NotFound
+from headway.errors import HeadwayError
 from headway.health import lemons
 from headway.health.decide import SLURM_DRAINS, SLURM_REASONS
 from headway.health.tools import Tools, fault_of
@@ -164,17 +164,15 @@ async def give_back(tools: Tools, incident: Incident, report: Report, state: Inc
     return await tools.go(incident, state, words, actor=actor, evidence=passed)
 
 
-async def return_again(tools: Tools, node: str, number: int) -> str:
-    """Returns a node that is out for an incident which has ended with tests passed; "" where nothing was to be done."""
-    try:
-        incident = await tools.env.store.incident(number)
-    except NotFound:
-        return ""
-    ended = incident.state in (IncidentState.RETURNED, IncidentState.FALSE_ALARM) and incident.drained
-    if not ended or (incident.node, incident.cluster) != (node, tools.cluster.name):
+async def return_again(tools: Tools, node: str) -> str:
+    """Returns a node that is out for an incident which has ended with tests passed; "" where nothing was to be done. None while
+    an incident of it is open, and for no reason but that incident's very own: numbers may be those of another server."""
+    store, name = tools.env.store, tools.cluster.name
+    if await store.incidents(name, node=node, unfinished=True):
         return ""
     _, reason = await tools.node_now(node)
-    if not reason.startswith(f"{INCIDENT_REASON}{number}:"):
-        return ""
-    await control.node_resume(tools.env.connections, await tools.head(), node)
-    return f"incident {number} is over, which the controller had forgotten: back in service"
+    for incident in await store.with_steps(await store.incidents(name, node=node)):
+        if incident.drained and reason in incident.reasons:
+            await control.node_resume(tools.env.connections, await tools.head(), node)
+            return f"incident {incident.number} is over, which the controller had forgotten: back in service"
+    return ""

@@ -185,18 +185,13 @@ async def _has_another(tools: Tools, incident: Incident) -> bool:
 
 
 async def _ask_for_another(tools: Tools, incident: Incident) -> Incident:
-    """The machine is deleted, and an apply of the cluster as it stands makes the one that is missing."""
+    """The machine is deleted, and an operation makes another one: that alone, whatever else waits for a person's word."""
     store, name = tools.env.store, tools.cluster.name
-    row = await store.cluster(name)
-    if row is None:
-        return await tools.go(incident, IncidentState.OUT, f"{name} is not in the store")
     machine = (await tools.machines()).get(incident.node)
     if machine is not None:
         await tools.env.provider.delete(machine)
         await tools.env.connections.drop(machine.name)
-    operation = await store.enqueue_operation(
-        name, "apply", "headway", document=row.document, params={"confirmed": False, "look_again": False, "scale": {}}
-    )
+    operation = await store.enqueue_operation(name, "replace", "headway", params={"node": incident.node})
     evidence = {"try": Repair.REPLACE.value, "operation": operation.id}
     await store.forgive(name, incident.node)
     return await tools.go(incident, IncidentState.REPAIRING, _WORDS[Repair.REPLACE], evidence=evidence)
@@ -213,9 +208,11 @@ async def _made(tools: Tools, incident: Incident) -> str:
         if operation.state not in {"queued", "running"}:
             if operation.error is None:
                 return ""
-            return f"the apply that was to make it failed: {str(operation.error.get('message', '')).splitlines()[0]}"
+            return (
+                f"the operation that was to make it failed: {str(operation.error.get('message', '')).splitlines()[0]}"
+            )
         await tools.sleep(LOOK_S)
-    return f"the apply that was to make it ({number}) has not ended within {MAKE_S:.0f} s"
+    return f"the operation that was to make it ({number}) has not ended within {MAKE_S:.0f} s"
 
 
 async def registered(tools: Tools, node: str, within_s: float) -> str:

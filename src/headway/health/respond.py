@@ -36,9 +36,9 @@ from headway.health.ask import ages, answers
 from headway.health.isolate import OUT, isolate
 from headway.health.listen import DEED, Beats, Deed
 from headway.health.move import ENDED_BADLY, move_jobs, once_more
-from headway.health.policy import DAY_S, Verdict, fold, heavier, judge
+from headway.health.policy import DAY_S, Verdict, evidence_of, fold, heavier, holder, judge
 from headway.health.silence import ASK_AGAIN_S, LEASE_OVER_S, LOOK_AGAIN_S, QUIET_S, SILENT_S, suspects
-from headway.health.tools import MOUNTING, Tools
+from headway.health.tools import MOUNTING, Tools, fault_of
 from headway.render.scripts import XID_MARK
 
 _QUIET = {
@@ -48,6 +48,7 @@ _QUIET = {
     XidClass.WATCH: "noted, to be watched",
 }
 MOST = 10_000  # incidents that are led at a time, the latest first
+FAULTS_A_LOOK = 4  # then the others wait for the next one: each may have taken half a minute
 Said = list[tuple[str, str]]  # (node or job, words) for people to read
 Step = Callable[[Tools, Incident], Awaitable[Incident]]
 _STEPS: Mapping[IncidentState, Step] = MappingProxyType(
@@ -78,6 +79,9 @@ class Responder:
     silent: Mapping[str, float] = field(default_factory=dict)  # node -> seconds, as last heard
     absent: frozenset[str] = frozenset()  # slots without a machine; the head remembers them as silent nodes
     beside: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # incident -> its repair or tests
+    faults: dict[int, str] = field(
+        default_factory=dict
+    )  # incident -> what its step met last; who was tried last is last
 
     mounting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTING))
 
@@ -93,7 +97,7 @@ class Responder:
         if signal.node not in self.cluster.slot_names or await store.has_signal(name, signal.id):
             return []
         if signal.job is None:
-            signal = replace(signal, job=_holder(signal, jobs))
+            signal = replace(signal, job=holder(signal, jobs))
         history = await store.incidents(name, node=signal.node)
         dealt = (one.last_signal_at for one in history if one.state.closed and one.action in DRAINS)
         since = max((signal.at - DAY_S, *(at + 0.001 for at in dealt)))
@@ -179,7 +183,7 @@ class Responder:
             incident = await self.tools.go(open_ones[0], seen, what, evidence=evidence, action=XidClass.REBOOT)
         else:
             incident = await self._open(node, what, XidClass.REBOOT, at, evidence)
-        return [(node, what), *await self.advance(incident)]
+        return [(node, what), *await self._as_far(incident)]
 
     async def still_so(self, node: str, jobs: Iterable[int]) -> bool:
         """Whether the controller still says what a reading of some seconds ago did of a node whose machine runs: that these
@@ -279,7 +283,7 @@ class Responder:
         else:
             incident = await self._open(node, words, XidClass.RECLAIM, now, evidence)
         await store.add_signal(name, notice)
-        return [(node, words), *await self.advance(incident)]
+        return [(node, words), *await self._as_far(incident)]
 
     async def _let_be(self, incident: Incident) -> None:
         task = self.beside.pop(incident.number, None)
@@ -290,15 +294,35 @@ class Responder:
     # --- from state to state
 
     async def go_on(self, only: XidClass | None = None) -> Said:
-        """Takes every incident that is not over (`only`: those of this kind) as far as it goes now."""
+        """Takes every incident that is not over (`only`: those of this kind) as far as it goes now. What one of them meets
+        keeps no other waiting, nor does all of it where the head is what does not answer."""
         unfinished = await self.env.store.incidents(self.cluster.name, unfinished=True, limit=MOST)
         moved = await gone.look(self.tools, unfinished, self._let_be) if only is None else []
         said = [(one.node, one.steps[-1].text) for one in moved]
         after = {one.number: one for one in moved}
-        for incident in (after.get(one.number, one) for one in unfinished):
-            if incident.state is not IncidentState.OUT and only in (None, incident.action):
-                said += await self.advance(incident)
+        tried_last = {number: place for place, number in enumerate(self.faults, 1)}
+        failed = 0
+        for incident in sorted(unfinished, key=lambda one: tried_last.get(one.number, 0)):
+            incident = after.get(incident.number, incident)
+            if incident.state is not IncidentState.OUT and only in (None, incident.action) and failed < FAULTS_A_LOOK:
+                said += await self._as_far(incident)
+                failed += incident.number in self.faults
         return said
+
+    async def _as_far(self, incident: Incident) -> Said:
+        """As `advance`; what it meets is said once, and the step is tried again with the next look."""
+        try:
+            said = await self.advance(incident)
+        except HeadwayError as error:
+            return self.once(incident.number, incident.node, fault_of(error))
+        self.faults.pop(incident.number, None)
+        return said
+
+    def once(self, number: int, where: str, fault: str) -> Said:
+        """The fault for people to read, where it is another one than at the last try. `number`: an incident's; 0: all."""
+        before = self.faults.pop(number, "")
+        self.faults[number] = fault
+        return [(where, fault)] if fault != before else []
 
     async def advance(self, incident: Incident) -> Said:
         """From state to state until something has to be waited for. Returns what was done."""
@@ -469,28 +493,8 @@ def _took_the_jobs(incident: Incident) -> bool:
     return incident.action is not XidClass.MOUNT
 
 
-def evidence_of(signal: Signal) -> dict[str, object]:
-    return {
-        "signal": signal.id,
-        "at": signal.at,
-        "xid": signal.code or None,
-        "gpu": signal.gpu,
-        "job": signal.job,
-        "text": signal.text,
-    }
-
-
 def _tests_begun(incident: Incident) -> tuple[IncidentStep, tuple[IncidentStep, ...]]:
     """The step that began the tests, and what came since."""
     steps = incident.current
     begun = max(i for i, step in enumerate(steps) if "tests" in step.evidence)
     return steps[begun], steps[begun + 1 :]
-
-
-def _holder(signal: Signal, jobs: Iterable[JobState]) -> int | None:
-    """The job that holds the GPU; the only one on the node where it isn't known who holds what."""
-    there = [job for job in jobs if signal.node in job.nodes and job.state in {"RUNNING", "COMPLETING"}]
-    holds = [job.id for job in there if signal.gpu in job.gpu_indexes.get(signal.node, ())]
-    if holds:
-        return holds[0]
-    return there[0].id if len(there) == 1 and not there[0].gpu_indexes else None

@@ -92,10 +92,9 @@ class Watch:
         them that a node was returned: nobody else would ever take it up."""
         said = []
         for node in nodes:
-            number = node.reason.removeprefix(INCIDENT_REASON).partition(":")[0]
-            if not (node.reason.startswith(INCIDENT_REASON) and number.isdigit() and OUT & set(node.states)):
+            if not (node.reason.startswith(INCIDENT_REASON) and OUT & set(node.states)):
                 continue
-            words = await return_again(self.responder.tools, node.name, int(number))
+            words = await return_again(self.responder.tools, node.name)
             said += [(node.name, words)] if words else []
         return said
 

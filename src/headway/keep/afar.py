@@ -73,8 +73,7 @@ def main() -> int:
         if what == "bring":
             _bring(library, name, int(more[0]))
         elif what == "publish":
-            library.publish(name, int(more[0]), Manifest.read(sys.stdin.buffer.read()))
-            say(done=True)
+            say(made=library.publish(name, int(more[0]), Manifest.read(sys.stdin.buffer.read())))
         elif what == "verify":
             _verify(library, name, int(more[0]), more[1])
         elif what == "remove":

@@ -51,11 +51,11 @@ class Afar:
             await asyncio.gather(sends, return_exceptions=True)
         raise Unreachable(f"{self._cluster.head} ended without a word")
 
-    async def publish(self, name: str, number: int, manifest: Manifest) -> None:
+    async def publish(self, name: str, number: int, manifest: Manifest) -> bool:
         feed: asyncio.Queue[bytes] = asyncio.Queue()
         feed.put_nowait(manifest.text)
         feed.put_nowait(b"")
-        await self._last(["publish", name, str(number)], Progress(), feed)
+        return bool((await self._last(["publish", name, str(number)], Progress(), feed))["made"])
 
     async def done(self, name: str) -> None:
         await self._last(["done", name], Progress())

@@ -144,14 +144,30 @@ class Library:
         except FileNotFoundError:
             return False
 
-    def publish(self, name: str, number: int, manifest: Manifest) -> None:
-        """Makes the version of what was brought; harmless when it is there already."""
+    def ready(self, name: str) -> None:
+        """The folder that is mounted is there, also where the versions that it had are not."""
+        with self._said():
+            self.folder(name).mkdir(parents=True, exist_ok=True)
+            self._root.chmod(0o711)
+            self._open_to_all(name)
+
+    def _open_to_all(self, name: str) -> None:
+        """People of machines pass through; the server's umask is its own."""
+        for folder in (self.folder(name).parent, self.folder(name)):
+            folder.chmod(0o755)
+
+    def publish(self, name: str, number: int, manifest: Manifest) -> bool:
+        """Makes the version of what was brought; harmless when it is there already. False where the number has another one,
+        whoever brought that: it stays."""
         target, record = self.folder(name) / str(number), self._manifest(name, number)
         with self._said():
             if target.exists():
-                if record.is_file() and record.read_bytes() == manifest.text:
-                    return
-                self._discard(target)  # of an addition that was killed before anybody knew of it
+                kept = record.read_bytes() if record.is_file() else b""
+                if kept == manifest.text:
+                    return True
+                if _whole(kept):
+                    return False
+                self._discard(target)
             record.parent.mkdir(parents=True, exist_ok=True)
             _write(record, manifest.text)
             tree = self._drafts / "tree"
@@ -159,9 +175,9 @@ class Library:
                 shutil.rmtree(tree)
             self._plant(tree, manifest)
             target.parent.mkdir(parents=True, exist_ok=True)
-            for folder in (target.parent.parent, target.parent):
-                folder.chmod(0o755)  # people of machines pass through; the server's umask is its own
+            self._open_to_all(name)
             tree.rename(target)
+            return True
 
     def _plant(self, tree: Path, manifest: Manifest) -> None:
         tree.mkdir()
@@ -335,6 +351,14 @@ def _write(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
+
+
+def _whole(record: bytes) -> bool:
+    """Whether it says what a version holds."""
+    try:
+        return bool(Manifest.read(record).files)
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _paths(manifest: Manifest) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import secrets as random
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from headway.cluster import secrets
 from headway.cluster.apply import apply, plan
@@ -25,19 +25,23 @@ from headway.store.records import own_secret
 READY_S = 30
 
 
-async def rotate(cluster: Cluster, env: Env, say: Say, what: str, ref: str) -> None:
+async def rotate(
+    cluster: Cluster, env: Env, say: Say, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+) -> None:
     """`what`: munge, jwt or ssh. `ref` names this rotation: one that was killed goes on with the same new key, which is the
-    operation's own secret until it is in its place. Raises Refused, with nothing changed, where something else waits that a
-    person is asked about, or a machine can't take munge's; HeadwayError naming the machines that do not have it yet: an apply
-    brings munge's and jwt's to them. Of ssh the old key stays, and the new one is let in nowhere."""
+    operation's own secret until it is in its place. `begins` is called before the first change. Raises Refused, with nothing
+    changed, where something else waits that a person is asked about, or a machine can't take munge's; HeadwayError naming the
+    machines that do not have it yet: an apply brings munge's and jwt's to them. Of ssh the old key stays, and the new one is
+    let in nowhere."""
     if what == "ssh":
-        await _sign_in_key(cluster, env, say, ref)
+        await _sign_in_key(cluster, env, say, ref, begins)
         return
     name = f"{what}_key"
     fresh = base64.b64encode(random.token_bytes(secrets.FILE_SECRETS[name])).decode()
     fresh = await env.store.put_secret(cluster.name, _new(ref), fresh)
     if (await env.store.secrets(cluster.name)).get(name) != fresh:  # else a killed one goes on
         await _nothing_else_asks(cluster, env)
+    await begins()
     await say("key", f"a new {what} key goes to every machine")
     await apply(cluster, env, say, new={name: fresh})
     await say("key", f"the new {what} key is everywhere", done=True)
@@ -55,11 +59,12 @@ async def _nothing_else_asks(cluster: Cluster, env: Env) -> None:
         )
 
 
-async def _sign_in_key(cluster: Cluster, env: Env, say: Say, ref: str) -> None:
+async def _sign_in_key(cluster: Cluster, env: Env, say: Say, ref: str, begins: Callable[[], Awaitable[None]]) -> None:
     """The provider lets keys in on machines that are off as well: they come back later."""
     provider = env.provider
     if not isinstance(provider, Rekeys):
         raise Refused(f"{cluster.name} is signed in to with keys of your own", hint="change them on the machines")
+    await begins()
     old = (await env.store.secrets(cluster.name))["bootstrap_key"]
     new = await env.store.put_secret(cluster.name, _new(ref), secrets.new_key())
     machines = tuple((await machines_of(env, cluster.name)).values())

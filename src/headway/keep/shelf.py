@@ -15,7 +15,7 @@ class Shelf(Protocol):
 
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest: ...
 
-    async def publish(self, name: str, number: int, manifest: Manifest) -> None: ...
+    async def publish(self, name: str, number: int, manifest: Manifest) -> bool: ...
 
     async def done(self, name: str) -> None: ...
 
@@ -33,8 +33,8 @@ class Near:
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest:
         return await asyncio.to_thread(self._library.bring, name, source, progress, before)
 
-    async def publish(self, name: str, number: int, manifest: Manifest) -> None:
-        await asyncio.to_thread(self._library.publish, name, number, manifest)
+    async def publish(self, name: str, number: int, manifest: Manifest) -> bool:
+        return await asyncio.to_thread(self._library.publish, name, number, manifest)
 
     async def done(self, name: str) -> None:
         await asyncio.to_thread(self._library.done, name)

@@ -42,6 +42,7 @@ class Acting(Holding):
     ) -> list[tuple[str, str]]:
         """One look of the cluster's watch, which acts on faults."""
         from headway.health.tend import Tender
+        from headway.health.tools import fault_of
         from headway.health.watch import Watch
 
         held = await self._held(cluster)
@@ -52,7 +53,11 @@ class Acting(Holding):
         held.watch.cluster = held.watch.tender.cluster = cluster
         held.jobs = tuple(jobs)
         async with self._turn(cluster, held):
-            said = await responder.hear_notices() + await responder.go_on()
+            try:
+                said = await responder.hear_notices() + await responder.go_on()
+                responder.faults.pop(0, None)
+            except HeadwayError as error:  # nodes that die are seen to all the same
+                said = responder.once(0, cluster.name, fault_of(error))
             said += await held.watch.step(nodes, held.jobs)
             await self._follow(cluster, held)
         return said + await self._wake(cluster, held)
@@ -201,11 +206,24 @@ class Acting(Holding):
             return await bring_back(self._responder(cluster, held).tools, node, person)
 
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
-        from headway.health.person import may_reboot, reboot
+        from headway.health.person import may_reboot
 
-        tools = self._responder(cluster, await self._held(cluster)).tools
-        await may_reboot(tools, node, busy=busy)
-        return reboot(tools, node, person)
+        await may_reboot(await self._tools(cluster), node, busy=busy)
+        return self._rebooted(cluster, node, person, busy=busy)
+
+    async def reboot_again(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
+        from headway.health.person import rebooter
+
+        if await self._store.presence.in_turn(f"reboot/{cluster.name}/{node}"):
+            return None
+        person = await rebooter(await self._tools(cluster), node)
+        return (person, self._rebooted(cluster, node, person, busy=False)) if person else None
+
+    async def _rebooted(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> str:
+        from headway.health.person import reboot
+
+        async with self._store.presence.turn(f"reboot/{cluster.name}/{node}"):
+            return await reboot(await self._tools(cluster), node, person, busy=busy)
 
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
         from headway.health.prove import prove

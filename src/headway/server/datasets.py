@@ -63,12 +63,12 @@ class Datasets:
         before = await store.versions(self._cluster, self._name)
         manifest = await self._bring(path, number - 1)
         same = next((one for one in before if one.digest == manifest.digest and not one.damage), None)
-        if same is not None:
-            await self._shelf.publish(self._name, same.number, manifest)
+        if same is not None and await self._shelf.publish(self._name, same.number, manifest):
             await self._say("version", f"{same.label} holds the same already", done=True)
             made = same
         else:
-            await self._shelf.publish(self._name, number, manifest)
+            while not await self._shelf.publish(self._name, number, manifest):  # of a server whose records are lost
+                number += 1
             made = Version(
                 self._cluster, self._name, number, manifest.digest, len(manifest.files), manifest.size, path,
                 self._operation.person, state.clock(),

@@ -15,7 +15,7 @@ from headway.api.keeping import queue_backup
 from headway.api.places import allowed, place_faults
 from headway.api.shapes import prices_of, summary_of
 from headway.api.state import AppState
-from headway.domain.cluster import BackupRule
+from headway.domain.cluster import BackupRule, Cluster
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.store import ClusterRow, Operation
 from headway.web.html import day
@@ -53,7 +53,11 @@ class Keep:
         await state.work.back_up(cluster, about, self._say, path, header, await self._key())
         await self._say("backup", str(path), done=True, seconds=time.monotonic() - began)
         if self._params.get("keep"):
-            await asyncio.to_thread(retain, path.parent, name, int(self._params["keep"]), path)
+            stay = await asyncio.to_thread(retain, path.parent, name, int(self._params["keep"]), path)
+            if stay:  # the backup is made all the same: a second one would take another good one's place
+                text = f"older ones could not be removed: {'; '.join(stay)}"
+                await self._say("backup", text, level="warning", done=True)
+                state.live.note(name, f"backups: {text}", level="warning")
         return (str(path),)
 
     async def restore(self) -> None:
@@ -79,7 +83,9 @@ class Keep:
         await self._say("proof", f"{kept.proof.bytes} bytes are whole", done=True)
         count = await keep.remember(name, state.store, path, key, kept)
         await self._say("records", f"{count} of Headway's own records are back", done=True)
-        cluster = resolved.cluster
+        cluster = (await state.resolve(document)).cluster  # with the datasets of those records
+        if cluster.provider == "local":
+            await self._datasets(cluster)
         owner = str(kept.about.get("owner") or "")
         await state.store.save_cluster(
             name, document.model_dump(), summary=summary_of(cluster), state="changing", owner=owner
@@ -90,12 +96,26 @@ class Keep:
         await state.work.restore(cluster, self._say, path, key, self._params["ref"])
         await state.store.caps_of(name, kept.proof.header.at)
 
+    async def _datasets(self, cluster: Cluster) -> None:
+        """Machines mount their folders, also where no backup could bring the files back."""
+        store, library = self._state.store, self._state.library(cluster)
+        versions = await store.versions(cluster.name)
+        for name in {one.name for one in versions}:
+            await asyncio.to_thread(library.ready, name)
+        lost = [one.label for one in versions if not (library.folder(one.name) / str(one.number)).is_dir()]
+        if lost:
+            text = f"no files are here of {', '.join(lost)}: headway dataset add of the same ones brings them back"
+            await self._say("datasets", text, level="warning", done=True)
+
     async def rotate(self) -> None:
         state, name = self._state, self._operation.cluster
         _, cluster = await state.cluster(name)
-        await state.store.save_cluster(name, state="changing")
+
+        async def begins() -> None:
+            await state.store.save_cluster(name, state="changing")
+
         try:
-            await state.work.rotate(cluster, self._say, self._params["what"], self._params["ref"])
+            await state.work.rotate(cluster, self._say, self._params["what"], self._params["ref"], begins)
         finally:
             await state.forget(name)  # the head may have the new key, whoever else has not
 
@@ -107,14 +127,22 @@ class Keep:
         return base64.b64decode(value)
 
 
-def retain(folder: Path, cluster: str, keep: int, made: Path) -> None:
+def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]:
     """Removes all but `keep` backups of the cluster in this folder: the one that was just made, and the latest others. A
-    clock that was ahead may have dated those later than that one."""
+    clock that was ahead may have dated those later than that one. Those that can't be removed stay: why, a sentence each."""
     from headway.keep.archive import found
 
-    others = [path for path, header, _ in found(folder) if header.cluster == cluster and path != made]
+    stay = []
+    try:
+        others = [path for path, header, _ in found(folder) if header.cluster == cluster and path != made]
+    except Refused as error:
+        return (error.message,)
     for path in others[max(0, keep - 1) :]:
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            stay.append(f"{path.name}: {error.strerror or error}")
+    return tuple(stay)
 
 
 class Backups:

@@ -21,7 +21,8 @@ GRACE_S = LOOK_S + ANSWER_S + 1.0
 FOLLOW_S = 1.0
 END_S = 10.0  # for what was cancelled to end, before it is cancelled again
 _MANY = 100
-_LEAVES_NOTHING = ("down", "restore", "rotate", "roll")  # what is held open may lead to machines, or by keys, of before
+# What is held open may lead to machines, or by keys, of before.
+_LEAVES_NOTHING = ("down", "restore", "rotate", "roll", "replace")
 
 log = structlog.get_logger("headway.leading")
 Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]

@@ -11,6 +11,7 @@ import structlog
 
 from headway.api.collect import Meter
 from headway.api.live import ALL_JOBS, Snapshot
+from headway.api.nodes import go_on_with_reboots
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
@@ -166,6 +167,8 @@ class Poller:
         if self._watcher is None or snapshot.stale:
             return
         await self._note(cluster, self._watcher.step(cluster, snapshot.nodes, snapshot.jobs))
+        with contextlib.suppress(HeadwayError):  # with the next look
+            await go_on_with_reboots(self._state, cluster)
 
     async def _hurry(self, cluster: Cluster) -> None:
         if self._watcher is not None:

@@ -35,7 +35,7 @@ LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
 AT_ONCE = 8  # beside those that only wait for jobs
 STEADY_S = 600.0
 KEEPING = ("backup", "restore", "rotate")
-BESIDE = ("backup", "dataset", "roll")  # the cluster is meanwhile and afterwards what it was
+BESIDE = ("backup", "dataset", "roll", "replace")  # the cluster is meanwhile and afterwards what it was
 AWAY_S = 2.0  # between looks whether the database is back
 MOST_LATE = 5  # questions that were not answered in time, of one operation: one of them takes too long in itself
 WAS_AWAY = "the server's database was away; going on"
@@ -183,14 +183,17 @@ class Reconciler:
             return await self._keep(operation)
         if operation.kind == "dataset":
             return await Datasets(self._state, operation, say).carry_out()
+        if operation.kind == "replace":
+            return await self._replace(operation)
         return await self._apply(operation)
 
     async def _end(self, operation: Operation, error: ErrorOut | None, kept: tuple[str, ...]) -> None:
         state, name = self._state, operation.cluster
         if error is not None:
             row = await state.store.cluster(name)
-            # What runs beside changes nothing of the cluster, a restore that was refused touched nothing.
-            if operation.kind not in (*KEEPING, *BESIDE) or (row is not None and row.state in ("changing", "creating")):
+            # What runs beside changes nothing of the cluster, and what was refused before it began touched nothing.
+            waits = operation.kind not in BESIDE and operation.id in state.waiting
+            if waits or (row is not None and row.state in ("changing", "creating")):
                 await state.store.save_cluster(name, state="failed")
             first = first_line(error)  # whoever follows is told all of it at the end
             await self._say(operation, operation.kind, first, level="error", done=True)
@@ -290,6 +293,13 @@ class Reconciler:
         await state.store.forget_cluster(name, delete_data=delete_data)
         await state.forget(name)
         return kept
+
+    async def _replace(self, operation: Operation) -> tuple[str, ...]:
+        """Of another try it is not known how far the one before came: that machine is made anew."""
+        _, cluster = await self._state.cluster(operation.cluster)
+        since = operation.created_at if operation.attempts == 1 else None
+        await self._state.work.replace(cluster, partial(self._say, operation), operation.params["node"], since)
+        return ()
 
     async def _keep(self, operation: Operation) -> tuple[str, ...]:
         keep = Keep(self._state, operation, partial(self._say, operation))

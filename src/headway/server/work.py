@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +93,25 @@ class RealWork(Acting):
             await restore(cluster, held.env, say, path, key, ref)
             held.cluster = cluster
 
-    async def rotate(self, cluster: Cluster, say: Say, what: str, ref: str) -> None:
+    async def rotate(
+        self, cluster: Cluster, say: Say, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+    ) -> None:
         from headway.keep.rotate import rotate
 
         async with self._alone(cluster) as held:
-            await rotate(cluster, held.env, say, what, ref)
+            await rotate(cluster, held.env, say, what, ref, begins)
+
+    async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:
+        from headway.cluster.bring import bring
+
+        tools = await self._tools(cluster)
+        async with self._alone(cluster) as held:
+            machine = (await tools.machines()).get(node)
+            made = machine is not None and since is not None and machine.started_at > since
+            if made or (machine is not None and await tools.jobs_on(node)):
+                await say(node, "somebody else has made a machine there meanwhile", done=True)
+                return
+            await bring(cluster, held.env, node, say, why="the one before is broken")
 
     async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
         from headway.health import roll

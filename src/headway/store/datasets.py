@@ -44,11 +44,13 @@ class DatasetStore(Base):
             return tuple(row.name for row in await db.execute(query))
 
     async def next_number(self, cluster: str, name: str) -> int:
-        """The number of a dataset's next version: never one that was given."""
-        d = t.datasets
-        query = select(func.max(d.c.number)).where(d.c.cluster == cluster, d.c.name == name)
+        """The number of a dataset's next version: none that was given here, or that a job's lineage names."""
         async with self._read() as db:
-            return int((await db.execute(query)).scalar() or 0) + 1
+            last = 0
+            for given in (t.datasets, t.job_datasets):
+                query = select(func.max(given.c.number)).where(given.c.cluster == cluster, given.c.name == name)
+                last = max(last, (await db.execute(query)).scalar() or 0)
+            return last + 1
 
     async def add_version(self, version: Version) -> None:
         async with self._write() as db:

@@ -5,30 +5,38 @@ version adds is kept without a word here."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Column, Integer, Select, Table, delete, func, insert, select, tuple_
+from sqlalchemy import Column, Integer, Select, Table, case, delete, func, insert, literal, select, text, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.domain.incident import NUMBERS_BEFORE
+from headway.store import ledger_schema as ledger
 from headway.store import schema as t
 from headway.store.base import Base
 from headway.store.runs import insert_into
 
 # The cluster's own row and its secrets are kept apart; operations and notebooks are of a moment; tokens and node images are the
-# server's; and of datasets the files are in no backup.
-_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "datasets", "node_images"}
+# server's. Of datasets the files are in no backup, and may be there still: their numbers are not to be given twice.
+_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "node_images"}
 
 Row = tuple[str, dict[str, Any]]  # (table, its values)
 AT_ONCE = 5000  # rows, a fraction of a second
+_NAMED = re.compile(r"(\bincident (?:return |show )?)(\d+)")  # an incident, in the words of a step
 BRINGING = "restore.records"  # among secrets: the tables that rows are being brought back to
 
 
 class KeepStore(Base):
     async def records(self, cluster: str) -> AsyncIterator[Row]:
-        """All rows of a cluster as they are at one moment, parents before what hangs on them, and its people's uids."""
+        """All rows of a cluster as they are at one moment, parents before what hangs on them, and its people's uids. Whoever
+        takes them may take their time: this waits for a disk."""
         async with self._read() as db:
+            if self.presence.shared:  # of SQLite every transaction sees one moment, and none is given up
+                await db.execution_options(isolation_level="REPEATABLE READ")
+                await db.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             for table in tables():
                 rows = await db.stream(_rows_of(table, cluster))
                 async for row in rows:
@@ -66,11 +74,24 @@ class KeepStore(Base):
                 async with self._write() as db:
                     for name, some in groupby(piece, key=lambda row: row[0]):
                         count += await _bring(db, name, [values for _, values in some], empty, numbers)
+            await self._end_what_ran(cluster, empty)
         except Exception:
             await self.take_half_away(cluster)
             raise
         await self.drop_secret(cluster, BRINGING)
         return count
+
+    async def _end_what_ran(self, cluster: str, brought: set[str]) -> None:
+        """Machines that are known from elsewhere ended as they were seen last: nobody can say what was between then and now, and
+        it would be billed. Those that are there begin anew."""
+        v, n = ledger.lives, ledger.node_spans
+        async with self._write() as db:
+            last = (await db.execute(select(func.max(v.c.seen)).where(v.c.cluster == cluster))).scalar() or 0
+            for table, seen in ((v, v.c.seen), (n, literal(last))):
+                if table.name in brought:
+                    ended = case((seen > table.c.began, seen), else_=table.c.began + 1)
+                    open_ = (table.c.cluster == cluster, table.c.ended == 0)
+                    await db.execute(update(table).where(*open_).values(ended=ended))
 
     async def _empty(self, cluster: str) -> set[str]:
         """The tables that have nothing of the cluster."""
@@ -136,7 +157,7 @@ def _rows_of(table: Table, cluster: str) -> Select[Any]:
     return select(table).where(column.in_(ours)).order_by(*table.primary_key.columns)
 
 
-def _numbered(table: Table) -> str:
+def _counted(table: Table) -> str:
     """The column that the database counts up; "" where there is none."""
     keys = list(table.primary_key.columns)
     counts = len(keys) == 1 and isinstance(keys[0].type, Integer) and keys[0].autoincrement is True
@@ -161,7 +182,7 @@ async def _pieces(rows: AsyncIterable[Row]) -> AsyncIterator[list[Row]]:
 async def _bring(
     db: AsyncConnection, name: str, some: list[dict[str, Any]], empty: set[str], numbers: dict[tuple[str, int], int]
 ) -> int:
-    """Inserts rows of a table, under numbers of this database's own; how many had something to hang on."""
+    """Inserts rows of a table; how many had something to hang on."""
     if name == t.uids.name:
         for values in some:
             if (await db.execute(select(t.uids.c.uid).where(t.uids.c.name == values["name"]))).first() is None:
@@ -174,16 +195,45 @@ async def _bring(
     parent = _parent(table, tables())
     if parent is not None:
         column, above = parent
+        if table is t.incident_steps:
+            some = [_said_anew(values, numbers) for values in some]
         hung = [(values, numbers.get((above.name, values[column.name]))) for values in some]
         some = [{**values, column.name: number} for values, number in hung if number is not None]
-    counted = _numbered(table)
+    counted = _counted(table)
     if not counted:
         if some:
             await db.execute(insert_into(db, table).on_conflict_do_nothing(), some)
         return len(some)
-    for values in some:
-        old = values.pop(counted, None)
-        done = await db.execute(insert(table).values(**values))
-        if old is not None and done.inserted_primary_key is not None:
-            numbers[name, old] = done.inserted_primary_key[0]
+    if some:
+        await _numbered(db, table, counted, some, numbers)
     return len(some)
+
+
+async def _numbered(
+    db: AsyncConnection, table: Table, counted: str, some: list[dict[str, Any]], numbers: dict[tuple[str, int], int]
+) -> None:
+    """Under the numbers they had, by which Slurm and people know incidents; behind all others where those are taken here."""
+    column = table.c[counted]
+    old = [values[counted] for values in some]
+    taken = set(await db.scalars(select(column).where(column.in_(old))))
+    last = max((await db.execute(select(func.max(column)))).scalar() or 0, *old)
+    for number in old:
+        last += number in taken
+        numbers[table.name, number] = last if number in taken else number
+    await db.execute(insert(table), [{**values, counted: numbers[table.name, values[counted]]} for values in some])
+    if db.dialect.name == "postgresql":  # which counts by itself, whatever numbers are given
+        counter = func.pg_get_serial_sequence(table.name, counted)
+        await db.execute(select(func.setval(counter, select(func.max(column)).scalar_subquery())))
+
+
+def _said_anew(step: dict[str, Any], numbers: Mapping[tuple[str, int], int]) -> dict[str, Any]:
+    """A step of an incident whose number may be another here. The first one keeps that before: Slurm's reason may name it."""
+
+    def number_of(old: int) -> int:
+        return numbers.get((t.incidents.name, old), old)
+
+    text = _NAMED.sub(lambda found: f"{found[1]}{number_of(int(found[2]))}", step["text"])
+    old, evidence = step["incident"], step["evidence"]
+    if step["seq"] == 1 and number_of(old) != old:
+        evidence = {**evidence, NUMBERS_BEFORE: [*evidence.get(NUMBERS_BEFORE, ()), old]}
+    return {**step, "text": text, "evidence": evidence}

@@ -267,7 +267,7 @@ class OperationStore(Base):
         seconds: float | None = None,
     ) -> Event:
         e = t.events
-        at = self._now()
+        at, text = self._now(), text.replace("\0", "")  # of what a program said; PostgreSQL's texts have none
         async with self._write() as db:
             last = (await db.execute(select(func.max(e.c.seq)).where(e.c.operation == operation_id))).scalar()
             event = Event((last or 0) + 1, at, step[:200], text, level, done, seconds)

@@ -87,7 +87,7 @@ class Presence:
         if not self.shared:
             yield
             return
-        lock = zlib.crc32(name.encode()) - 2**31
+        lock = _lock_of(name)
         while True:
             if await self._taken(lock):
                 break
@@ -96,6 +96,10 @@ class Presence:
             yield
         finally:
             await self._give_back(lock)
+
+    async def in_turn(self, name: str) -> bool:
+        """Whether a server is in the turn of this name; of a SQLite file its one server would know."""
+        return self.shared and bool(await self._ask(_HELD, TURN, _lock_of(name) % 2**32))
 
     async def _taken(self, lock: int) -> bool:
         asking = asyncio.ensure_future(self._ask(_TAKE, TURN, lock))
@@ -150,3 +154,8 @@ class Presence:
             with contextlib.suppress(OSError, TimeoutError, SQLAlchemyError):
                 await db.invalidate()
                 await db.close()
+
+
+def _lock_of(turn: str) -> int:
+    """Its number, which PostgreSQL takes with a sign and lists without."""
+    return zlib.crc32(turn.encode()) - 2**31

@@ -101,7 +101,7 @@ OperationState = Literal["queued", "running", "done", "failed"]
 class OperationOut(Wire):
     id: str
     cluster: str
-    kind: Literal["apply", "scale", "down", "backup", "restore", "rotate", "dataset", "roll"]
+    kind: Literal["apply", "scale", "down", "backup", "restore", "rotate", "dataset", "roll", "replace"]
     state: OperationState
     person: str
     created_at: float
