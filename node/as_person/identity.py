@@ -8,7 +8,7 @@ REFUSED = 97
 CHUNK = 256 * 1024
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 SESSION = "/usr/local/libexec/headway-session"  # the head's limits of a session (cgroup v1)
-UNIFIED = "/sys/fs/cgroup/cgroup.controllers"  # is there with cgroup v2
+OLD = "/sys/fs/cgroup/memory"  # is there with cgroup v1
 mark = ""  # set where a command's own words come the same way: tells a refusal from them
 limited = False  # this process was put under the person's limits, and so is all that it starts
 
@@ -58,7 +58,7 @@ def limit(entry):
     if limited:
         return
     pid = str(os.getpid())
-    if os.path.isfile(UNIFIED):  # systemd holds the limits of the person's slice
+    if not os.path.isdir(OLD):  # systemd holds the limits of the person's slice
         call = ["StartTransientUnit", "ssa(sv)a(sa(sv))", f"headway-{pid}.scope", "fail", "2"]
         more = ["PIDs", "au", "1", pid, "Slice", "s", f"user-{entry.pw_uid}.slice", "0"]
         argv = ["busctl", "--quiet", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1"]

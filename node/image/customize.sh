@@ -12,6 +12,9 @@ for unit in slurmd slurmctld slurmdbd slurmrestd prometheus prometheus-alertmana
 done
 in_root systemctl enable ssh.service munge.service
 in_root systemctl set-default multi-user.target
+if [ "$(in_root systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')" -ge 258 ]; then
+    ln -sf ../lib/headway/init "$root/usr/sbin/init"
+fi
 
 # What a container neither needs nor may do (udev and sysctl would act on the host), and what would slow the boot.
 for unit in \

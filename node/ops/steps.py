@@ -195,10 +195,11 @@ def op_home(step: dict[str, Any]) -> None:
 
 
 def op_seed(step: dict[str, Any]) -> None:
-    """Fills a folder from the image, once: a copy that was cut short is thrown away."""
-    source, target = step["source"], step["target"]
+    """Fills a folder from the image, once: a copy that was cut short is thrown away. `sources`: where images have it."""
+    target = step["target"]
     if os.path.isdir(target) and os.listdir(target):
         return
+    source = next((path for path in step["sources"] if os.path.isdir(path)), step["sources"][0])
     beside = f"{target}.headway-new"
     shutil.rmtree(beside, ignore_errors=True)
     make_parents(target)
@@ -206,6 +207,19 @@ def op_seed(step: dict[str, Any]) -> None:
     if os.path.isdir(target):
         os.rmdir(target)
     os.rename(beside, target)
+
+
+def op_own(step: dict[str, Any]) -> None:
+    """What lies on a volume belongs to a number, and another image may have another number for the same user. The folder itself
+    changes hands last: one that was cut short is begun again."""
+    uid, gid = uid_of(step["owner"]), gid_of(step["owner"])
+    for path in step["paths"]:
+        if not os.path.isdir(path) or os.stat(path).st_uid == uid:
+            continue
+        for folder, names, files in os.walk(path):
+            for name in [*names, *files]:
+                os.lchown(os.path.join(folder, name), uid, gid)
+        os.chown(path, uid, gid)
 
 
 def op_daemon_reload(step: dict[str, Any]) -> None:  # noqa: ARG001
@@ -256,15 +270,27 @@ def op_run(step: dict[str, Any]) -> None:
     run(step["argv"], step.get("timeout_s", 60), step.get("input"), step.get("ok", (0,)))
 
 
+def _succeeds(argv: list[str]) -> bool:
+    try:
+        run(argv, 20)
+    except StepFailed:
+        return False
+    return True
+
+
 def op_wait(step: dict[str, Any]) -> None:
-    """Runs argv again until it succeeds."""
-    ends = time.monotonic() + step.get("timeout_s", 60)
+    """Runs argv again until it succeeds; while `busy` succeeds the time does not count, `most_s` in all."""
+    began = time.monotonic()
+    ends = began + step.get("timeout_s", 60)
     while True:
         try:
             run(step["argv"], 20)
             return
         except StepFailed as error:
-            if time.monotonic() > ends:
+            now = time.monotonic()
+            if step.get("busy") and now < began + step["most_s"] and _succeeds(step["busy"]):
+                ends = now + step.get("timeout_s", 60)
+            if now > ends:
                 raise StepFailed(f"{step.get('message', 'gave up waiting')}: {error}") from None
         time.sleep(0.1)
 

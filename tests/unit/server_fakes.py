@@ -45,7 +45,14 @@ class FakeWork:
 
     def __init__(self, **answers: Any) -> None:
         # A cluster's accounting is read before it goes down, whatever the test is about.
-        self.answers: dict[str, Any] = {"accounting": (), "node_events": (), "losses": {}, "saves": {}, **answers}
+        self.answers: dict[str, Any] = {
+            "accounting": (),
+            "node_events": (),
+            "losses": {},
+            "saves": {},
+            "wants_roll": False,
+            **answers,
+        }
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.tags: list[str] = []  # of submissions
         self.deadline: Deadline | None = None  # of the last apply
@@ -122,6 +129,9 @@ class FakeWork:
 
     async def roll_head(self, cluster: Cluster, say: Any, *, back: bool) -> Any:
         return await self._call("roll_head", cluster, say, back)
+
+    async def wants_roll(self, cluster: Cluster) -> Any:
+        return await self._call("wants_roll", cluster)
 
     async def halt_roll(self, cluster: Cluster, say: Any) -> Any:
         return await self._call("halt_roll", cluster, say)

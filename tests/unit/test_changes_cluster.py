@@ -11,7 +11,7 @@ import pytest
 from headway.changes.accounts import desired
 from headway.changes.cluster import SLURM_CONF, Goal, changeset
 from headway.changes.machine import Wanted
-from headway.cluster.observe import _of_earlier_image
+from headway.cluster.observe import _of_earlier_image, of_other_slurm
 from headway.domain.change import Disturbs
 from headway.domain.files import File
 from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
@@ -58,6 +58,27 @@ async def test_machines_are_of_an_earlier_image_until_one_of_the_present_inputs_
     assert await _of_earlier_image("debian13", [replace(one, image="") for one in MADE]) == ()  # of somebody's own
     present = CommandFailed(["podman"], 125, "no")
     assert await _of_earlier_image("debian13", MADE) == ()
+
+
+def test_a_head_with_another_slurm_is_made_anew_and_nothing_of_it_is_compared() -> None:
+    goal = Goal(LAB, {}, desired(LAB))
+    machines = {machine.name: machine for machine in MADE}
+    found = changeset(goal, Observed(machines, other_slurm={LAB.head: "24.05"}))
+    (change,) = [one for one in found.changes if one.where == LAB.head]
+    assert (change.kind, change.disturbs) == ("machine.rebuild", Disturbs.REBUILD)
+    assert "Slurm 24.05 becomes 24.11" in change.why
+    assert change in found.asks
+
+
+async def test_heads_have_another_slurm_when_their_image_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def list_images() -> tuple[Any, ...]:
+        return (SimpleNamespace(id="old", slurm_version="24.05"), SimpleNamespace(id="new", slurm_version="24.11"))
+
+    monkeypatch.setattr(image, "list_images", list_images)
+    assert await of_other_slurm(LAB, MADE) == {LAB.head: "24.05"}, "a node's may be older"
+    assert await of_other_slurm(LAB, [replace(one, image="new") for one in MADE]) == {}
+    assert await of_other_slurm(LAB, [replace(one, image="gone") for one in MADE]) == {}
+    assert await of_other_slurm(LAB, [replace(one, image="") for one in MADE]) == {}  # of somebody's own
 
 
 def test_jobs_that_slurm_ends_are_named_by_partition_and_by_node() -> None:

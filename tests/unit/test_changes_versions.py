@@ -6,25 +6,36 @@ from dataclasses import replace
 
 import pytest
 
-from headway.changes.versions import RELEASES, hop_fault
+from headway.changes.versions import RELEASES, backup_first, hop_fault
+from headway.domain.cluster import BackupRule, Cluster
 from tests import builders
 
+BACKUP = BackupRule("/backup", 86400, 7, "/etc/headway/key")
 
-def fault(old: str, new: str) -> str:
-    cluster = builders.cluster(2)
+
+def fault(old: str, new: str, cluster: Cluster | None = None) -> str:
+    cluster = cluster or replace(builders.cluster(2), backup=BACKUP)
     found = hop_fault(replace(cluster, slurm_version=old), replace(cluster, slurm_version=new))
     return found.message if found else ""
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("24.11", "24.11"), ("22.05", "23.02"), ("22.05", "23.11"), ("23.02", "24.11"), ("24.05", "24.11")],
+    [
+        ("24.11", "24.11"),
+        ("22.05", "23.02"),
+        ("22.05", "23.11"),
+        ("23.02", "24.11"),
+        ("24.05", "24.11"),
+        ("24.11", "26.05"),
+        ("25.11", "26.05"),
+    ],
 )
 def test_supported_hops(old: str, new: str) -> None:
     assert fault(old, new) == ""
 
 
-@pytest.mark.parametrize(("old", "new"), [("22.05", "24.11"), ("22.05", "24.05")])
+@pytest.mark.parametrize(("old", "new"), [("22.05", "24.11"), ("22.05", "24.05"), ("24.05", "26.05")])
 def test_a_hop_over_too_many_releases_is_refused_with_those_it_reads(old: str, new: str) -> None:
     said = fault(old, new)
     assert f"not from {old}" in said
@@ -34,6 +45,19 @@ def test_a_hop_over_too_many_releases_is_refused_with_those_it_reads(old: str, n
 def test_there_is_no_way_back() -> None:
     assert "no way back" in fault("24.11", "22.05")
     assert "not known" in fault("24.11", "31.05")
+
+
+def test_a_hop_wants_a_backup_and_machines_that_headway_makes() -> None:
+    assert "backup" in fault("24.11", "26.05", builders.cluster(2))
+    own = replace(builders.cluster(2), backup=BACKUP, provider="ssh")
+    assert "are your own" in fault("24.11", "26.05", own)
+
+
+def test_the_plan_says_that_a_backup_comes_first() -> None:
+    before = replace(builders.cluster(2), backup=BACKUP)
+    (change,) = backup_first(before, replace(before, slurm_version="26.05"))
+    assert (change.kind, change.what) == ("backup.make", "/backup")
+    assert backup_first(before, before) == backup_first(None, before) == ()
 
 
 def test_a_cluster_that_is_not_there_may_have_any() -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from headway.changes.roll import Seen, earlier_note, rebuilds
+from headway.cluster import observe
 from headway.cluster.env import Env
 from headway.domain.change import Disturbs
 from headway.domain.machine import Machine
@@ -34,9 +35,12 @@ FIRST, SECOND = TWO.heads
 OLD, NEW = "localhost/headway-node:debian13-old", "localhost/headway-node:debian13-new"
 
 
+SLURM = {OLD: "24.11", NEW: "24.11"}
+
+
 def info(tag: str) -> ImageInfo:
     word = tag[-3:]
-    return ImageInfo("debian13", tag, f"id-{word}", word, 1, "", "24.11", tag == NEW)
+    return ImageInfo("debian13", tag, f"id-{word}", word, 1, "", SLURM[tag], tag == NEW)
 
 
 class Fleet:
@@ -157,7 +161,9 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     for name, what in (("bring", bring), ("prove", prove), ("registered", registered)):
         monkeypatch.setattr(module, name, what)
     monkeypatch.setattr(module, "image_build", SimpleNamespace(ensure=ensure))
-    monkeypatch.setattr(module, "image", SimpleNamespace(find=find, tagged=tagged, list_images=list_images))
+    images = SimpleNamespace(find=find, tagged=tagged, list_images=list_images, tag=lambda _: NEW)
+    monkeypatch.setattr(module, "image", images)
+    monkeypatch.setattr(observe.image, "list_images", list_images)
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,11 +109,19 @@ def test_srun_starts_one_task_a_gpu_and_python_one_process() -> None:
     assert not any(line.startswith("srun") for line in lines(python))
 
 
-def test_mpi_programs_by_srun_with_pmix_and_mpirun_by_itself() -> None:
-    assert any("srun" in line and "--mpi=pmix" in line for line in lines(make("./allreduce", launcher="mpi", tasks=2)))
+def test_mpi_programs_by_srun_as_the_cluster_s_slurm_does_and_mpirun_by_itself() -> None:
+    (started,) = [line for line in lines(make("./allreduce", launcher="mpi", tasks=2)) if line.startswith("srun")]
+    assert "--mpi" not in started, "MpiDefault says it"
     mpirun = make("mpirun", "./allreduce", nodes=2, tasks=2)
     assert mpirun.launcher == "mpi"
     assert not any(line.startswith("srun") for line in lines(mpirun))
+
+
+def test_where_srun_has_no_pmix_ranks_are_not_started_each_alone() -> None:
+    newer = replace(LAB, image="debian14", slurm_version="26.05")
+    with pytest.raises(Refused, match="start them with mpirun"):
+        run_script(RunIn(argv=["./allreduce"], launcher="mpi"), newer, PLACE, WORK, PLACE.helper("ab" * 32))
+    run_script(RunIn(argv=["mpirun", "./allreduce"]), newer, PLACE, WORK, PLACE.helper("ab" * 32))
 
 
 def test_a_container_s_flags_are_words_before_the_command() -> None:

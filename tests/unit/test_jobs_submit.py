@@ -255,7 +255,7 @@ def test_what_a_profile_starts_in_the_background_keeps_nobody_waiting(tmp_path: 
 import pwd
 exec({text("as_person")!r}, {{"__name__": "p"}})
 from as_person import identity, login
-login.LOGIN_S, identity.SESSION, identity.UNIFIED = 25, "/nowhere", "/nowhere"
+login.LOGIN_S, identity.SESSION, identity.OLD = 25, "/nowhere", "/"
 entry = pwd.struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", {str(tmp_path)!r}, "/bin/bash"))
 print(login.ask_login(entry)["SITE"])
 """
@@ -276,7 +276,7 @@ def test_a_profile_that_never_ends_takes_neither_time_nor_memory(tmp_path: Path,
 import pwd
 exec({text("as_person")!r}, {{"__name__": "p"}})
 from as_person import identity, login
-login.LOGIN_S, login.MOST_ENVIRONMENT, identity.SESSION, identity.UNIFIED = 1, 100_000, "/nowhere", "/nowhere"
+login.LOGIN_S, login.MOST_ENVIRONMENT, identity.SESSION, identity.OLD = 1, 100_000, "/nowhere", "/"
 entry = pwd.struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", {str(tmp_path)!r}, "/bin/bash"))
 login.ask_login(entry)
 """

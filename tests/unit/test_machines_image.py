@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headway.errors import NotFound, Refused
-from headway.machines import image, image_build
+from headway.machines import image, image_build, mirror
 from headway.machines.mirror import Entry, Mirror, candidates, deb822, entries, one_line
 from headway.machines.run import Ran
 
@@ -55,6 +55,33 @@ def test_one_line_sources() -> None:
         "deb http://other.test/apt trixie extras\n"
     )
     assert list(one_line(text)) == [Entry("http://mirror.test/debian", "trixie", "[trusted=yes]")]
+
+
+def test_a_mirror_that_stands_still_is_taken_as_the_host_takes_it() -> None:
+    (entry,) = one_line("deb [check-valid-until=no] http://mirror.test/debian trixie main\n")
+    assert entry.options == "[check-valid-until=no]"
+    stanza = "Types: deb\nURIs: http://mirror.test/debian\nSuites: trixie\nComponents: main\nTrusted: yes\n"
+    (entry,) = deb822(f"{stanza}Check-Valid-Until: no\n")
+    assert entry.options == "[trusted=yes check-valid-until=no]"
+
+
+async def test_of_a_host_s_apt_its_proxies_and_a_frozen_mirror_are_carried_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = 'Acquire::http::Proxy "http://proxy.test:3128";\nAcquire::Check-Valid-Until "false";\nAcquire::Retries "3";\n'
+    asked: list[str] = []
+
+    async def run(argv: list[str], **_: Any) -> Ran:
+        asked.append(argv[-2])
+        return Ran(tuple(argv), 0, said, "", 0.0)
+
+    monkeypatch.setattr(mirror, "run", run)
+    monkeypatch.setattr(mirror, "entries", lambda: list(deb822(DEB822)))
+    found = await mirror.host_mirror("trixie")
+    assert found.apt_options == ('Acquire::http::Proxy "http://proxy.test:3128"', 'Acquire::Check-Valid-Until "false"')
+    assert len(found.lines) == 3
+    newest = await mirror.host_mirror("forky", stable=False)
+    assert newest.lines == ("deb http://mirror.test/debian forky main",), "old lists beside it, which apt refuses"
 
 
 def test_all_source_files_of_a_host_count_and_others_do_not(tmp_path: Path) -> None:
@@ -119,8 +146,8 @@ def test_files_belong_to_root_whoever_owns_the_checkout(files: Path) -> None:
 
 
 def test_no_mirror_is_written_down_and_services_wait_for_apply(files: Path) -> None:
-    mirror = Mirror(("deb http://mirror.test/debian trixie main",))
-    argv = image_build.mmdebstrap_argv(image.recipe("debian13"), files, mirror, Path("/work"))
+    there = Mirror(("deb http://mirror.test/debian trixie main",))
+    argv = image_build.mmdebstrap_argv(image.recipe("debian13"), files, there, Path("/work"))
     assert argv[-3:] == ["trixie", "-", "deb http://mirror.test/debian trixie main"]
     include = next(word for word in argv if word.startswith("--include="))
     assert "slurm-wlm-emulator" not in include
@@ -129,7 +156,7 @@ def test_no_mirror_is_written_down_and_services_wait_for_apply(files: Path) -> N
 
 
 def test_unknown_image_names_the_known_ones() -> None:
-    with pytest.raises(NotFound, match="debian13, debian12"):
+    with pytest.raises(NotFound, match="debian13, debian14, debian12"):
         image.recipe("ubuntu")
 
 

@@ -8,6 +8,7 @@ import grp
 import hashlib
 import json
 import os
+import pwd
 import select
 import subprocess
 import sys
@@ -90,12 +91,39 @@ def test_a_seed_that_was_cut_short_is_begun_again(tmp_path: Path) -> None:
     half = Path(f"{target}.headway-new")
     half.mkdir(parents=True)
     (half / "ibdata1").write_text("da")
-    step = {"op": "seed", "source": str(source), "target": str(target)}
+    step = {"op": "seed", "sources": [str(tmp_path / "elsewhere"), str(source)], "target": str(target)}
     assert perform(step)[0]["ok"]
     assert (target / "ibdata1").read_text() == "data"
     (target / "ibdata1").write_text("in use")
     assert perform(step)[0]["ok"]
     assert (target / "ibdata1").read_text() == "in use"
+
+
+def test_what_lies_on_a_volume_becomes_its_user_s_again_the_folder_itself_last(tmp_path: Path) -> None:
+    """Another image may have another number for the same user."""
+    kept = tmp_path / "mysql"
+    (kept / "db").mkdir(parents=True)
+    (kept / "db" / "t.ibd").write_text("rows")
+    for path in (kept, kept / "db", kept / "db" / "t.ibd"):
+        os.chown(path, 4242, 4242)
+    step = {"op": "own", "paths": [str(kept), str(tmp_path / "not there")], "owner": "daemon"}
+    assert perform(step)[0]["ok"]
+    uid = pwd.getpwnam("daemon").pw_uid
+    assert [path.stat().st_uid for path in (kept, kept / "db", kept / "db" / "t.ibd")] == [uid] * 3
+    os.chown(kept / "db" / "t.ibd", 4242, 4242)
+    assert perform(step)[0]["ok"]
+    assert (kept / "db" / "t.ibd").stat().st_uid == 4242, "a folder that is its own is not walked through"
+
+
+def test_while_the_database_converts_its_records_nobody_loses_patience(tmp_path: Path) -> None:
+    """`busy` holds for a while, and then the answer comes: a wait of no seconds at all gets it."""
+    count = tmp_path / "count"
+    asks = f'echo >>{count}; [ "$(wc -l <{count})" -gt 6 ]'
+    step = {"op": "wait", "argv": ["sh", "-c", asks], "timeout_s": 0, "busy": ["true"], "most_s": 60}
+    assert perform(step)[0]["ok"]
+    count.unlink()
+    assert "gave up" in perform({**step, "busy": ["false"]})[0]["error"]
+    assert "gave up" in perform({**step, "most_s": 0})[0]["error"]
 
 
 def test_a_candidate_that_the_program_refuses_stops_before_anything_is_written(tmp_path: Path) -> None:

@@ -201,7 +201,11 @@ def test_room_for_tmp_is_promised_where_it_is_known() -> None:
 
 
 def test_a_job_over_its_memory_does_not_swap_instead() -> None:
-    assert "ConstrainSwapSpace=yes" in render(GPU, site_of(GPU))["head"]["/etc/slurm/cgroup.conf"].text
+    written = render(GPU, site_of(GPU))["head"]["/etc/slurm/cgroup.conf"].text
+    assert "ConstrainSwapSpace=yes" in written
+    assert "CgroupPlugin=autodetect" in written
+    old = render(GPU, replace(site_of(GPU), old_cgroups=True))["head"]["/etc/slurm/cgroup.conf"].text
+    assert "CgroupPlugin=cgroup/v1" in old, "what lies on top may be the systemd's own v2"
 
 
 def test_every_daemon_of_slurm_outlives_people_s_programs() -> None:

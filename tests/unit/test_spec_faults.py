@@ -73,7 +73,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("teams: {t: {users: ann}}", "teams.t.users", "must be a list"),
     ("teams: {t: {users: [4]}}", "teams.t.users[0]", "must be text"),
     ("provider: aws", "provider", "must be local or ssh"),
-    ("image: debian11", "image", "must be debian13 or debian12"),
+    ("image: debian11", "image", "must be debian13, debian14 or debian12"),
     ("departures: {jobs: kill}", "departures.jobs", "must be cancel or finish"),
     ("cost: {timezone: Berlin}", "cost.timezone", "no time zone"),
     ("cost: {idle: nobody}", "cost.idle", "use, share or centre:NAME"),

@@ -15,7 +15,7 @@ from headway.api.spending import FIELD, over_limit
 from headway.api.state import AppState, PlanKept, fingerprint
 from headway.api.work import Resolved
 from headway.changes.settings import settings_changed
-from headway.changes.versions import hop_fault
+from headway.changes.versions import backup_first, hop_fault
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
@@ -195,9 +195,10 @@ def _kept(state: AppState, document: Document, changes: ChangeSet) -> PlanKept:
 
 async def _changes(state: AppState, cluster: Cluster) -> ChangeSet:
     """What changes on machines, and what the server itself goes by from then on."""
-    changes = await state.work.plan(cluster)
-    kept = settings_changed(await _before(state, cluster.name), cluster)
-    return replace(changes, changes=(*changes.changes, *kept)) if kept else changes
+    changes, before = await state.work.plan(cluster), await _before(state, cluster.name)
+    kept = settings_changed(before, cluster)
+    first = backup_first(before, cluster)
+    return replace(changes, changes=(*first, *changes.changes, *kept)) if first or kept else changes
 
 
 async def _before(state: AppState, name: str) -> Cluster | None:

@@ -119,6 +119,10 @@ class Work(Protocol):
 
     async def roll_head(self, cluster: Cluster, say: Say, *, back: bool) -> None: ...
 
+    async def wants_roll(self, cluster: Cluster) -> bool:
+        """Whether nodes were drained to get another Slurm, and none has begun with them. False where that can't be told."""
+        ...
+
     async def halt_roll(self, cluster: Cluster, say: Say) -> None:
         """Nodes that a roll has drained and not made anew serve again."""
         ...

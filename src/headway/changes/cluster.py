@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from headway.changes.accounts import changes as account_changes
 from headway.changes.machine import Wanted, machine_changes
-from headway.changes.roll import earlier_note
+from headway.changes.roll import REBUILD, earlier_note
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN, Cluster
@@ -126,10 +126,20 @@ def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
         kind = "head" if name in cluster.heads else "spare" if name in spares else "node"
         if machine is None and name in observed.replaced:
             yield _replacement(name, kind, observed.jobs.get(name, ()))
+        elif name in observed.other_slurm:
+            yield _hop(name, cluster, observed.other_slurm[name])
         elif machine is None:
             yield Change("machine.create", name, name, f"the cluster has no such {kind} yet", data={"role": kind})
         elif machine.state is MachineState.STOPPED:
             yield Change("machine.start", name, name, "is stopped", data={"role": kind})
+
+
+def _hop(name: str, cluster: Cluster, old: str) -> Change:
+    why = (
+        f"Slurm {old} becomes {cluster.slurm_version}: slurmdbd and slurmctld are away meanwhile; jobs go on, sessions end. "
+        "A roll of the nodes follows: none takes new jobs until it is done too"
+    )
+    return Change(REBUILD, name, name, why, Disturbs.REBUILD)
 
 
 def _removal(name: str, cluster: Cluster, jobs: tuple[int, ...]) -> Change:

@@ -49,13 +49,20 @@ def heads_to_roll(cluster: Cluster, seen: Seen, image: str) -> tuple[str, ...]:
     return tuple(name for name in reversed(cluster.heads) if _earlier(seen.machines.get(name), image))
 
 
-def rebuilds(cluster: Cluster, seen: Seen, image: str, tag: str, *, head: bool, by: bool) -> ChangeSet:
-    """What a roll does, in its order. `head`: the heads too, at the end; `by`: jobs are sent away when a deadline is over."""
+def rebuilds(
+    cluster: Cluster, seen: Seen, image: str, tag: str, *, head: bool, by: bool, apart: bool = False
+) -> ChangeSet:
+    """What a roll does, in its order. `head`: the heads too, at the end; `by`: jobs are sent away when a deadline is over;
+    `apart`: no job may have nodes of before and after."""
     changes = list(_nodes(cluster, seen, image, tag, by=by))
     for name in heads_to_roll(cluster, seen, image) if head else ():
         why = f"is to be of {tag}; {leads_meanwhile(cluster, name)}, jobs go on, sessions on it end"
         changes.append(Change(REBUILD, name, name, why, Disturbs.REBUILD))
     notes = list(_notes(cluster, seen, image, head=head))
+    if apart and changes:
+        notes.append(
+            "Slurm is another on these nodes: each takes new jobs only when it is done, none has nodes of both"
+        )
     why_empty = "" if changes else f"every node in service is of {tag}"
     return ChangeSet(cluster.name, tuple(changes), why_empty, tuple(notes))
 

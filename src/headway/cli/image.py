@@ -23,7 +23,7 @@ T = TypeVar("T")
 app = typer.Typer(
     help="Build, list and remove node images.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
-Name = Annotated[str, typer.Argument(metavar="NAME", help="debian13 or debian12.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="debian13, debian14 or debian12.")]
 
 
 @app.command()
@@ -73,7 +73,9 @@ def ls(output: Output = Format.table) -> None:
 
 @app.command()
 def rm(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="debian13, debian12 or all.", show_default=False)] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="debian13, debian14, debian12 or all.", show_default=False)
+    ] = "",
     unused: Annotated[
         bool, typer.Option("--unused", help="Those of earlier inputs that no machine is made from.")
     ] = False,

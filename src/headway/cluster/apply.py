@@ -18,7 +18,8 @@ from headway.changes.accounts import changes as account_changes
 from headway.changes.accounts import desired
 from headway.changes.cluster import Goal, changeset, with_effects
 from headway.changes.machine import machine_changes
-from headway.cluster import keys, ops, own, secrets
+from headway.changes.roll import REBUILD
+from headway.cluster import hop, keys, ops, own, secrets
 from headway.cluster.env import Env, Say
 from headway.cluster.fleet import not_there, side_by_side
 from headway.cluster.goal import goal_of, site_of
@@ -47,7 +48,7 @@ MAKE_AT_ONCE = 6
 BOOT_S = 120
 ACCOUNTS_S = 30
 Before = Callable[[Machine], Awaitable[None]]
-BROUGHT = ("machine.create", "machine.start", "machine.restart")  # machines that Slurm must hear from
+BROUGHT = ("machine.create", "machine.start", "machine.restart", REBUILD)  # machines that Slurm must hear from
 
 
 async def plan(cluster: Cluster, env: Env) -> ChangeSet:
@@ -176,12 +177,14 @@ class Run:
         for change in self.changes.changes:
             by_machine.setdefault(change.where, []).append(change)
         self.machines.update(self.observed.machines)
+        served = await hop.make_way(cluster, self.env, self.say, self.changes, self.machines)
         names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
         await side_by_side(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
         await self._end_sessions()
         await wait_for_rest(cluster, self.env, self.machines[cluster.head])
+        await hop.heard_again(cluster, self.env, self.machines[cluster.head], served)
         started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
         await settle(self.goal, self.env, self.say, started - set(self.failures), self.leaving, self.failures)
         if self.failures:
@@ -314,19 +317,16 @@ class Run:
             fresh = await self._make(name, kinds)
             seen = NOT_SEEN if fresh else await self._look(name)
         if seen is None:
-            raise self._lost(name)
+            raise Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
         await self._set_up(name, seen, fresh=fresh)
         if fresh and name in self.goal.cluster.group_of and self.goal.cluster.head in self.observed.seen:
             await serve(self.env, self.machines[self.goal.cluster.head], name)
-
-    def _lost(self, name: str) -> HeadwayError:
-        return Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
 
     async def _make(self, name: str, kinds: set[str]) -> bool:
         """The machine runs and answers; whether it is a new one. A container that does not come back is made anew:
         nothing that must be kept lies in it."""
         began = time.monotonic()
-        fresh = "machine.create" in kinds
+        fresh = bool({"machine.create", REBUILD} & kinds)
         if not fresh:
             await self.say(name, "machine is being started")
             try:
@@ -365,7 +365,7 @@ class Run:
 
     async def _request(self, name: str) -> MachineRequest:
         cluster = self.goal.cluster
-        tag = self.image or (await self.env.store.node_image(cluster.name)).pinned
+        tag = await hop.tag_for(cluster, self.env, name, self.image)
         private = self.secrets[secrets.host_key_name(name)]
         return MachineRequest(
             cluster=cluster.name,

@@ -56,6 +56,7 @@ async def site_of(
         members=members,
         found=place.found,
         own=await _own(cluster, env, place.own),
+        old_cgroups=place.old_cgroups,
     )
 
 

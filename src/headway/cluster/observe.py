@@ -11,6 +11,7 @@ from headway.cluster import ops
 from headway.cluster.env import Env
 from headway.cluster.leads import head_now
 from headway.domain.accounts import Accounts
+from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed, SeenMachine
 from headway.errors import HeadwayError
@@ -49,7 +50,10 @@ async def observe(goal: Goal, env: Env) -> Observed:
         seen[machine.name] = facts
         texts.update(found)
 
-    running = [m for m in machines.values() if m.state is MachineState.RUNNING and m.name in wanted_names]
+    other = await of_other_slurm(cluster, machines.values())
+    running = [
+        m for m in machines.values() if m.state is MachineState.RUNNING and m.name in wanted_names - other.keys()
+    ]
     head = machines.get(cluster.head)
     looking = [asyncio.create_task(look(machine)) for machine in running]
     images = asyncio.create_task(_of_earlier_image(cluster.image, running))
@@ -61,7 +65,7 @@ async def observe(goal: Goal, env: Env) -> Observed:
     jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | replaced)
     ended = await _aborted(goal, env, leads, texts)
     return Observed(
-        machines, seen, unreachable, accounts, texts, frozenset(attached), jobs, ended, replaced, await images
+        machines, seen, unreachable, accounts, texts, frozenset(attached), jobs, ended, replaced, other, await images
     )
 
 
@@ -107,6 +111,19 @@ async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str
     except HeadwayError:
         return ()
     return tuple(sorted(one for one, made_from in made.items() if present is None or made_from != present.id))
+
+
+async def of_other_slurm(cluster: Cluster, machines: Iterable[Machine]) -> dict[str, str]:
+    """Heads whose image carries another Slurm than the file's, and which; {} where that can't be told."""
+    made = {one.name: one.image for one in machines if one.image and one.name in cluster.heads}
+    if not made:
+        return {}
+    try:
+        carries = {info.id: info.slurm_version for info in await image.list_images()}
+    except HeadwayError:
+        return {}
+    found = {name: carries.get(made_from, "") for name, made_from in made.items()}
+    return {name: version for name, version in found.items() if version not in ("", cluster.slurm_version)}
 
 
 async def look_at(

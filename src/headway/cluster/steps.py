@@ -11,7 +11,7 @@ from headway.cluster.ops import Step, file_step, run_step
 from headway.domain.change import Change
 from headway.domain.unit import Unit
 from headway.machines import image
-from headway.render import state
+from headway.render import monitoring, state
 from headway.render.checks import candidate_check
 from headway.render.units import RECONFIGURE
 from headway.render.version import version
@@ -27,11 +27,17 @@ SOFTWARE_S = 4000.0
 STAGE_S = 300.0
 CANDIDATE = "/run/headway/candidate"
 MYSQL_DIR = "/srv/headway-state/mysql"
+# Whose number images choose for themselves, and what they keep on the head's volume.
+_KEPT_OF = {"mysql": (MYSQL_DIR,), monitoring.USER: tuple(path for path, _, _ in monitoring.DIRS)}
 _DATABASE = (
     "create database if not exists slurm_acct_db;"
     "create user if not exists slurm@localhost identified via unix_socket;"
     "grant all on slurm_acct_db.* to slurm@localhost;"
 )
+# A newer slurmdbd answers nobody before it has taken all records over, hours of a large cluster's.
+CONVERT_S = 6 * 3600.0
+_WORKS = "select id from information_schema.processlist where user = 'slurm' and command <> 'Sleep'"
+_CONVERTS = f'mariadb -N -e "{_WORKS}" | grep -q .'
 _ENABLED = (".service", ".mount", ".socket")
 # Without a word to the scripts of System V that Debian's packages still bring: for each of them systemd would be told twice to
 # read all units anew.
@@ -73,7 +79,8 @@ def by_stage(
     if starting or _under("/etc/tmpfiles.d/", touched):
         base.append({"op": "run", "argv": ["systemd-tmpfiles", "--create"], "ok": [0, 65, 73]})
     if any(unit.stage == "database" for unit in wanted.units):
-        base.append({"op": "seed", "source": "/var/lib/mysql", "target": MYSQL_DIR})
+        base.append({"op": "seed", "sources": ["/var/lib/mysql", "/var/lib/mariadb"], "target": MYSQL_DIR})
+        base += [{"op": "own", "paths": list(paths), "owner": owner} for owner, paths in _KEPT_OF.items()]
         if fresh:  # the database needs the longest to start: it does so while the rest is set up
             base.append({"op": "run", "argv": ["systemctl", "start", "--no-block", "mariadb.service"]})
     dirs = {
@@ -108,8 +115,10 @@ def patience_s(stage: str, steps: Iterable[Step]) -> float:
     """How long a stage of these steps may take."""
     if stage == "software":
         return SOFTWARE_S
-    starts = (step.get("take_up", step) for step in steps if step["op"] in ("units", "switch"))
-    return STAGE_S + max((start.get("timeout_s", 0.0) for start in starts), default=0.0)
+    rows = list(steps)
+    starts = (step.get("take_up", step) for step in rows if step["op"] in ("units", "switch"))
+    waits = (step.get("most_s", 0.0) for step in rows)
+    return STAGE_S + max((start.get("timeout_s", 0.0) for start in starts), default=0.0) + max(waits, default=0.0)
 
 
 def _software(rows: list[Change], wanted: Wanted) -> list[Step]:
@@ -138,7 +147,7 @@ def _under(folder: str, paths: Iterable[str]) -> bool:
 
 
 def _does_something(steps: list[Step]) -> bool:
-    return any(step["op"] != "seed" for step in steps)
+    return any(step["op"] not in ("seed", "own") for step in steps)
 
 
 def _after_files(steps: list[Step]) -> int:
@@ -250,7 +259,8 @@ def _after(name: str) -> list[Step]:
     if name == "mariadb.service":
         return [run_step(["mariadb", "-e", _DATABASE])]
     if name == "slurmdbd.service":
-        return [_wait(["sacctmgr", "-nP", "show", "config"], "slurmdbd does not answer")]
+        answers = _wait(["sacctmgr", "-nP", "show", "config"], "slurmdbd does not answer")
+        return [{**answers, "busy": ["sh", "-c", _CONVERTS], "most_s": CONVERT_S}]
     if name == "slurmctld.service":
         return [_wait(["scontrol", "ping"], "slurmctld does not answer")]
     return []

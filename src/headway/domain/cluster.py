@@ -282,8 +282,8 @@ class Cluster:
 
     name: str
     provider: str  # "local" | "ssh"
-    image: str  # "debian13" | "debian12"
-    slurm_version: str  # "24.11" | "22.05": what the image carries
+    image: str  # "debian13" | "debian14" | "debian12"
+    slurm_version: str  # "24.11" | "26.05" | "22.05": what the image carries
     groups: tuple[Group, ...]  # in the file's order, one at least
     slots: tuple[Slot, ...]  # of all groups, in leaf order
     switches: tuple[Switch, ...]  # () = one switch, no topology plugin
@@ -409,3 +409,4 @@ class Site:
     real_tmp_mib: int = 0  # the disk that jobs' own /tmp is on; 0 = not known
     found: Mapping[str, Found] = field(default_factory=dict)  # provider ssh: machine name -> what it really has
     own: OwnSite | None = None  # provider ssh
+    old_cgroups: bool = False  # local machines on a host with cgroup v1

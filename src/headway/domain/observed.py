@@ -54,6 +54,7 @@ class Observed:
         default_factory=dict
     )  # by partition or node: jobs that slurm.conf ends
     replaced: frozenset[str] = frozenset()  # places for which the inventory names another machine than the one there
+    other_slurm: Mapping[str, str] = field(default_factory=dict)  # heads of an image with another Slurm, and which
     of_earlier_image: tuple[str, ...] = ()  # machines made from a node image whose inputs have changed since
 
 

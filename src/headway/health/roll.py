@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
@@ -17,9 +17,11 @@ from headway.changes.roll import Seen, heads_to_roll, leads_meanwhile, left_out,
 from headway.cluster.apply import MAKE_AT_ONCE, apply
 from headway.cluster.bring import bring
 from headway.cluster.env import Say
+from headway.cluster.observe import of_other_slurm
 from headway.cluster.ready import wait_for_nodes
 from headway.cluster.sendaway import SendAway, listed
 from headway.domain.change import ChangeSet
+from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.machine import MachineState
 from headway.domain.slots import ROLLS, choose
@@ -45,10 +47,15 @@ async def plan(tools: Tools, *, back: bool, head: bool, by: bool) -> ChangeSet:
     cluster = tools.cluster
     if back:
         info = await _before(tools)
-        return rebuilds(cluster, await look(tools), info.id, info.tag, head=head, by=by)
-    found = await image.find(cluster.image)
-    tag = found.tag if found else image.tag(cluster.image)
-    return rebuilds(cluster, await look(tools), found.id if found else "", tag, head=head, by=by)
+        if head:
+            _check_way_back(cluster, info)
+        number, tag, version = info.id, info.tag, info.slurm_version
+    else:
+        found = await image.find(cluster.image)
+        number, tag, version = found.id if found else "", image.tag(cluster.image), cluster.slurm_version
+    seen = await look(tools)
+    apart = await _apart(cluster, seen, version)
+    return rebuilds(cluster, seen, number, tag, head=head, by=by, apart=apart)
 
 
 async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool, until: float | None) -> bool:
@@ -56,6 +63,7 @@ async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool
     for another operation (`waits`). `until`: unix seconds from which on jobs are sent away. `alone`: while it is held nobody
     else makes machines. Raises Refused when a node does not pass its tests: that one stays drained, the others as they were."""
     _check(tools)
+    await _check_heads(tools)
     store, name = tools.env.store, tools.cluster.name
     kept = await store.node_image(name)
     if back:
@@ -66,6 +74,7 @@ async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool
         before = await _most(tools, info) or kept.before
         await store.set_node_image(name, NodeImage(before, before))
     work = Roll(tools, say, info, alone, waits, until)
+    work.apart = await _apart(tools.cluster, Seen(await tools.machines()), info.slurm_version)
     if not await work.nodes():
         return False
     if not back:
@@ -77,6 +86,8 @@ async def roll_head(tools: Tools, say: Say, *, back: bool) -> None:
     """The heads too, once their nodes are done: a machine is made anew, and an apply sets it up. Jobs on nodes go on. A second
     head goes first, and none goes while another is missing."""
     cluster, env = tools.cluster, tools.env
+    if back:
+        _check_way_back(cluster, await _before(tools))
     info = await (_before(tools) if back else image_build.ensure(cluster.image, say, state_dir=env.state_dir))
     machines = await tools.machines()
     due = heads_to_roll(cluster, Seen(machines), info.id)
@@ -112,6 +123,8 @@ async def halt(tools: Tools, say: Say) -> None:
     seen, head = await look(tools), await tools.head()
     reasons = await control.node_reasons(tools.env.connections, head)
     serves = {one.image for name, one in seen.machines.items() if name not in seen.rolling and name not in seen.out}
+    before = (await tools.env.store.node_image(tools.cluster.name)).before
+    serves |= {info.id for info in await image.list_images() if info.tag == before}
     for name in sorted(seen.rolling):
         machine = seen.machines.get(name)
         there = machine is not None and machine.state is MachineState.RUNNING
@@ -148,6 +161,7 @@ class Roll:
     alone: Alone
     waits: Waits
     until: float | None = None
+    apart: bool = False  # see `_apart`
     proved: bool = False  # one node has passed its tests on this image
     silent: bool = False  # the controller did not answer when it was last asked
     told: tuple[object, ...] = ()
@@ -218,15 +232,17 @@ class Roll:
 
     def _to_drain(self, seen: Seen, left: Sequence[str], going: Sequence[str], width: int, *, late: bool) -> list[str]:
         """Nodes without jobs at once; of the others only so many that the cluster goes on. When time is over, all: what is sent
-        away then never lands on a node that has yet to be done."""
+        away then never lands on a node that has yet to be done. All, too, where no job may have nodes of both kinds."""
         others = [name for name in left if name not in seen.rolling]
         idle = [name for name in others if name not in seen.busy]
-        if late and self.proved:
+        if self.apart or (late and self.proved):
             return others
         return idle[:width] or others[: max(0, width - len(going))]
 
     def _width(self, count: int) -> int:
-        return max(1, min(MAKE_AT_ONCE, count // SHARE)) if self.proved else 1
+        if not self.proved:
+            return 1
+        return MAKE_AT_ONCE if self.apart else max(1, min(MAKE_AT_ONCE, count // SHARE))
 
     async def _away(self) -> SendAway:
         head = await self.tools.head()
@@ -250,6 +266,8 @@ class Roll:
                 raise fault
         failed = {name: fault for name, fault in zip(names, faults, strict=True) if fault}
         if failed:
+            if self.apart:
+                await self._give_back(seen, failed.keys())
             raise Refused(
                 f"the roll stops: on {self.image.tag} "
                 + "; ".join(f"{name}: {fault}" for name, fault in failed.items()),
@@ -262,6 +280,13 @@ class Roll:
             kept = await store.node_image(cluster)
             if kept.pinned != self.image.tag:
                 await store.set_node_image(cluster, NodeImage("", kept.before))
+
+    async def _give_back(self, seen: Seen, failed: Collection[str]) -> None:
+        """What was drained only to be apart from the node that failed."""
+        for name in sorted(seen.rolling - set(failed)):
+            machine = seen.machines.get(name)
+            if machine is not None and machine.image != self.image.id and machine.state is MachineState.RUNNING:
+                await control.node_resume(self.tools.env.connections, await self.tools.head(), name)
 
     async def _one(self, name: str, seen: Seen) -> str:
         """What went wrong, "" once the node serves."""
@@ -323,6 +348,32 @@ def _check(tools: Tools) -> None:
         raise Refused(
             f"the machines of {tools.cluster.name} are not made from an image: you own them",
             hint="what Headway sets up there comes by headway apply",
+        )
+
+
+async def _apart(cluster: Cluster, seen: Seen, version: str) -> bool:
+    """Whether nodes run another Slurm than `version`. Inside an allocation srun speaks as its own Slurm does, which a slurmd of
+    an earlier one does not understand ("protocol_version not supported"; 26.05.5 and 24.11.5): no job may have both kinds."""
+    carries = {info.id: info.slurm_version for info in await image.list_images()}
+    nodes = [one for name, one in seen.machines.items() if name in cluster.group_of]
+    return any(carries.get(one.image, version) != version for one in nodes)
+
+
+async def _check_heads(tools: Tools) -> None:
+    """A slurmd may be older than its slurmctld, never newer."""
+    for name, version in (await of_other_slurm(tools.cluster, (await tools.machines()).values())).items():
+        raise Refused(
+            f"{name} runs Slurm {version} still, and no node may be ahead of it",
+            hint=f"headway apply takes the heads to {tools.cluster.slurm_version} first",
+        )
+
+
+def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
+    if info.slurm_version != cluster.slurm_version:
+        raise Refused(
+            f"Slurm {info.slurm_version} of {info.tag} can't read what Slurm {cluster.slurm_version} has written: the heads of "
+            f"{cluster.name} stay",
+            hint="the nodes go back without --head; the whole cluster by headway restore, from the backup of before",
         )
 
 

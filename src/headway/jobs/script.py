@@ -15,6 +15,7 @@ from headway.jobs.asked import asked
 from headway.jobs.offer import Offer, offer_of
 from headway.jobs.place import Place
 from headway.jobs.staging import EXPORT, stage_faults, stage_lines
+from headway.render.version import version
 from headway.wire.work import ContainerIn, RunIn, SubmitIn
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -151,6 +152,9 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: Offer | None) ->
     yield from _place_faults(run, cluster, offer or offer_of(cluster))
     if run.warn and launcher == "mpi" and _by_mpirun(run):
         yield Fault("--warn", "Slurm's warning does not reach mpirun's ranks", "leave mpirun out: srun starts them")
+    if launcher == "mpi" and not _by_mpirun(run) and version(cluster.slurm_version).mpi != "pmix":
+        what = f"srun has no PMIx with {cluster.image}'s Slurm {cluster.slurm_version}: each rank would be alone"
+        yield Fault("--launcher", what, "start them with mpirun: headway run -- mpirun PROGRAM")
     if launcher == "mpi" and run.container and _by_mpirun(run):
         yield Fault("--launcher", "mpirun can't start tasks in a container", "leave mpirun out: srun starts them")
     words = [*run.argv, *run.env.values(), *run.sbatch]
@@ -262,8 +266,6 @@ def _body(
 
 def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
     step = ["srun", "--kill-on-bad-exit=1"]
-    if launcher == "mpi":
-        step.append("--mpi=pmix")
     if launcher == "python":
         step += ["--nodes=1", "--ntasks=1"]
     if in_container:

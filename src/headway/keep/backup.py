@@ -167,7 +167,8 @@ def _check_state(path: Path, pieces: Iterator[bytes]) -> int:
         raise Damaged(f"{path}: Slurm's state is not whole: {error}", hint="take another backup") from None
     if "./job_state" not in names:
         raise Damaged(
-            f"{path}: Slurm's state has no list of jobs", hint="is slurmctld running? then take another backup"
+            f"{path}: Slurm's state has no list of jobs",
+            hint="slurmctld writes it with its first job, or five minutes after its start: take another backup then",
         )
     return len(names)
 

@@ -27,6 +27,7 @@ class Place:
     gpu_devices: int
     found: Mapping[str, Found] = field(default_factory=dict)  # of machines one owns: what each really has
     own: OwnSite | None = None  # machines one owns
+    old_cgroups: bool = False  # as Site.old_cgroups
 
 
 @dataclass(frozen=True, slots=True)

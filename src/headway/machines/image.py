@@ -71,10 +71,12 @@ class Recipe:
     packages: tuple[str, ...]
     download_mb: int
     build_s: int
+    stable: bool = True  # the suite is released, and has updates and security fixes beside it
 
 
 RECIPES = {
     "debian13": Recipe("debian13", "trixie", "24.11", (*_COMMON, *_LAB), download_mb=445, build_s=150),
+    "debian14": Recipe("debian14", "forky", "26.05", (*_COMMON, *_LAB), download_mb=445, build_s=150, stable=False),
     "debian12": Recipe("debian12", "bookworm", "22.05", tuple(_COMMON), download_mb=435, build_s=150),
 }
 

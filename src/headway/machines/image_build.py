@@ -102,7 +102,7 @@ async def _base(made_from: Recipe, folder: Path, say: Say, started: float) -> st
             f"{_roomy()} has {free_mib} MiB free, building a node image needs {_NEED_MIB} MiB",
             hint="make room there, or name a folder with room in TMPDIR",
         )
-    mirror = await host_mirror(made_from.suite)
+    mirror = await host_mirror(made_from.suite, stable=made_from.stable)
     await say(
         "image",
         f"building node image {made_from.name} (Slurm {made_from.slurm_version}): downloads about "

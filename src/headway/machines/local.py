@@ -17,6 +17,7 @@ import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from headway.machines.podman import HINT, LOOK_S, Podman, labels, lock_folder, l
 from headway.machines.run import to_the_end
 from headway.paths import volumes_dir
 
+UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # is there with cgroup v2
 _AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
 _HEAD_MIB = 400  # state folder: the first database files and logs of a new cluster
 _LEAST_MIB = 32  # for a change to one that is there
@@ -137,7 +139,8 @@ class LocalProvider:
     def _place(cluster: Cluster, subnet: ipaddress.IPv4Network) -> Place:
         memory_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 20)
         tmp_mib = shutil.disk_usage("/var/lib").total // (1 << 20)
-        return network.place_in(cluster, subnet, cpus=os.cpu_count() or 1, memory_mib=memory_mib, tmp_mib=tmp_mib)
+        place = network.place_in(cluster, subnet, cpus=os.cpu_count() or 1, memory_mib=memory_mib, tmp_mib=tmp_mib)
+        return replace(place, old_cgroups=not UNIFIED.exists())
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
         found = await self._ps(cluster)
@@ -413,7 +416,7 @@ def boots_systemd() -> list[str]:
     """Options of `podman run` for a machine whose systemd has a cgroup tree of its own: with the host's, slurmd can't tell
     which job a process belongs to, and machines' systemds meet in one tree."""
     own = ["--cgroupns", "private"]
-    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+    if UNIFIED.exists():
         return [*own, "--systemd=always"]
     # On cgroup v1 that binds the host's systemd tree in; what else it does is here.
     folders = ("/run:mode=755", "/run/lock:mode=1777", "/tmp:mode=1777")

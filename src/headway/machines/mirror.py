@@ -18,7 +18,7 @@ _SECURITY = re.compile(rf"{_SUITES}(?:-security|/updates)")
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """`lines`: one-line sources for the image; `apt_options`: the host's proxy settings, if any."""
+    """`lines`: one-line sources for the image; `apt_options`: the host's proxies, and that it takes lists of a frozen mirror."""
 
     lines: tuple[str, ...]
     apt_options: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Mirror:
 class Entry:
     uri: str
     suite: str
-    options: str  # "[trusted=yes]" or ""
+    options: str  # "[trusted=yes check-valid-until=no]" or a part of it, or ""
 
 
 def one_line(text: str) -> Iterator[Entry]:
@@ -36,8 +36,8 @@ def one_line(text: str) -> Iterator[Entry]:
     for line in text.splitlines():
         match = re.match(r"deb\s+(\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+(.*)", line.strip())
         if match and "main" in match[4].split("#")[0].split():
-            trusted = "[trusted=yes]" if "trusted=yes" in (match[1] or "") else ""
-            yield Entry(match[2].rstrip("/"), match[3], trusted)
+            said = (match[1] or "").strip("[] ").lower().split()
+            yield Entry(match[2].rstrip("/"), match[3], _options("trusted=yes" in said, "check-valid-until=no" in said))
 
 
 def deb822(text: str) -> Iterator[Entry]:
@@ -57,10 +57,17 @@ def deb822(text: str) -> Iterator[Entry]:
         off = fields.get("enabled", "yes").lower() in ("no", "false", "off", "0")
         if off or "deb" not in fields.get("types", "").split() or "main" not in fields.get("components", "").split():
             continue
-        trusted = "[trusted=yes]" if fields.get("trusted", "").lower() == "yes" else ""
+        frozen = fields.get("check-valid-until", "").lower() == "no"
+        options = _options(fields.get("trusted", "").lower() == "yes", frozen)
         for uri in fields.get("uris", "").split():
             for suite in fields.get("suites", "").split():
-                yield Entry(uri.rstrip("/"), suite, trusted)
+                yield Entry(uri.rstrip("/"), suite, options)
+
+
+def _options(trusted: bool, frozen: bool) -> str:
+    """What a host says of a mirror that is its own, or that stands still at a day."""
+    said = [word for word, yes in (("trusted=yes", trusted), ("check-valid-until=no", frozen)) if yes]
+    return f"[{' '.join(said)}]" if said else ""
 
 
 def entries(folder: Path = Path("/etc/apt")) -> list[Entry]:
@@ -96,15 +103,16 @@ def _line(entry: Entry, suite: str) -> str:
     return " ".join(part for part in ("deb", entry.options, entry.uri, suite, "main") if part)
 
 
-async def host_mirror(suite: str) -> Mirror:
-    """The host's mirror for `suite`, with updates and security fixes where it has them."""
+async def host_mirror(suite: str, *, stable: bool = True) -> Mirror:
+    """The host's mirror for `suite`, with updates and security fixes where it has them. One that is not yet stable has neither:
+    what is mended comes into the suite itself, and the lists beside it are old ones, which apt refuses."""
     line, more = candidates(entries(), suite)
     kept = [line]
-    for extra in more:
+    for extra in more if stable else ():
         *_, uri, name, _ = extra.split()
         if await _answers(f"{uri}/dists/{name}/InRelease"):
             kept.append(extra)
-    return Mirror(tuple(kept), tuple(await _proxies()))
+    return Mirror(tuple(kept), tuple(await _acquire()))
 
 
 async def _answers(url: str) -> bool:
@@ -120,8 +128,9 @@ async def _answers(url: str) -> bool:
         return (await run(argv, timeout_s=60, check=False)).code == 0
 
 
-async def _proxies() -> list[str]:
+_CARRIED = re.compile(r'Acquire::(https?::Proxy\b.* "[^"]+"|Check-Valid-Until "(?:false|no|0)");?')
+
+
+async def _acquire() -> list[str]:
     ran = await run(["apt-config", "dump", "Acquire"], timeout_s=20, check=False)
-    return [
-        line.rstrip(";") for line in ran.stdout.splitlines() if re.match(r"Acquire::https?::Proxy\b.* \"[^\"]+\"", line)
-    ]
+    return [line.rstrip(";") for line in ran.stdout.splitlines() if _CARRIED.fullmatch(line)]

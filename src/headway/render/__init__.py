@@ -72,7 +72,9 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         "/etc/sysusers.d/headway.conf": File(systemd.sysusers()),
         "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=True, more=power.tmpfiles(cluster))),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
-        "/etc/slurm/cgroup.conf": File(slurm_small.cgroup_conf(pretends=pretended(cluster, site))),
+        "/etc/slurm/cgroup.conf": File(
+            slurm_small.cgroup_conf(pretends=pretended(cluster, site), old=site.old_cgroups)
+        ),
         "/etc/slurm/mpi.conf": File(slurm_small.mpi_conf()),
         "/etc/slurm/plugstack.conf": File(slurm_small.plugstack_conf(cluster)),
         slurm_conf.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),

@@ -52,7 +52,7 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
         _control(cluster, site),
         _daemons(cluster, known, node),
         _resources(node),
-        _isolation(node),
+        _isolation(known, node),
         _accounting(cluster),
         _priority(),
         _preemption(cluster, known),
@@ -175,7 +175,7 @@ def _resources(node: Hardware) -> Section:
     return Section("resources", tuple(rows))
 
 
-def _isolation(node: Hardware) -> Section:
+def _isolation(known: Version, node: Hardware) -> Section:
     plugins = "task/cgroup" if node.pretended else "task/cgroup,task/affinity"
     pinned = (
         "" if not node.pretended else "No pinning to cores: the machine does not have the cores it is said to have."
@@ -197,7 +197,7 @@ def _isolation(node: Hardware) -> Section:
                 "Limits of login sessions stay there, but for core files: none unless the submitter asked (ulimit -c).",
             ),
             Setting("TmpFS", JOB_TMP, "Where /tmp of a job is: --tmp means space there."),
-            Setting("MpiDefault", "pmix", "srun starts MPI programs by itself."),
+            Setting("MpiDefault", known.mpi, "srun starts MPI programs by itself."),
         ),
     )
 

@@ -45,10 +45,12 @@ def _ranges(numbers: Sequence[int]) -> str:
     return text.strip("[]")
 
 
-def cgroup_conf(*, pretends: bool) -> str:
+def cgroup_conf(*, pretends: bool, old: bool = False) -> str:
+    """`old`: the host has cgroup v1. Slurm tells by what lies on top, which there a newer systemd has changed for itself
+    (node/image/rootfs/usr/lib/headway/init)."""
     lines = [
         Line(comment=MARK),
-        *pair("CgroupPlugin", "autodetect"),
+        *pair("CgroupPlugin", "cgroup/v1" if old else "autodetect"),
         *pair("ConstrainDevices", "yes", "A job can't open GPUs that it was not given."),
         *pair("ConstrainRAMSpace", "yes", "A job over its memory is ended alone, and does not swap instead."),
         *pair("ConstrainSwapSpace", "yes"),

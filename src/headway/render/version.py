@@ -1,8 +1,8 @@
-"""What differs between the Slurm versions that are really brought up: 24.11 (Debian 13) and 22.05 (Debian 12)."""
+"""What differs between the Slurm versions that are really brought up: 26.05 (Debian 14), 24.11 (Debian 13), 22.05 (Debian 12)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.errors import Fault, InvalidSpec
 
@@ -21,6 +21,7 @@ class Version:
     rest_parsers: str  # slurmrestd's -d, "" where there is no such option
     kill_wait_s: int
     daemon_arguments: str  # how systemd runs slurmd
+    mpi: str  # how srun starts MPI programs
     keeps_states_awake: bool  # SuspendExcStates; a Slurm that does not know it does not start
 
 
@@ -35,6 +36,7 @@ VERSIONS = {
         rest_parsers="data_parser/v0.0.42",
         kill_wait_s=30,
         daemon_arguments="--systemd",
+        mpi="pmix",
         keeps_states_awake=True,
     ),
     "22.05": Version(
@@ -47,9 +49,12 @@ VERSIONS = {
         rest_parsers="",
         kill_wait_s=5,
         daemon_arguments="-D -s",
+        mpi="pmix",
         keeps_states_awake=False,
     ),
 }
+# All else is the same: a node of the one works under a controller of the other. Debian 14's package has no mpi/pmix so far.
+VERSIONS["26.05"] = replace(VERSIONS["24.11"], name="26.05", mpi="pmi2")
 
 
 def version(name: str) -> Version:

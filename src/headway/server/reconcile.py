@@ -20,6 +20,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.server.datasets import Datasets
+from headway.server.hop import backed_up, nodes_follow
 from headway.server.keeping import Keep
 from headway.server.rolling import Rolling
 from headway.server.waiting import Waiting, replaced
@@ -229,8 +230,11 @@ class Reconciler:
                 )
             self._looked.add(operation.id)
         # Machines for jobs may have come since it was asked for.
-        if over := await over_limit(state, await state.resolved(row) if row else None, cluster):
+        before = await state.resolved(row) if row else None
+        if over := await over_limit(state, before, cluster):
             raise over
+        if row is not None and before is not None:
+            await backed_up(state, row, before, cluster, partial(self._say, operation))
         await state.store.save_cluster(
             name,
             document.model_dump(),
@@ -242,8 +246,9 @@ class Reconciler:
         state.live.touch(name)
         deadline, say = self._deadline(operation), partial(self._say, operation)
         waiting = Waiting(state, operation, cluster, say, deadline)
-        aside = await state.work.apply(cluster, say, deadline, waiting)
-        return await waiting.go_on_later() if aside else ()
+        if await state.work.apply(cluster, say, deadline, waiting):
+            return await waiting.go_on_later()
+        return await nodes_follow(state, operation, cluster, deadline)
 
     def _deadline(self, operation: Operation) -> Deadline | None:
         """Of one that stepped aside, what was given it at first, for the nodes it was given for."""

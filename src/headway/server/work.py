@@ -131,6 +131,12 @@ class RealWork(Acting):
         async with self._alone(cluster):
             await roll_head(await self._tools(cluster), say, back=back)
 
+    async def wants_roll(self, cluster: Cluster) -> bool:
+        from headway.cluster.hop import wants_roll
+
+        tools = await self._tools(cluster)
+        return await wants_roll(cluster, tools.env)
+
     async def halt_roll(self, cluster: Cluster, say: Say) -> None:
         from headway.health.roll import halt
 

@@ -414,8 +414,9 @@ class ClusterFile(Part):
 
     name: ClusterName = Field(description="The cluster's name; machines are named after it.", examples=["lab"])
     provider: Literal["local", "ssh"] = Field("local", description="Where machines come from.")
-    image: Literal["debian13", "debian12"] = Field(
-        "debian13", description="Node image: debian13 carries Slurm 24.11, debian12 Slurm 22.05."
+    image: Literal["debian13", "debian14", "debian12"] = Field(
+        "debian13",
+        description="Node image: debian13 carries Slurm 24.11, debian14 (Debian's testing) 26.05, debian12 22.05.",
     )
     plan: str | None = Field(None, description="A catalogue entry: what one node has and costs.", examples=["h100-8"])
     nodes: int | None = Field(

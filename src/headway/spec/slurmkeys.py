@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from headway.spec import words
 
-VERSIONS = {"debian13": "24.11", "debian12": "22.05"}  # image -> the Slurm it carries
-_BOTH = ("22.05", "24.11")
-_NEW = ("24.11",)
+VERSIONS = {"debian14": "26.05", "debian13": "24.11", "debian12": "22.05"}  # image -> the Slurm it carries
+_BOTH = ("22.05", "24.11", "26.05")
+_NEW = ("24.11", "26.05")
 
 
 @dataclass(frozen=True, slots=True)

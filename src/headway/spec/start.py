@@ -12,7 +12,7 @@ _TEXT = """\
 
 name: {name}
 provider: local          # machines on this computer, with simulated GPUs; or ssh: machines of yours, listed under hosts
-image: debian13          # Slurm 24.11; debian12 has Slurm 22.05
+image: debian13          # Slurm 24.11; debian14 has 26.05, debian12 22.05
 
 plan: h100-8             # what a node has: h100-8, h200-8, a100-8, l40s-4, b200-8, cpu-64, or one of your own catalogue
 nodes: 4                 # nodes for jobs; the head comes on top

@@ -1,4 +1,4 @@
-"""slurmrestd v0.0.42, as Slurm 24.11 answers it.
+"""slurmrestd v0.0.42, as Slurm 24.11 and 26.05 answer it (26.11 is to have it no more).
 
 - Numbers are {"set", "infinite", "number"}; states are lists: the base state first, then flags.
 - /node/NAME leaves out what is allocated (CPUs 0, state ALLOCATED); /nodes/ has it, so that is what is asked.

@@ -1,4 +1,4 @@
-"""Debian 12's Slurm 22.05, really brought up: what differs between the versions must not show."""
+"""Debian 12's Slurm 22.05 and Debian 14's 26.05, really brought up: what differs between the versions must not show."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.lab import Lab
+from headway.spec.slurmkeys import VERSIONS
+from tests.cluster.lab import Lab, frozen_mirrors_will_do
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OLD = ("old-1-1", "old-1-2", "old-2-1")
 pytestmark = pytest.mark.soak
 SPEC = """\
 name: old
-image: debian12
+image: IMAGE
 plan: h100-8
 nodes: 2
 spares: 1
@@ -24,13 +25,14 @@ teams: {vision: {users: [ann], share: 1, limits: {running_jobs: 4}}}
 """
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("old") / "state", name="old")
+@pytest.fixture(scope="module", params=["debian12", "debian14"])
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("old") / "state", name="old", image=request.param)
+    frozen_mirrors_will_do(made)
     file = made.state / "old.yaml"
-    file.write_text(SPEC)
+    file.write_text(SPEC.replace("IMAGE", made.image))
     try:
-        made.cli("image", "build", "debian12", timeout_s=1800)
+        made.cli("image", "build", made.image, timeout_s=1800)
         made.cli("apply", str(file), "--yes", timeout_s=600)
         yield made
     finally:
@@ -38,7 +40,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def test_it_is_that_version_and_a_second_apply_changes_nothing(lab: Lab) -> None:
-    assert "22.05" in lab.head("sinfo", "--version").out
+    assert VERSIONS[lab.image] in lab.head("sinfo", "--version").out
     assert "nothing to change" in lab.cli("apply", str(lab.state / "old.yaml")).out
 
 
@@ -94,13 +96,14 @@ def test_a_gpu_error_costs_one_restart_and_the_node_is_tested_and_returned(lab: 
 
 def test_mpi_over_two_nodes(lab: Lab) -> None:
     program = "/scratch/allreduce"
+    ways = (
+        [f"mpirun {program}"] if lab.image == "debian14" else [f"srun {program}", f"mpirun {program}"]
+    )  # no PMIx there
     lab.head("sh", "-c", f"cat >{program}.c", stdin=(EXAMPLES / "allreduce.c").read_text())
     lab.head("mpicc", "-O2", "-o", program, f"{program}.c")
-    job = lab.sbatch(
-        "ann", "-N2", "--ntasks-per-node=2", "--output=mpi.txt", wrap=f"srun {program} && mpirun {program}"
-    )
+    job = lab.sbatch("ann", "-N2", "--ntasks-per-node=2", "--output=mpi.txt", wrap=" && ".join(ways))
     assert lab.wait_job(job) == "COMPLETED", lab.output("/home/ann/mpi.txt")
-    assert lab.output("/home/ann/mpi.txt").count("sum 10") == 8  # four ranks, twice
+    assert lab.output("/home/ann/mpi.txt").count("sum 10") == 4 * len(ways)  # four ranks each
 
 
 def test_nodes_that_run_know_of_a_new_one(lab: Lab) -> None:
@@ -108,7 +111,7 @@ def test_nodes_that_run_know_of_a_new_one(lab: Lab) -> None:
     waits = lab.sbatch("ann", "-N1", "-w", "old-1-1", wrap="while [ ! -e /scratch/grown ]; do sleep 0.2; done")
     lab.wait_job(waits, "RUNNING")
     file = lab.state / "old.yaml"
-    file.write_text(SPEC.replace("nodes: 2", "nodes: 4"))
+    file.write_text(SPEC.replace("IMAGE", lab.image).replace("nodes: 2", "nodes: 4"))
     lab.cli("apply", str(file), "--yes", timeout_s=600)
     assert lab.state_of(waits) == "RUNNING"
     new = [name for name in lab.head("sinfo", "-hN", "-o", "%N").out.split() if name not in OLD]

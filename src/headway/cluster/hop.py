@@ -1,0 +1,90 @@
+"""Another Slurm: the heads are made anew of the image that carries it, while jobs run on under the slurmd of before.
+
+In the order that SchedMD asks for: no controller runs when the first slurmdbd of the new version takes the records over, then the
+controllers come, and the nodes follow by a roll. (Slurm's Upgrade Guide, https://slurm.schedmd.com/upgrades.html.)"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from headway.changes.roll import REBUILD
+from headway.cluster import ops
+from headway.cluster.env import Env, Say
+from headway.cluster.leads import head_or_none
+from headway.cluster.observe import machines_of
+from headway.cluster.ready import wait_for_nodes
+from headway.domain.change import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine, MachineState
+from headway.domain.slots import ROLLS
+from headway.errors import HeadwayError
+from headway.machines import image, image_build
+from headway.slurm import control
+
+# In this order; each writes down what it knows before it ends.
+_DAEMONS = ("slurmrestd.service", "slurmctld.service", "slurmdbd.service", "mariadb.service")
+_STOP_S = 600.0
+
+
+async def make_way(
+    cluster: Cluster, env: Env, say: Say, changes: ChangeSet, machines: Mapping[str, Machine]
+) -> frozenset[str]:
+    """Takes away the machines of heads that are to be made anew, once the image they are to be of is there; the one that leads
+    goes last, so that none takes over meanwhile. Nodes are drained before: they are to follow (`wants_roll`). Returns those that
+    were in service."""
+    names = [
+        name for name in reversed(cluster.heads) if any((c.kind, c.where) == (REBUILD, name) for c in changes.changes)
+    ]
+    if not names:
+        return frozenset()
+    info = await image_build.ensure(cluster.image, say, state_dir=env.state_dir)
+    served = await _served(cluster, env, machines)
+    if served:  # what began there under the new controller, from a head with the new srun, would fail
+        await control.nodes_drain(env.connections, machines[cluster.head], sorted(served), ROLLS)
+    for name in names:
+        await say(name, f"slurmctld and the database end in good order: it is made anew of {info.tag}")
+        if machines[name].state is MachineState.RUNNING:
+            with contextlib.suppress(HeadwayError):  # one that does not answer stops with its machine
+                steps = [ops.run_step(["systemctl", "stop", unit], timeout_s=_STOP_S, ok=(0, 5)) for unit in _DAEMONS]
+                await ops.perform(env.connections, machines[name], steps, timeout_s=_STOP_S)
+    for name in names:
+        if machines[name].state is MachineState.RUNNING:
+            await env.provider.stop(machines[name])
+    for name in names:
+        await env.provider.delete(machines[name])
+        await env.connections.drop(name)
+    return served
+
+
+async def _served(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> frozenset[str]:
+    with contextlib.suppress(HeadwayError):
+        states = await control.node_reasons(env.connections, machines[cluster.head])
+        return frozenset(name for name, (word, _) in states.items() if control.serves(word)) & machines.keys()
+    return frozenset()
+
+
+async def heard_again(cluster: Cluster, env: Env, head: Machine, served: frozenset[str]) -> None:
+    """Raises Unreachable."""
+    if served:
+        await wait_for_nodes(cluster, env, head, served)
+
+
+async def wants_roll(cluster: Cluster, env: Env) -> bool:
+    """Whether nodes were drained here and no roll has begun with them."""
+    if not env.provider.makes:
+        return False
+    with contextlib.suppress(HeadwayError):
+        head = await head_or_none(cluster, env, await machines_of(env, cluster.name))
+        reasons = await control.node_reasons(env.connections, head) if head else {}
+        return any(reason == ROLLS for _, reason in reasons.values())
+    return False
+
+
+async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:
+    """What the machine is made from: `tag`, or what the cluster keeps to; "" = the present image. No head is made of an image
+    with another Slurm: it would not read what lies on the head's volume, or spoil it."""
+    tag = tag or (await env.store.node_image(cluster.name)).pinned
+    if tag and name in cluster.heads and (await image.tagged(tag)).slurm_version != cluster.slurm_version:
+        return ""
+    return tag

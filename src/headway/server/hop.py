@@ -1,0 +1,55 @@
+"""What comes before a cluster's Slurm becomes another, and after: the backup that is the way back, and the roll of the nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from headway import __version__
+from headway.api.places import allowed
+from headway.api.planning import queued
+from headway.api.state import AppState
+from headway.changes.versions import hops
+from headway.cluster.env import Say
+from headway.domain.cluster import Cluster
+from headway.domain.slots import Deadline
+from headway.errors import Refused
+from headway.server.keeping import passphrase_of
+from headway.store import ClusterRow, Operation
+
+
+async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, say: Say) -> None:
+    """Nothing where Slurm stays what it is. The file that is to be says where to and with which key. Raises HeadwayError, and
+    then nothing was touched."""
+    if not hops(before, after):
+        return
+    from headway.keep import archive
+    from headway.keep.backup import file_of
+
+    rule, began = after.backup, time.monotonic()
+    if rule is None:
+        raise Refused(f"{after.name} has no backup to go back to", hint="backup: {to: DIR, key_file: FILE}")
+    header = archive.Header(after.name, state.clock(), __version__, before.slurm_version, archive.new_salt())
+    path = file_of(allowed(state, rule.to), header)
+    passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
+    key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
+    about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
+    await say("backup", f"before Slurm {before.slurm_version} becomes {after.slurm_version}: the way back")
+    await state.work.back_up(before, about, say, path, header, key)
+    await say("backup", str(path), done=True, seconds=time.monotonic() - began)
+
+
+async def nodes_follow(
+    state: AppState, operation: Operation, cluster: Cluster, deadline: Deadline | None
+) -> tuple[str, ...]:
+    """The roll that takes the nodes along, where the heads have another Slurm now and none is on its way."""
+    if not await state.work.wants_roll(cluster):
+        return ()
+    rows = await state.store.operations(cluster.name)
+    if any(one.kind == "roll" and one.state in ("queued", "running") for one in rows):
+        return ()
+    params = {"back": False, "head": False, "stop": False, "until": deadline.at if deadline else None}
+    following = await state.store.enqueue_operation(cluster.name, "roll", operation.person, params=params)
+    queued(state, following)
+    return (following.id,)

@@ -1,0 +1,126 @@
+"""A cluster of Slurm 24.11 becomes one of 26.05 under jobs that run and wait: none is lost, every record is there, and there is a
+way back as long as nobody has gone on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.lab import Lab, frozen_mirrors_will_do
+
+pytestmark = pytest.mark.soak
+HELD = "while [ ! -e /scratch/go ]; do sleep 0.2; done; srun hostname"
+
+
+class Hop:
+    """The cluster, its file of before and the one of after."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lab = Lab(folder / "state", name="hop")
+        frozen_mirrors_will_do(self.lab)
+        self.backups = folder / "backups"
+        self.backups.mkdir()
+        self.key = folder / "key"
+        self.key.write_text("a passphrase of a test\n")
+        self.before = self.spec("before", "debian13")
+        self.after = self.spec("after", "debian14")
+
+    def spec(self, title: str, image: str, backup: bool = True) -> Path:
+        text = f"name: hop\nimage: {image}\nplan: h100-8\nnodes: 3\nteams: {{vision: {{users: [ann]}}}}\n"
+        if backup:
+            text += f"backup: {{to: {self.backups}, key_file: {self.key}}}\n"
+        file = self.backups.parent / f"{title}.yaml"
+        file.write_text(text)
+        return file
+
+    def versions(self) -> list[str]:
+        said = self.lab.head("sinfo", "-hN", "-o", "%v").out.split()
+        return [version.rpartition(".")[0] for version in said]
+
+    def begins(self, *args: str) -> subprocess.Popen[str]:
+        """The headway command, which is not waited for."""
+        argv = [sys.executable, "-m", "headway", *args]
+        return subprocess.Popen(argv, env=self.lab.env, stdout=subprocess.PIPE, text=True)
+
+    def way_back(self) -> Path:
+        """The first backup: others come by the clock."""
+        return min(self.backups.glob("hop-*.headway-backup"))
+
+    def held(self, *flags: str) -> int:
+        job = self.lab.sbatch("ann", "--no-requeue", "--output=%j.txt", *flags, wrap=HELD)
+        self.lab.wait_job(job, "RUNNING")
+        return job
+
+
+@pytest.fixture(scope="module")
+def hop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hop]:
+    made = Hop(tmp_path_factory.mktemp("hop"))
+    try:
+        made.lab.cli("image", "build", "debian14", timeout_s=1800)
+        made.lab.cli("apply", str(made.before), "--yes", timeout_s=600)
+        yield made
+    finally:
+        made.lab.down()
+
+
+def test_without_a_backup_and_the_other_way_it_is_refused_before_anything_is_touched(hop: Hop) -> None:
+    refused = hop.lab.cli("plan", str(hop.spec("bare", "debian14", backup=False)), check=False)
+    assert refused.code == 2
+    assert "backup: Slurm 24.11 becomes 26.05 after a backup" in refused.err
+    refused = hop.lab.cli("plan", str(hop.spec("older", "debian12")), check=False)
+    assert "no way back" in refused.err
+
+
+def test_jobs_run_and_wait_through_it_and_the_server_is_killed_in_the_middle(hop: Hop) -> None:
+    lab = hop.lab
+    first = lab.sbatch("ann", "--output=%j.txt", wrap="true")
+    assert lab.wait_job(first) == "COMPLETED"
+    runs = hop.held("-N2", "-w", "hop-1-[1-2]")
+    waits = lab.sbatch("ann", "-N3", "--exclusive", "--output=%j.txt", wrap="srun hostname && srun --version")
+    assert "Slurm 24.11 becomes 26.05" in lab.cli("plan", str(hop.after)).out
+    apply = hop.begins("apply", str(hop.after), "--yes")
+    assert apply.stdout is not None
+    for line in apply.stdout:
+        if "is made anew" in line:
+            break
+    os.kill(lab.cli("server", "status", "-o", "json").json()["pid"], signal.SIGKILL)
+    lab.forget_client()
+    lab.cli("server", "start")
+    lab.wait(lambda: lab.client.operations("hop")[0].kind == "roll", "the nodes to follow", patience_s=600)
+    assert "26.05" in lab.head("sinfo", "--version").out
+    # From the head, with its new srun: nothing starts on a node of before.
+    assert lab.head("srun", "-t1", "hostname", user="ann").out.strip() == "hop-1-3"
+    assert sorted(hop.versions()) == ["24.11", "24.11", "26.05"]
+    assert (lab.state_of(runs), lab.state_of(waits)) == ("RUNNING", "PENDING")
+    assert hop.way_back().is_file()
+    lab.head("touch", "/scratch/go")
+    assert lab.wait_job(runs) == "COMPLETED", lab.output(f"/home/ann/{runs}.txt")
+    assert lab.wait_job(waits, patience_s=300) == "COMPLETED", lab.output(f"/home/ann/{waits}.txt")
+    assert "26.05" in lab.output(f"/home/ann/{waits}.txt")
+    assert hop.versions() == ["26.05"] * 3
+    assert lab.head("salloc", "-N3", "srun", "hostname", user="ann").out.count("hop-1-") == 3
+    lab.wait(lambda: lab.client.operations("hop")[0].state == "done", "the roll to end")
+    apply.communicate(timeout=300)
+    assert "already are as the file says" in lab.cli("plan", str(hop.after)).out
+    states = lab.head("sacct", "-X", "-n", "-P", "-o", "State", "-u", "ann").out.split()
+    assert states == ["COMPLETED"] * 5
+
+
+def test_heads_don_t_go_back_and_the_whole_cluster_does_from_its_backup(hop: Hop) -> None:
+    lab = hop.lab
+    refused = lab.cli("roll", "hop", "--back", "--head", "--yes", check=False)
+    assert "can't read what Slurm 26.05 has written" in refused.err
+    assert "no way back" in lab.cli("plan", str(hop.before), check=False).err
+    lab.cli("down", "hop", "--yes", "--delete-data")
+    passphrase = hop.key.read_text().strip()
+    lab.cli(
+        "restore", "hop", "--from", str(hop.way_back()), "--yes", timeout_s=600, HEADWAY_BACKUP_PASSPHRASE=passphrase
+    )
+    assert hop.versions() == ["24.11"] * 3
+    assert lab.head("sacct", "-X", "-n", "-P", "-o", "State", "-u", "ann").out.split()[0] == "COMPLETED"

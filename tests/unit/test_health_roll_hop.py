@@ -1,0 +1,68 @@
+"""Another Slurm on the nodes: no job has nodes of both, no node is ahead of its head, and no head goes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.errors import Refused
+from headway.health.roll import halt, plan, roll_head
+from headway.store.records import NodeImage
+from headway.store.store import Store
+from tests.unit import test_health_roll as world
+from tests.unit.test_health_roll import LAB, NEW, NODES, OLD, SLURM, Fleet, fleet, go, store
+
+__all__ = ["fleet", "store"]
+
+
+@pytest.fixture
+def newer(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> Fleet:
+    """The new image carries another Slurm, which the head runs already."""
+    monkeypatch.setitem(SLURM, NEW, "26.05")
+    monkeypatch.setattr(world, "LAB", replace(LAB, slurm_version="26.05"))
+    fleet.machines[LAB.head] = replace(fleet.machines[LAB.head], image="id-new")
+    return fleet
+
+
+async def test_no_job_has_nodes_of_two_slurms(newer: Fleet, store: Store) -> None:
+    newer.jobs = {"lab-1-4": {7}}
+
+    def turn() -> None:
+        if newer.turns == 5:
+            newer.jobs = {}
+
+    newer.each_turn = turn
+    found = await plan(world.tools(newer, store), back=False, head=False, by=False)
+    assert "none has nodes of both" in found.notes[0]
+    assert await go(newer, store)
+    first = newer.did.index("make lab-1-1 new")
+    assert {f"drain {name}" for name in NODES} <= set(newer.did[:first]), "before a node of the other kind serves"
+    assert (set(newer.images().values()), newer.reasons) == ({"id-new"}, {})
+
+
+async def test_what_was_drained_to_be_apart_serves_again_when_the_first_one_fails(newer: Fleet, store: Store) -> None:
+    newer.bad = {"new"}
+    with pytest.raises(Refused, match="lab-1-1"):
+        await go(newer, store)
+    assert set(newer.reasons) == {"lab-1-1"}
+    assert newer.images() == {name: "id-new" if name == "lab-1-1" else "id-old" for name in NODES}
+
+
+async def test_a_roll_that_is_stopped_gives_back_all_that_were_drained_to_be_apart(newer: Fleet, store: Store) -> None:
+    await store.set_node_image("lab", NodeImage(OLD, OLD))
+    newer.reasons = dict.fromkeys(NODES, "headway: rolls")
+    await halt(world.tools(newer, store), newer.say)
+    assert newer.reasons == {}
+
+
+async def test_no_node_is_ahead_of_its_head_and_no_head_goes_back(newer: Fleet, store: Store) -> None:
+    await store.set_node_image("lab", NodeImage("", OLD))
+    with pytest.raises(Refused, match="can't read what"):
+        await plan(world.tools(newer, store), back=True, head=True, by=False)
+    with pytest.raises(Refused, match="can't read what"):
+        await roll_head(world.tools(newer, store), newer.say, back=True)
+    newer.machines[LAB.head] = replace(newer.machines[LAB.head], image="id-old")
+    with pytest.raises(Refused, match=r"runs Slurm 24.11 still"):
+        await go(newer, store)
+    assert newer.did == []
