@@ -151,7 +151,11 @@ class Lab:
             assert state not in ENDED, f"job {job} ended {state}, not {wanted}: {self.why(job)}"
             return ""
 
-        return self.wait(there, f"job {job} to be {'/'.join(wanted)}", patience_s=patience_s)
+        try:
+            return self.wait(there, f"job {job} to be {'/'.join(wanted)}", patience_s=patience_s)
+        except AssertionError as error:
+            nodes = self.head("sinfo", "-N", "-o", "%N %T %E", check=False).out
+            raise AssertionError(f"{error}\n{self.why(job)}\n{nodes}") from error
 
     def why(self, job: int | str) -> str:
         return self.head("scontrol", "show", "job", str(job), check=False).out

@@ -68,7 +68,9 @@ def test_a_mirror_that_stands_still_is_taken_as_the_host_takes_it() -> None:
 async def test_of_a_host_s_apt_its_proxies_and_a_frozen_mirror_are_carried_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = 'Acquire::http::Proxy "http://proxy.test:3128";\nAcquire::Check-Valid-Until "false";\nAcquire::Retries "3";\n'
+    said = (
+        'Acquire::http::Proxy "http://proxy.test:3128";\nAcquire::Check-Valid-Until "false";\nAcquire::Retries "3";\n'
+    )
     asked: list[str] = []
 
     async def run(argv: list[str], **_: Any) -> Ran:
