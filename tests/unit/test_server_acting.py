@@ -160,6 +160,36 @@ async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
     assert brought == ([(NODE, "the one before is broken")] if made else [])
 
 
+@pytest.mark.parametrize("fate", ["scaled", "taken out", "missing"])
+async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: Ward, monkeypatch: Any, fate: str) -> None:
+    """While the operation waited its turn the group was scaled, or its file changed."""
+    brought, said = list[str](), list[str]()
+
+    async def bring(_: Any, __: Any, name: str, *___: Any, **____: Any) -> None:
+        brought.append(name)
+
+    async def say(_: str, text: str, **__: Any) -> None:
+        said.append(text)
+
+    async def held(*_: Any) -> Open:
+        return opened
+
+    cluster, world = lab.responder.cluster, lab.world
+    (group,) = cluster.groups
+    world.machine = None
+    if fate == "scaled":
+        cluster = replace(cluster, groups=(replace(group, nodes=group.nodes - 1),))
+    elif fate == "taken out":
+        cluster = replace(cluster, groups=(replace(group, slots=tuple(one for one in group.slots if one != NODE)),))
+    opened = Open(lab.responder.env, None)
+    monkeypatch.setattr("headway.cluster.bring.bring", bring)
+    work = RealWork(lab.store, Path())
+    monkeypatch.setattr(work, "_held", held)
+    await work.replace(cluster, say, NODE, None)
+    assert brought == ([NODE] if fate == "missing" else [])
+    assert said == ([] if brought else ["its machine is gone, and none is wanted in its place any more"])
+
+
 async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, monkeypatch: Any) -> None:
     class Watch:
         cluster, tender = None, SimpleNamespace(cluster=None)
