@@ -96,17 +96,18 @@ async def test_an_apply_that_is_given_up_before_it_began_leaves_the_waker_at_wor
 async def test_while_an_apply_waits_machines_are_made_by_the_file_as_it_was(monkeypatch: Any) -> None:
     server, said = Server(monkeypatch), list[tuple[str, str]]()
     server.opened.cluster = LAB
+    later = builders.cluster(2, 0)
 
     async def say(where: str, text: str, **_: Any) -> None:
         said.append((where, text))
 
     async def look(waker: wake.Waker) -> list[tuple[str, str]]:
-        assert waker.cluster is LAB
+        assert (waker.cluster, waker.after) == (LAB, later)
         waker.tasks["lab-1-1"] = asyncio.create_task(server.make())
         return [("lab-1-1", f"made, but not {min(waker.barred)}")]
 
     monkeypatch.setattr(wake.Waker, "step", look)
-    beside = Beside(server.opened, say)
+    beside = Beside(server.opened, say, later)
     await beside.look(["lab-1-2"])
     assert said == [("lab-1-1", "made, but not lab-1-2")]
     resting = asyncio.create_task(beside.rest())

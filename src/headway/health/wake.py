@@ -51,6 +51,7 @@ class Waker:
     barred: frozenset[str] = (
         frozenset()
     )  # nodes that somebody else is at work on; their groups get no machine meanwhile
+    after: Cluster | None = None  # as it is to be when that is over
 
     async def step(self, *, at_once: bool = False) -> Said:
         """One look; what was done, for people to read."""
@@ -106,7 +107,7 @@ class Waker:
         jobs = await self._wait_for(head, states)
         wishes = power.decide(
             self.cluster, states, machines, making, now,
-            leaving=going, waiting=waiting, closed_s=closed_s, jobs=jobs,
+            leaving=going, waiting=waiting, closed_s=closed_s, jobs=jobs, after=self.after,
         )  # fmt: skip
         deeds = list(wishes)
         self._fits(deeds)
@@ -131,7 +132,8 @@ class Waker:
 
     async def _wait_for(self, head: Machine, states: Mapping[str, power.State]) -> Mapping[str, tuple[int, ...]]:
         """Node -> jobs that have it; asked only where what is woken may cost too much."""
-        if self.cluster.most_usd_per_hour is None or not any(word.endswith("#") for word, _ in states.values()):
+        limited = any(file and file.most_usd_per_hour is not None for file in (self.cluster, self.after))
+        if not limited or not any(word.endswith("#") for word, _ in states.values()):
             return {}
         return await control.busy_nodes(self.env.connections, head)
 

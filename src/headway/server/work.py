@@ -68,7 +68,7 @@ class RealWork(Acting):
 
         async with self._alone(cluster) as held:
             try:
-                await apply(cluster, held.env, say, deadline, Beside(held, say, waiting))
+                await apply(cluster, held.env, say, deadline, Beside(held, say, cluster, waiting))
             except SteppedAside:
                 return True
             held.cluster = cluster
