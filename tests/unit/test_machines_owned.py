@@ -129,6 +129,7 @@ async def test_one_whose_name_nobody_knows_leaves_the_others_reachable(tmp_path:
     made._kept.pin("lab", "lab-1-2", Taken(hosts[2], KEY))
     listed = {one.name: one.address for one in await made.list("lab")}
     assert listed == {LAB.head: "127.0.0.1", "lab-1-1": "127.0.0.2", "lab-1-2": "node2"}
+    await made.note("lab", {"lab-1-2": FOUND}, ())
     with pytest.raises(Unreachable):  # no file of the cluster can be made without
         await made.place(LAB)
     fewer = provider(tmp_path, hosts[:2])

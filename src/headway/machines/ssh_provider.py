@@ -87,9 +87,9 @@ class SshProvider:
         for name, one in self._kept.read(cluster).machines.items():
             host = places.get(name, one.host)
             machines[name] = replace(one, host=host) if _same(host, one) else one
-        addresses = await asyncio.gather(*(_or_name(one) for one in machines.values()))
+        addresses = await asyncio.gather(*(_known_at(one) for one in machines.values()))
         found = zip(machines.items(), addresses, strict=True)
-        return tuple(_machine(cluster, name, one, address) for (name, one), address in found)
+        return tuple(_machine(cluster, name, one, address or one.host.address) for (name, one), address in found)
 
     async def replaced(self, cluster: str) -> frozenset[str]:
         places = self._named(cluster)
@@ -121,7 +121,7 @@ class SshProvider:
 
     async def note(self, cluster: str, found: Mapping[str, Found], nfs: Sequence[str]) -> None:
         machines = {name: one for name, one in self._kept.read(cluster).machines.items() if name in found}
-        addresses = await asyncio.gather(*(_or_name(one) for one in machines.values()))
+        addresses = await asyncio.gather(*(_known_at(one) for one in machines.values()))
         known = dict(zip(machines, addresses, strict=True))
         await asyncio.to_thread(self._kept.note, cluster, found, known, nfs)
 
@@ -269,12 +269,12 @@ async def _reached_at(host: Host, kept: Taken | None) -> str:
         return kept.address
 
 
-async def _or_name(one: Taken) -> str:
-    """Of one that has a place: whoever speaks to it meets that its name has no address, and nobody else."""
+async def _known_at(one: Taken) -> str:
+    """As `_reached_at`; "" where nobody knows."""
     try:
         return await _reached_at(one.host, one)
     except Unreachable:
-        return one.host.address
+        return ""
 
 
 def _around(addresses: Sequence[str]) -> str:
