@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -329,6 +330,25 @@ async def test_while_the_head_is_down_no_machine_that_runs_is_given_back() -> No
     leaving.machines = {"lab-1-2": replace(MACHINES["lab-1-2"], state=MachineState.STOPPED)}
     await leaving.leave(["lab-1-2"])  # where nothing runs nothing ends
     assert world.did == ["delete lab-1-2"]
+
+
+async def test_where_one_can_t_be_deleted_the_others_have_gone_and_slurm_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    delete = world.delete
+
+    async def fails_first(machine: Machine) -> None:
+        if machine.name == "lab-1-2":
+            raise CommandFailed(["podman", "rm"], 125, "device busy")
+        await asyncio.sleep(0)
+        await delete(machine)
+
+    monkeypatch.setattr(world, "delete", fails_first)
+    leaving = world.leaving()
+    with pytest.raises(CommandFailed, match="device busy"):
+        await leaving.leave(["lab-1-2", "lab-1-3"])
+    assert world.did[1] == "delete lab-1-3"
+    assert world.reasons == {"lab-1-2": "headway: leaves", "lab-1-3": "headway: no machine"}
+    assert leaving.gone == {"lab-1-3"}
 
 
 async def test_without_a_head_machines_are_given_back_at_once() -> None:

@@ -189,3 +189,43 @@ def test_a_group_that_has_just_failed_is_not_tried_again_though_slurm_asks() -> 
 def test_tries_that_fail_wait_longer_each_time_and_not_for_ever() -> None:
     assert [wait_s(count) for count in (1, 2, 3, 4)] == [60, 120, 240, 480]
     assert wait_s(20) == 1800
+
+
+def test_while_an_apply_waits_what_is_made_is_paid_for_by_the_file_that_comes_too() -> None:
+    """Four nodes of `a` are to become two, and four of `c` come: then there is money for two more, not for four."""
+    whole, price = builders.cluster(12, 0, leaf_size=12), Decimal(10)
+    names = whole.slot_names
+
+    def file(a: int, c: int, usd: int | None = 80) -> Cluster:
+        groups = (
+            Group("a", builders.H100, a, 4, slots=names[:4], price_usd_per_node_hour=price),
+            Group("c", builders.H100, c, 4, slots=names[4:8], price_usd_per_node_hour=price),
+            Group("b", builders.H100, 0, 4, slots=names[8:], idle_s=60, price_usd_per_node_hour=price),
+        )
+        return replace(whole, groups=groups, most_usd_per_hour=None if usd is None else Decimal(usd))
+
+    def made(after: Cluster | None, before: Cluster | None = None) -> list[str]:
+        states = dict.fromkeys(names[:4], ("idle", "none")) | dict.fromkeys(names[8:], ("allocated#", "none"))
+        there = {name: builders.machine(name) for name in names[:4]}
+        found = list(decide(before or file(4, 0), states, there, (), NOW, leaving=names[2:4], after=after))
+        shut.extend(one.why for one in found if isinstance(one, Close))
+        return [one.node for one in found if isinstance(one, Make)]
+
+    shut: list[str] = []
+    assert made(None) == made(file(4, 0)) == [*names[8:]]
+    assert shut == []
+    assert made(file(2, 4)) == [*names[8:10]]
+    assert made(file(2, 0, 30)) == [names[8]]
+    assert made(file(2, 4), file(4, 0, None)) == [*names[8:10]]
+    assert shut == [f"over the limit of {usd} USD an hour" for usd in (80, 30, 80)]
+
+
+def test_a_spot_group_that_is_scaled_down_is_not_filled_while_others_are_waited_for() -> None:
+    whole = builders.cluster(4, 0)
+    group = replace(whole.groups[0], nodes=2, most=4, spot=True)
+    fewer, more, none = (replace(whole, groups=(replace(group, nodes=count),)) for count in (1, 3, 0))
+    before, other = replace(whole, groups=(group,)), replace(whole, groups=())
+    states = dict.fromkeys(whole.slot_names, ("down", "headway: no machine")) | {"lab-1-1": ("idle", "none")}
+    there = {"lab-1-1": builders.machine("lab-1-1")}
+    found = [list(decide(before, states, there, (), NOW, after=after)) for after in (None, fewer, more, none, other)]
+    assert found == [[Make("lab-1-2")], [], [Make("lab-1-2")], [], []]

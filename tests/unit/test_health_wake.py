@@ -37,6 +37,7 @@ class World:
         self.did: list[str] = []
         self.told: list[float] = []  # when Prometheus was
         self.deaf = False
+        self.stuck: set[str] = set()  # machines that can't be deleted
         self.now = 1000.0
         self.trouble: Exception | None = None
         self.monkeypatch = monkeypatch
@@ -64,6 +65,8 @@ class World:
 
     async def delete(self, machine: Machine) -> None:
         self.did.append(f"delete {machine.name}")
+        if machine.name in self.stuck:
+            raise Refused("device busy")
         del self.machines[machine.name]
 
     async def drop(self, _: str) -> None: ...
@@ -209,14 +212,14 @@ async def test_a_spot_group_that_people_scale_is_filled_again(world: World) -> N
 
 async def test_a_node_that_works_is_not_given_back_because_prometheus_can_t_be_told(world: World) -> None:
     world.deaf = True
-    await world.look()
-    with pytest.raises(Refused):
-        await world.look()
+    said = await world.look()
+    assert "no answer" in said
+    assert "no answer" not in await world.look()  # said once
     assert world.did == ["make lab-1-1"]
     world.deaf = False
     await world.look()
     await world.look()
-    assert len(world.told) == 2
+    assert len(world.told) == 3
 
 
 async def test_prometheus_is_told_of_a_machine_that_somebody_else_gave_back(world: World) -> None:
@@ -224,8 +227,22 @@ async def test_prometheus_is_told_of_a_machine_that_somebody_else_gave_back(worl
     world.machines["lab-1-2"] = builders.machine("lab-1-2")
     world.states["lab-1-2"] = "idle"
     await world.look()
-    assert world.told == []
+    world.told.clear()
     del world.machines["lab-1-2"]
+    await world.look()
+    await world.look()
+    assert len(world.told) == 1
+
+
+async def test_prometheus_is_told_of_a_machine_that_came_up_while_something_else_began(world: World) -> None:
+    """A roll makes a node anew, the server is started again: the next waker knows nothing of what the one before was at."""
+    await world.waker.step()
+    world.now += 10
+    await world.waker.step()
+    await world.waker.rest()
+    assert "lab-1-1" in world.machines
+    world.told.clear()
+    world.waker = wake.Waker(world.waker.cluster, world.waker.env, clock=lambda: world.now)
     await world.look()
     await world.look()
     assert len(world.told) == 1
@@ -338,3 +355,79 @@ async def test_that_the_server_s_database_is_away_is_no_machine_s_fault(world: W
     assert said[1:3] == ["waits: the server's database does not answer"] * 2
     assert said[3].startswith("is ready after")
     assert (world.did, world.waker.failures, await world.store.incidents("lab")) == ([], {}, ())
+
+
+async def test_a_machine_that_can_t_be_deleted_has_an_incident_and_holds_up_nothing_else(world: World) -> None:
+    other = Group("other", builders.H100, 0, 1, slots=("lab-1-3",), idle_s=60)
+    world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], slots=LAB.slot_names[:2]), other))
+    world.states |= {"lab-1-3": "allocated#"}
+    world.machines["lab-1-2"], world.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
+    said = await world.look()
+    assert "could not be given back (try 1 in a row): device busy" in said
+    assert {"make lab-1-1", "make lab-1-3", "delete lab-1-2"} == set(world.did)
+    found = await incident(world)
+    assert (found.node, found.what, found.action) == ("lab-1-2", "a machine can't be given back", XidClass.MAKE)
+    assert found.steps[-1].text == "try 1 in a row: device busy; the next try in 60 s at the earliest"
+    world.did.clear()
+    assert await world.look() == []
+    assert world.did == []
+    world.now += 60
+    await world.look()
+    assert world.did == ["delete lab-1-2"]
+    assert (await incident(world)).steps[-1].text.startswith("try 2 in a row: device busy; the next try in 120 s")
+    world.stuck.clear()
+    world.now += 120
+    assert "given back: Slurm has no use for it" in await world.look()
+    await world.look()
+    over = await incident(world)
+    assert (over.state, over.steps[-1].text) == (IncidentState.RETURNED, "it is gone")
+    assert world.waker.kept == {}
+
+
+async def test_one_that_was_not_made_and_can_t_be_deleted_closes_its_group_all_the_same(world: World) -> None:
+    world.trouble, world.stuck = Refused("no capacity"), {"lab-1-1"}
+    await world.look()
+    assert "NodeName=lab-1-[1-3] State=DOWN" in " ".join(world.did)
+    assert {one.what for one in await world.store.incidents("lab")} == {
+        "a machine can't be made",
+        "a machine can't be given back",
+    }
+
+
+async def test_one_that_slurm_has_use_for_again_need_not_go(world: World) -> None:
+    world.states |= {"lab-1-1": "idle~", "lab-1-2": "idle~"}
+    world.machines["lab-1-2"], world.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
+    await world.look()
+    world.states["lab-1-2"] = "allocated"
+    await world.look()
+    assert (await incident(world)).steps[-1].text == "Slurm has use for it again"
+
+
+async def test_machines_of_one_job_that_can_t_be_made_are_one_try(world: World) -> None:
+    world.states = dict.fromkeys(LAB.slot_names, "allocated#")
+    world.busy = dict.fromkeys(LAB.slot_names, 7)
+    world.trouble = Refused("503")
+    await world.look()
+    assert [words for words in world.did if words.startswith("make")] == [f"make {name}" for name in LAB.slot_names]
+    assert world.waker.not_before == {"gpu": world.now + 60}
+    closed = {words.rpartition("until ")[2] for words in world.did if "State=DOWN" in words}
+    assert closed == {f"{world.now + 60:.0f}: 503"}
+    world.now += 60
+    await world.look()
+    assert world.waker.failures == {"gpu": 2}
+
+
+async def test_what_slurm_refuses_is_said_once_and_the_rest_is_done(world: World) -> None:
+    """In every look, for as long as it is so."""
+    answer = world.remote
+
+    async def remote(machine: Machine, argv: Sequence[str], **more: Any) -> Ran:
+        if "NodeName=lab-1-3" in argv:
+            raise Refused("Invalid node state specified")
+        return await answer(machine, argv, **more)
+
+    world.monkeypatch.setattr(world, "remote", remote)
+    world.states["lab-1-3"], world.reasons["lab-1-3"] = "down~", "ResumeTimeout reached"
+    said = await world.look()
+    assert {"Slurm wants it: a machine is being made", "Invalid node state specified"} <= set(said)
+    assert "Invalid node state specified" not in await world.look()

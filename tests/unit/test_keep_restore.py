@@ -105,6 +105,27 @@ async def test_a_second_head_stands_aside_where_the_first_one_does_not_answer(mo
     assert await heads.restore(monkeypatch) == [f"{SECOND}: stop slurmctld", "apply"]
 
 
+class OwnHeads(Heads):
+    """Machines one owns; the second head's place is another machine's by the inventory."""
+
+    server_id = "s1"
+
+    async def replaced(self, _: str) -> frozenset[str]:
+        return frozenset([SECOND])
+
+    async def candidate(self, *_: Any) -> Machine:
+        raise AssertionError
+
+    note = candidate
+
+
+async def test_a_second_head_that_another_is_about_to_replace_need_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await OwnHeads().restore(monkeypatch) == [f"{SECOND}: stop slurmctld", REST, "apply"]
+    heads = OwnHeads()
+    heads.silent = {SECOND}
+    assert await heads.restore(monkeypatch) == [REST, "apply"]
+
+
 async def test_a_second_head_that_the_backup_does_not_know_stays_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays, as every machine does; after a start of its own it must not take over with a file that is no longer true."""
     heads = Heads()

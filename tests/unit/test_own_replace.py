@@ -49,8 +49,11 @@ class World:
             monkeypatch.setattr(own, name, work)
         monkeypatch.setattr(applying, "site_of", self.nothing)
 
-    async def taken(self, _: str) -> tuple[Machine, ...]:
+    async def list(self, _: str) -> tuple[Machine, ...]:
         return tuple(OLD.values())
+
+    async def replaced(self, _: str) -> frozenset[str]:
+        return frozenset(["lab-1-2"])
 
     async def candidate(self, *_: Any) -> Machine:
         raise AssertionError

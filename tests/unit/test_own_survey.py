@@ -156,9 +156,9 @@ def test_what_is_kept_comes_back_as_it_was(kept: Inventory, tmp_path: Path) -> N
     found = Found(
         8, 1, 8, 1, 64_000, 10_000, (FoundGpu("H", 1, "b", (0, 1), 0),), (FoundNic("m", "InfiniBand", 400, True),)
     )
-    kept.note("lab", {"lab-1-1": found}, ("/home",))
+    kept.note("lab", {"lab-1-1": found}, {"lab-1-1": "10.0.0.2"}, ("/home",))
     again = Inventory(tmp_path).read("lab")
-    assert again.machines["lab-1-1"].found == found
+    assert (again.machines["lab-1-1"].found, again.machines["lab-1-1"].address) == (found, "10.0.0.2")
     assert again.machines["lab-1-1"].host.jump == JumpHost("bastion")
     assert again.nfs == ("/home",)
 

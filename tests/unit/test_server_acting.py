@@ -96,17 +96,18 @@ async def test_an_apply_that_is_given_up_before_it_began_leaves_the_waker_at_wor
 async def test_while_an_apply_waits_machines_are_made_by_the_file_as_it_was(monkeypatch: Any) -> None:
     server, said = Server(monkeypatch), list[tuple[str, str]]()
     server.opened.cluster = LAB
+    later = builders.cluster(2, 0)
 
     async def say(where: str, text: str, **_: Any) -> None:
         said.append((where, text))
 
     async def look(waker: wake.Waker) -> list[tuple[str, str]]:
-        assert waker.cluster is LAB
+        assert (waker.cluster, waker.after) == (LAB, later)
         waker.tasks["lab-1-1"] = asyncio.create_task(server.make())
         return [("lab-1-1", f"made, but not {min(waker.barred)}")]
 
     monkeypatch.setattr(wake.Waker, "step", look)
-    beside = Beside(server.opened, say)
+    beside = Beside(server.opened, say, later)
     await beside.look(["lab-1-2"])
     assert said == [("lab-1-1", "made, but not lab-1-2")]
     resting = asyncio.create_task(beside.rest())
@@ -158,6 +159,36 @@ async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
     monkeypatch.setattr(work, "_held", held)
     await work.replace(lab.responder.cluster, say, NODE, since)
     assert brought == ([(NODE, "the one before is broken")] if made else [])
+
+
+@pytest.mark.parametrize("fate", ["scaled", "taken out", "missing"])
+async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: Ward, monkeypatch: Any, fate: str) -> None:
+    """While the operation waited its turn the group was scaled, or its file changed."""
+    brought, said = list[str](), list[str]()
+
+    async def bring(_: Any, __: Any, name: str, *___: Any, **____: Any) -> None:
+        brought.append(name)
+
+    async def say(_: str, text: str, **__: Any) -> None:
+        said.append(text)
+
+    async def held(*_: Any) -> Open:
+        return opened
+
+    cluster, world = lab.responder.cluster, lab.world
+    (group,) = cluster.groups
+    world.machine = None
+    if fate == "scaled":
+        cluster = replace(cluster, groups=(replace(group, nodes=group.nodes - 1),))
+    elif fate == "taken out":
+        cluster = replace(cluster, groups=(replace(group, slots=tuple(one for one in group.slots if one != NODE)),))
+    opened = Open(lab.responder.env, None)
+    monkeypatch.setattr("headway.cluster.bring.bring", bring)
+    work = RealWork(lab.store, Path())
+    monkeypatch.setattr(work, "_held", held)
+    await work.replace(cluster, say, NODE, None)
+    assert brought == ([NODE] if fate == "missing" else [])
+    assert said == ([] if brought else ["its machine is gone, and none is wanted in its place any more"])
 
 
 async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, monkeypatch: Any) -> None:

@@ -188,7 +188,8 @@ async def _plan_now(state: AppState, document: Document, resolved: Resolved) -> 
 
 
 def _kept(state: AppState, document: Document, changes: ChangeSet) -> PlanKept:
-    busy = ", ".join(c.where for c in changes.changes if c.kind == "machine.delete" and c.data.get("jobs"))
+    goes = ("machine.delete", "machine.create")  # a machine one owns is taken in another's place
+    busy = ", ".join(c.where for c in changes.changes if c.kind in goes and c.data.get("jobs"))
     key = fingerprint(document.model_dump())
     return PlanKept(key, digest_of(changes), len(changes.asks), state.clock(), busy)
 

@@ -197,7 +197,7 @@ class Run:
         new = [change.where for change in self.changes.changes if change.kind == "machine.create"]
         if new:
             await self.say("machines", f"{len(new)} are being taken")
-        taken = {machine.name: machine for machine in await provider.taken(cluster.name)}
+        taken = await machines_of(self.env, cluster.name)
         # Their places are other machines' now; one that only has another address goes on with what runs there.
         left = {name: taken[name] for name in new if name in taken and not seen.is_still(name, taken[name])}
         if left:

@@ -51,7 +51,9 @@ async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple
         if not isinstance(env.provider, Owned):
             await say(name, "deleted", done=True)
 
-    await asyncio.gather(*(delete(name) for name in machines))
+    for failed in await asyncio.gather(*(delete(name) for name in machines), return_exceptions=True):
+        if failed is not None:  # all the others are gone by now
+            raise failed
     kept = await env.provider.release(cluster.name, delete_data=delete_data)
     if kept and cluster.storage.state:
         kept = (*kept, str(PurePosixPath(cluster.state).parent))

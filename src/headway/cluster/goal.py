@@ -13,6 +13,7 @@ from headway.changes.cluster import Goal
 from headway.changes.machine import Wanted
 from headway.cluster import secrets as cluster_secrets
 from headway.cluster.env import Env
+from headway.cluster.observe import replaced
 from headway.cluster.shipped import shipped
 from headway.domain.cluster import SHARED_FOLDER, Cluster, OwnSite, Site
 from headway.machines import image
@@ -72,7 +73,8 @@ async def _own(cluster: Cluster, env: Env, own: OwnSite | None) -> OwnSite | Non
 async def _host_keys(cluster: Cluster, env: Env) -> dict[str, str]:
     """Machines' public keys, by which the parts of a job trust each other: ours to give, or those of one's own machines."""
     if cluster.hosts:
-        found = {machine.name: machine.host_key for machine in await env.provider.list(cluster.name)}
+        anew = await replaced(env, cluster.name)
+        found = {one.name: one.host_key for one in await env.provider.list(cluster.name) if one.name not in anew}
     else:
         have = await env.store.secrets(cluster.name)
         names = {name: cluster_secrets.host_key_name(name) for name in cluster.machine_names}

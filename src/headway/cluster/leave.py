@@ -178,18 +178,26 @@ class Leaving:
         await self._give_back(rid, known)
 
     async def _give_back(self, names: Sequence[str], known: Sequence[str] = ()) -> None:
-        """Nothing runs there: the machine goes, then Slurm hears that there is none."""
+        """Nothing runs there: the machine goes, then Slurm hears that there is none. One that its provider can't delete stays
+        drained, and is an error when the others have gone."""
         if not names:
             return
         if self.before is not None:
             await asyncio.gather(*(self.before(self.machines[name]) for name in names))
+        failed: dict[str, BaseException] = {}
         if not self.stays:
-            await asyncio.gather(*(self.env.provider.delete(self.machines[name]) for name in names))
-        self.gone.update(names)
-        for name in names:
+            ends = [self.env.provider.delete(self.machines[name]) for name in names]
+            met = zip(names, await asyncio.gather(*ends, return_exceptions=True), strict=True)
+            failed = {name: error for name, error in met if error is not None}
+        went = [name for name in names if name not in failed]
+        self.gone.update(went)
+        for name in went:
             await self.env.connections.drop(name)
         if self.head is not None and known:
             await control.nodes_gone(
-                self.env.connections, self.head, [name for name in names if name in known], NO_MACHINE
+                self.env.connections, self.head, [name for name in went if name in known], NO_MACHINE
             )
-        await self.say(compress(names), "given back", done=True)
+        if went:
+            await self.say(compress(went), "given back", done=True)
+        for error in failed.values():
+            raise error

@@ -32,8 +32,9 @@ async def machines_of(env: Env, cluster: str) -> dict[str, Machine]:
 async def observe(goal: Goal, env: Env) -> Observed:
     """Everything the ChangeSet is computed from. Machines that run but don't answer are named with the reason."""
     cluster = goal.cluster
-    machines = await machines_of(env, cluster.name)
     wanted_names = set(goal.machines)
+    anew = await replaced(env, cluster.name) & wanted_names
+    machines = {name: one for name, one in (await machines_of(env, cluster.name)).items() if name not in anew}
     limit = asyncio.Semaphore(FAN_OUT)
     seen: dict[str, SeenMachine] = {}
     unreachable: dict[str, str] = {}
@@ -60,20 +61,17 @@ async def observe(goal: Goal, env: Env) -> Observed:
     accounts = await read_accounts(env, head)
     attached = await env.provider.attached(cluster.name)
     await asyncio.gather(*looking)
-    replaced = await _replaced(env, cluster.name, wanted_names - machines.keys())
     leads = await head_now(cluster, env, machines)
-    jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | replaced)
+    jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | anew)
     ended = await _aborted(goal, env, leads, texts)
     return Observed(
-        machines, seen, unreachable, accounts, texts, frozenset(attached), jobs, ended, replaced, other, await images
+        machines, seen, unreachable, accounts, texts, frozenset(attached), jobs, ended, anew, other, await images
     )
 
 
-async def _replaced(env: Env, cluster: str, names: Set[str]) -> frozenset[str]:
-    """Those of these names that a machine one owns still has, though another is to have it."""
-    if not names or not isinstance(env.provider, Owned):
-        return frozenset()
-    return frozenset(machine.name for machine in await env.provider.taken(cluster) if machine.name in names)
+async def replaced(env: Env, cluster: str) -> frozenset[str]:
+    """Names that a machine one owns still has, though another is to have them."""
+    return await env.provider.replaced(cluster) if isinstance(env.provider, Owned) else frozenset()
 
 
 async def _jobs_on(env: Env, head: Machine | None, names: Set[str]) -> dict[str, tuple[int, ...]]:

@@ -91,7 +91,8 @@ async def look(cluster: Cluster, env: Env) -> Look | None:
     if not isinstance(provider, Owned):
         return None
     place = await env.provider.place(cluster)
-    taken = frozenset(machine.name for machine in await env.provider.list(cluster.name))
+    there = frozenset(machine.name for machine in await env.provider.list(cluster.name))
+    taken = there - await provider.replaced(cluster.name)
     paths = (cluster.storage.home, cluster.storage.scratch)
     users = [user.name for user in cluster.users]
     expected = await env.store.uids(users, give=False)

@@ -78,13 +78,19 @@ def decide(
     waiting: Collection[str] = (),
     closed_s: Mapping[str, float] | None = None,
     jobs: Mapping[str, Collection[int]] | None = None,
+    after: Cluster | None = None,
 ) -> Iterator[Deed]:
     """What to do now. `making`: nodes at whose machines somebody is at work; `leaving`: those whose machines are taken back;
     `waiting`: groups of which none is to be made yet; `closed_s`: for how long one is closed that would cost too much; `jobs`:
-    node -> jobs that wait for it: of one that can't have all its nodes no machine is made: it would stand there for nobody."""
-    budget = _Budget(cluster, {*machines, *making})
+    node -> jobs that wait for it: of one that can't have all its nodes no machine is made: it would stand there for nobody;
+    `after`: the file that takes this one's place when those of `leaving` have gone: what stays is to be paid by that one too,
+    and no group is filled beyond it."""
+    there = {*machines, *making}
+    budget = _Budget([(cluster, there)] if after is None else [(cluster, there), (after, there - {*leaving})])
+    fill = _fill(cluster, after)
     for group in cluster.groups:
-        short = _short(group, states, machines, making, leaving) if group.spot and group.name not in waiting else ()
+        filled = group.spot and group.name not in waiting
+        short = _short(group, fill[group.name], states, machines, making, leaving) if filled else ()
         for name in short:
             if budget.has_room([name]):
                 yield Make(name)
@@ -109,7 +115,7 @@ def decide(
                 over += together
         if over:
             until = now + (closed_s or {}).get(group.name, FIRST_WAIT_S)
-            yield close(group, states, over, until, f"over the limit of {cluster.most_usd_per_hour} USD an hour")
+            yield close(group, states, over, until, f"over the limit of {budget.limit} USD an hour")
         opened = tuple(name for name in group.slots if name in states and _over(states[name][1], now))
         if opened and not over:
             yield Open(opened)
@@ -141,8 +147,15 @@ def _ghosts(
             yield name
 
 
+def _fill(cluster: Cluster, after: Cluster | None) -> dict[str, int]:
+    """Group -> machines that it is to be filled up to."""
+    later = {group.name: group.wanted for group in (after or cluster).groups}
+    return {group.name: min(group.wanted, later.get(group.name, 0)) for group in cluster.groups}
+
+
 def _short(
     group: Group,
+    wanted: int,
     states: Mapping[str, State],
     machines: Collection[str],
     making: Collection[str],
@@ -155,7 +168,7 @@ def _short(
         for name in group.slots
         if name not in machines and name not in making and _free(states.get(name, ("", "")))
     ]
-    return tuple(free[: max(0, group.wanted - len(there))])
+    return tuple(free[: max(0, wanted - len(there))])
 
 
 def _free(state: State) -> bool:
@@ -202,19 +215,25 @@ def _over(text: str, now: float) -> bool:
 
 @dataclass
 class _Budget:
-    """What the machines that there are cost, and those that the file asks for and that are away just now."""
+    """What the machines that there are cost, and those that a file asks for and that are away just now: by each of the files."""
 
-    cluster: Cluster
-    there: set[str]
+    files: list[tuple[Cluster, set[str]]]  # with the machines that there are by then
+    limit: Decimal | None = None  # for which there was no room the last time
 
     def has_room(self, names: Collection[str]) -> bool:
         """For these too, which count from then on."""
-        limit, wanted = self.cluster.most_usd_per_hour, self.there | set(names)
-        prices = (one.price_usd_per_node_hour * _count(one, wanted) for one in self.cluster.groups)
-        if limit is not None and sum(prices, Decimal(0)) > limit:
-            return False
-        self.there = wanted
+        wanted = [(file, there | set(names)) for file, there in self.files]
+        for file, there in wanted:
+            limit = file.most_usd_per_hour
+            if limit is not None and _usd_per_hour(file, there) > limit:
+                self.limit = limit
+                return False
+        self.files = wanted
         return True
+
+
+def _usd_per_hour(cluster: Cluster, there: Collection[str]) -> Decimal:
+    return sum((one.price_usd_per_node_hour * _count(one, there) for one in cluster.groups), Decimal(0))
 
 
 def _count(group: Group, there: Collection[str]) -> int:

@@ -411,8 +411,8 @@ class Responder:
                 await self.tools.go(incident, state, "seen to", actor=person)
                 return None
             raise Conflict(
-                f"incident {number} is of a machine that is not there: there is nothing to be tested",
-                hint="it ends when another machine has come",
+                f"incident {number} is of a machine that is not there, or is to go: there is nothing to be tested",
+                hint="it ends when another machine has come, or that one is gone",
             )
         busy = incident.state in (IncidentState.REPAIRING, IncidentState.TESTING)
         if incident.number in self.beside or (busy and not begin):

@@ -1,4 +1,5 @@
-"""Incidents of machines that can't be made: one a group, from the first try that failed until a machine has come up.
+"""Incidents of machines that can't be made: one a group, from the first try that failed until a machine has come up; and of
+those that can't be given back: one a machine, until it is gone or serves again.
 
 seen ──► repairing ──► returned
            └ a step for each try that failed
@@ -17,18 +18,31 @@ from headway.slurm import control
 from headway.store import Store
 
 WHAT = "a machine can't be made"
+KEPT = "a machine can't be given back"
 NOT_MISSED = "the group has as many as it should have"
 NOBODY_ASKS_S = 600.0  # after the next try would have been possible: then none of the group is wanted any more
 
 
 async def note(cluster: Cluster, store: Store, group: Group, node: str, why: str, now: float, until: float) -> None:
     """`until`: unix seconds before which there is no further try."""
-    found = [one for one in await _unfinished(cluster, store) if cluster.group_of.get(one.node) is group]
+    unmade = [one for one in await _unfinished(cluster, store) if one.what == WHAT]
+    found = [one for one in unmade if cluster.group_of.get(one.node) is group]
     if found:
         incident = found[0]
     else:
         incident = await store.open_incident(cluster.name, node, WHAT, XidClass.MAKE, now, {"group": group.name})
-    words = f"{node}: {why}" + (f"; the next try in {until - now:.0f} s at the earliest" if until > now else "")
+    await _tried(store, incident, f"{node}: {why}", now, until)
+
+
+async def note_kept(cluster: Cluster, store: Store, node: str, why: str, now: float, until: float) -> None:
+    """As `note`, of a machine that its provider can't delete."""
+    found = [one for one in await _unfinished(cluster, store) if one.what == KEPT and one.node == node]
+    incident = found[0] if found else await store.open_incident(cluster.name, node, KEPT, XidClass.MAKE, now, {})
+    await _tried(store, incident, why, now, until)
+
+
+async def _tried(store: Store, incident: Incident, why: str, now: float, until: float) -> None:
+    words = why + (f"; the next try in {until - now:.0f} s at the earliest" if until > now else "")
     evidence = {"until": until}
     await store.move_incident(incident, IncidentState.REPAIRING, words, evidence=evidence, last_signal_at=now)
 
@@ -47,7 +61,9 @@ async def look(
     for incident in await _unfinished(cluster, store):
         group = cluster.group_of.get(incident.node)
         words = "its slot is no longer part of the cluster file"
-        if group is not None:
+        if group is not None and incident.what == KEPT:
+            words = _settled(incident.node, states, machines)
+        elif group is not None:
             words = await _over(store, group, incident, states, machines, making, now)
             if not words and group.idle_s is None and not making and not missed(group, machines, going):
                 words = NOT_MISSED
@@ -55,6 +71,13 @@ async def look(
             await store.move_incident(incident, IncidentState.RETURNED, words)
             said.append((incident.node, words))
     return said
+
+
+def _settled(node: str, states: Mapping[str, State], machines: Mapping[str, Machine]) -> str:
+    """Why a machine that could not be given back is nobody's trouble any more; "" while it is."""
+    if node not in machines:
+        return "it is gone"
+    return "Slurm has use for it again" if control.serves(states.get(node, ("", ""))[0]) else ""
 
 
 async def _over(

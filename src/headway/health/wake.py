@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from headway.cluster.bring import bring
@@ -30,23 +31,27 @@ AT_ONCE = 8  # machines that are made for one cluster
 
 @dataclass
 class Waker:
-    """One cluster's. What it remembers is only how often in a row machines of a group could not be made."""
+    """One cluster's. What it remembers is only how often in a row machines could not be made, or not be given back."""
 
     cluster: Cluster
     env: Env
     clock: Callable[[], float] = time.time
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # slot -> who makes its machine
     failures: dict[str, int] = field(default_factory=dict)  # group -> in a row
+    failed_at: dict[str, float] = field(default_factory=dict)  # group -> when the last of these was
+    kept: dict[str, tuple[int, float]] = field(default_factory=dict)  # can't be deleted: (in a row, no try before)
     over: dict[str, int] = field(default_factory=dict)  # group -> times in a row that it would have cost too much
     not_before: dict[str, float] = field(default_factory=dict)  # group -> when the next try may be, in unix seconds
     said: Said = field(default_factory=list)
+    faults: dict[str, str] = field(default_factory=dict)  # where -> what was met there at the last try, and said
     untold: bool = False  # Prometheus does not know of a machine yet
-    told: frozenset[str] | None = None  # machines at the last look: others than the waker make some and give some back
+    told: frozenset[str] | None = None  # machines that it knows of: others than the waker make some and give some back
     looked: float = 0.0
     resting: bool = False
     barred: frozenset[str] = (
         frozenset()
     )  # nodes that somebody else is at work on; their groups get no machine meanwhile
+    after: Cluster | None = None  # as it is to be when that is over
 
     async def step(self, *, at_once: bool = False) -> Said:
         """One look; what was done, for people to read."""
@@ -54,7 +59,8 @@ class Waker:
             return []
         if at_once or self.clock() - self.looked >= LOOK_S:
             self.looked = self.clock()
-            await self._look()
+            async with self._met("machines"):
+                await self._look()
         said, self.said = self.said, []
         return said
 
@@ -73,13 +79,25 @@ class Waker:
             task.cancel()
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
+    @contextlib.asynccontextmanager
+    async def _met(self, where: str) -> AsyncIterator[None]:
+        """What goes wrong here is said once, and stops nothing else. That the server's own database is away is raised."""
+        try:
+            yield
+            self.faults.pop(where, None)
+        except HeadwayError as error:
+            fault = fault_of(error)
+            if self.faults.get(where) != fault:
+                self.said.append((where, fault))
+            self.faults[where] = fault
+
     async def _look(self) -> None:
         machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
         head = await head_now(self.cluster, self.env, machines)
         if head is None:
             return
         states = await control.node_reasons(self.env.connections, head)
-        now, gone = self.clock(), False
+        now = self.clock()
         groups = self.cluster.group_of
         waiting = {name for name, at in self.not_before.items() if now < at}
         waiting |= {groups[name].name for name in self.barred if name in groups}
@@ -89,29 +107,33 @@ class Waker:
         jobs = await self._wait_for(head, states)
         wishes = power.decide(
             self.cluster, states, machines, making, now,
-            leaving=going, waiting=waiting, closed_s=closed_s, jobs=jobs,
+            leaving=going, waiting=waiting, closed_s=closed_s, jobs=jobs, after=self.after,
         )  # fmt: skip
         deeds = list(wishes)
         self._fits(deeds)
+        self.kept = {name: one for name, one in self.kept.items() if name in machines}
         free = await self._free(head, [deed.node for deed in deeds if isinstance(deed, power.GiveBack)])
         for deed in deeds:
-            if isinstance(deed, power.GiveBack) and deed.node not in free:
+            if isinstance(deed, power.GiveBack) and (
+                deed.node not in free or now < self.kept.get(deed.node, (0, 0.0))[1]
+            ):
                 continue
             if isinstance(deed, power.GiveBack | power.Reset) and deed.node in self.barred:
                 continue
-            gone |= isinstance(deed, power.GiveBack)
-            await self._do(deed, head, machines)
-            await self._blame(deed)
-        there = frozenset(machines) - making
-        if gone or self.untold or there != (self.told or there):
-            await tell_prometheus(self.cluster, self.env)
-            self.untold = False
-        self.told = there
+            async with self._met(_place(deed)):
+                if await self._do(deed, head, machines):
+                    await self._blame(deed)
         self.said += await unmade.look(self.cluster, self.env.store, states, machines, making, now, going)
+        there = frozenset(machines) - making
+        if self.untold or there != self.told:
+            async with self._met("Prometheus"):
+                await tell_prometheus(self.cluster, self.env)
+                self.untold, self.told = False, there
 
     async def _wait_for(self, head: Machine, states: Mapping[str, power.State]) -> Mapping[str, tuple[int, ...]]:
         """Node -> jobs that have it; asked only where what is woken may cost too much."""
-        if self.cluster.most_usd_per_hour is None or not any(word.endswith("#") for word, _ in states.values()):
+        limited = any(file and file.most_usd_per_hour is not None for file in (self.cluster, self.after))
+        if not limited or not any(word.endswith("#") for word, _ in states.values()):
             return {}
         return await control.busy_nodes(self.env.connections, head)
 
@@ -147,7 +169,8 @@ class Waker:
         group = self.cluster.group_of[deed.node]
         await unmade.note(self.cluster, self.env.store, group, deed.node, why, self.clock(), self.clock())
 
-    async def _do(self, deed: power.Deed, head: Machine, machines: dict[str, Machine]) -> None:
+    async def _do(self, deed: power.Deed, head: Machine, machines: dict[str, Machine]) -> bool:
+        """Whether it is done."""
         run = self.env.connections
         match deed:
             case power.Make(node):
@@ -158,8 +181,9 @@ class Waker:
                         (node, f"{'Slurm wants it' if asks else 'one is missing'}: a machine is being made")
                     )
             case power.GiveBack(node, why):
-                await self.env.provider.delete(machines[node])
-                await run.drop(node)
+                if not await self._given_back(machines[node]):
+                    return False
+                self.untold = True
                 self.said.append((node, f"given back: {why}"))
             case power.Close(group, nodes, until, why):
                 await control.nodes_close(run, head, nodes, power.reason(deed))
@@ -170,27 +194,46 @@ class Waker:
             case power.Reset(node):
                 await control.nodes_open(run, head, [node])
                 self.said.append((node, "Slurm had given it up; it may be asked for again"))
+        return True
+
+    async def _given_back(self, machine: Machine) -> bool:
+        """Whether it went. One that its provider can't delete is tried again ever more seldom, and has an incident: somebody
+        pays for it."""
+        name = machine.name
+        try:
+            await self.env.provider.delete(machine)
+        except HeadwayError as error:
+            fault, now = fault_of(error)[:200], self.clock()
+            count = self.kept.get(name, (0, 0.0))[0] + 1
+            until = now + power.wait_s(count)
+            self.kept[name] = count, until
+            self.said.append((name, f"could not be given back (try {count} in a row): {fault}"))
+            await unmade.note_kept(self.cluster, self.env.store, name, f"try {count} in a row: {fault}", now, until)
+            return False
+        self.kept.pop(name, None)
+        await self.env.connections.drop(name)
+        return True
 
     async def _make(self, node: str, head: Machine) -> None:
         """A machine that did not get there is given back at once: nobody pays for it, and Slurm asks elsewhere."""
         group = self.cluster.group_of[node]
-        began = time.monotonic()
+        began, asked = time.monotonic(), self.clock()
 
         try:
             async with asyncio.timeout(MAKE_S):
                 await self._bring(node)
             self.untold = True  # at the next look: a node that works is not given back for that
-            self.failures.pop(group.name, None)
-            self.not_before.pop(group.name, None)
+            for row in (self.failures, self.failed_at, self.not_before):
+                row.pop(group.name, None)
             self.said.append((node, f"is ready after {time.monotonic() - began:.0f} s"))
         except HeadwayError as error:
-            await self._fail(node, head, fault_of(error)[:200])
+            await self._fail(node, head, asked, fault_of(error)[:200])
         except TimeoutError:
-            await self._fail(node, head, f"it was not there after {MAKE_S} s")
+            await self._fail(node, head, asked, f"it was not there after {MAKE_S} s")
         except (
             Exception
         ) as error:  # whatever it is: without a word to Slurm the next try would follow at once, and the next
-            await self._fail(node, head, f"{type(error).__name__}: {error}".splitlines()[0][:200])
+            await self._fail(node, head, asked, f"{type(error).__name__}: {error}".splitlines()[0][:200])
         finally:
             self.tasks.pop(node, None)
 
@@ -206,7 +249,8 @@ class Waker:
                 self.said.append((node, f"waits: {error.message.splitlines()[0]}"))
                 await asyncio.sleep(AWAY_S)
 
-    async def _fail(self, node: str, head: Machine, why: str) -> None:
+    async def _fail(self, node: str, head: Machine, asked: float, why: str) -> None:
+        """`asked`: when its making began. Machines that were asked for together, as one job's are, are one try."""
         group = self.cluster.group_of[node]
         states: dict[str, power.State] = {}
         unasked = ""
@@ -220,17 +264,30 @@ class Waker:
                 return
         except HeadwayError as error:  # a machine of which nobody knows what runs there is given back later
             unasked = error.message.splitlines()[0]
-        count = self.failures[group.name] = self.failures.get(group.name, 0) + 1
-        wait_s, now = power.wait_s(count), self.clock()
-        until = self.not_before[group.name] = now + wait_s
+        now = self.clock()
+        if asked > self.failed_at.get(group.name, 0.0):
+            self.failures[group.name] = self.failures.get(group.name, 0) + 1
+            self.not_before[group.name] = now + power.wait_s(self.failures[group.name])
+            self.failed_at[group.name] = now
+        count, until = self.failures[group.name], self.not_before[group.name]
         self.said.append((node, f"could not be made (try {count} in a row): {why}"))
         try:
             await unmade.note(self.cluster, self.env.store, group, node, f"try {count} in a row: {why}", now, until)
             if unasked:
                 raise Unreachable(unasked)
             if node in machines:
-                await self.env.provider.delete(machines[node])
+                await self._given_back(machines[node])
             if group.idle_s is not None:
                 await self._do(power.close(group, states, [node], until, why), head, machines)
         except HeadwayError as error:
             self.said.append((node, f"and could not be taken back yet: {error.message.splitlines()[0]}"))
+
+
+def _place(deed: power.Deed) -> str:
+    """Of what is said of it."""
+    match deed:
+        case power.Close(group):
+            return group
+        case power.Open(nodes):
+            return compress(nodes)
+    return deed.node

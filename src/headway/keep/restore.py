@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from headway.cluster.apply import apply
 from headway.cluster.env import Env, Say
-from headway.cluster.observe import machines_of
+from headway.cluster.observe import machines_of, replaced
 from headway.domain.cluster import ACCOUNTING, Cluster, heads_of
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
@@ -148,11 +148,12 @@ def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
 async def _stand_aside(cluster: Cluster, env: Env, say: Say) -> None:
     """Before the first controller rests, for a second one would take over; the apply starts it again. One that can't be told
     goes with its machine, also one that is off, for it would take over as it boots: of a machine made anew it waits for the
-    first. One of which the backup's file knows nothing starts no more."""
-    machines = await machines_of(env, cluster.name)
+    first. One of which the backup's file knows nothing starts no more. A machine one owns that another is about to take the
+    place of need not answer: it was installed anew, or is gone."""
+    machines, anew = await machines_of(env, cluster.name), await replaced(env, cluster.name)
     for name in heads_of(cluster.name, _MOST_HEADS)[1:]:
         machine = machines.get(name)
-        if machine is None or await _ended(env, machine, for_good=name not in cluster.heads):
+        if machine is None or await _ended(env, machine, for_good=name not in cluster.heads) or name in anew:
             continue
         await say(name, "can't be told to stand aside: its machine is made anew", level="warning")
         await env.provider.fence(machine)  # one that stood still must not go on in between

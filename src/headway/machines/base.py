@@ -98,8 +98,9 @@ class Owned(Protocol):
         """The machine for the head or a slot, taken or not. Raises Unreachable when it shows no host key."""
         ...
 
-    async def taken(self, cluster: str) -> tuple[Machine, ...]:
-        """Every machine that this cluster holds, also one that the inventory no longer names."""
+    async def replaced(self, cluster: str) -> frozenset[str]:
+        """Names of those of `list` whose place the inventory gives to another machine, or that were installed anew: an apply
+        takes what is there now in their place."""
         ...
 
     async def note(self, cluster: str, found: Mapping[str, Found], nfs: Sequence[str]) -> None:

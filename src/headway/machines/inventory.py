@@ -22,6 +22,7 @@ class Taken:
     host: Host
     key: str  # pinned host key
     found: Found | None = None
+    address: str = ""  # at the last apply; "" where none got that far
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,11 @@ class Inventory:
 
         return self._change(cluster, change).machines[name].key
 
-    def note(self, cluster: str, found: Mapping[str, Found], nfs: Sequence[str]) -> None:
+    def note(self, cluster: str, found: Mapping[str, Found], addresses: Mapping[str, str], nfs: Sequence[str]) -> None:
         def change(machines: dict[str, Taken]) -> None:
             for name, hardware in found.items():
                 if name in machines:
-                    machines[name] = replace(machines[name], found=hardware)
+                    machines[name] = replace(machines[name], found=hardware, address=addresses.get(name, ""))
 
         self._change(cluster, change, nfs)
 
@@ -129,7 +130,7 @@ class Inventory:
 def _taken(name: str, told: dict[str, Any]) -> Taken:
     jump = told["host"].pop("jump", None)
     host = Host(**{**told["host"], "name": name, "jump": JumpHost(**jump) if jump else None})
-    return Taken(host, told["key"], _found(told["found"]) if told.get("found") else None)
+    return Taken(host, told["key"], _found(told["found"]) if told.get("found") else None, told.get("address", ""))
 
 
 def _found(told: dict[str, Any]) -> Found:

@@ -53,10 +53,10 @@ class SshProvider:
         missing = [name for name in names if name not in hosts]
         if missing:
             raise Refused(f"hosts names no machine for {', '.join(missing)}", hint="the first host is the head")
-        found = await asyncio.gather(*(_address(hosts[name].address) for name in names))
+        kept = self._kept.read(cluster.name)
+        found = await asyncio.gather(*(_reached_at(hosts[name], kept.machines.get(name)) for name in names))
         addresses = dict(zip(names, found, strict=True))
         gateway = _source_address(addresses[cluster.head])
-        kept = self._kept.read(cluster.name)
         return Place(
             subnet=_around(list(addresses.values())),
             gateway=gateway,
@@ -79,28 +79,29 @@ class SshProvider:
         return await self.place(cluster)
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
-        """The machines that have a place; whether one answers is for `Connections` to find out. Not one whose place the
-        inventory gives to another, or that was installed anew: that one is to be made."""
-        kept = self._kept.read(cluster).machines
-        places = self._places(cluster, [host.name for host in self._hosts if host.name])
-        stay = {name: one for name, one in kept.items() if name not in places or _same(places[name], one)}
-        return tuple(
-            [
-                await self._machine(cluster, name, replace(one, host=places.get(name, one.host)))
-                for name, one in stay.items()
-            ]
-        )
+        """The machines that have a place; whether one answers is for `Connections` to find out. One keeps it until an apply has
+        given it to another: its jobs run there, whatever the inventory says. The name of one that nobody can resolve stands for
+        its address: the others are there all the same."""
+        places = self._named(cluster)
+        machines = {}
+        for name, one in self._kept.read(cluster).machines.items():
+            host = places.get(name, one.host)
+            machines[name] = replace(one, host=host) if _same(host, one) else one
+        addresses = await asyncio.gather(*(_known_at(one) for one in machines.values()))
+        found = zip(machines.items(), addresses, strict=True)
+        return tuple(_machine(cluster, name, one, address or one.host.address) for (name, one), address in found)
 
-    async def taken(self, cluster: str) -> tuple[Machine, ...]:
+    async def replaced(self, cluster: str) -> frozenset[str]:
+        places = self._named(cluster)
         kept = self._kept.read(cluster).machines
-        return tuple([await self._machine(cluster, name, one) for name, one in kept.items()])
+        return frozenset(name for name, one in kept.items() if name in places and not _same(places[name], one))
 
     async def candidate(self, cluster: Cluster, name: str) -> Machine:
         host = self._host(cluster.name, _names(cluster), name)
         kept = self._kept.read(cluster.name).machines.get(name)
         pinned = kept.key if kept and _at(kept.host) == _at(host) else ""
         key = _line(host.host_key) or pinned or await self._shown(host)
-        return await self._machine(cluster.name, name, Taken(host, key))
+        return _machine(cluster.name, name, Taken(host, key), await _reached_at(host, kept))
 
     async def create(self, request: MachineRequest) -> Machine:
         """Checks that the machine answers, and pins its host key at first contact. Raises Unreachable when it does not,
@@ -116,10 +117,13 @@ class SshProvider:
                 hint="if it was reinstalled, give its new key in the inventory (host_key); else somebody else answers "
                 "there: do not trust it",
             )
-        return await self._machine(request.cluster, request.name, Taken(host, key))
+        return _machine(request.cluster, request.name, Taken(host, key), await _address(host.address))
 
     async def note(self, cluster: str, found: Mapping[str, Found], nfs: Sequence[str]) -> None:
-        await asyncio.to_thread(self._kept.note, cluster, found, nfs)
+        machines = {name: one for name, one in self._kept.read(cluster).machines.items() if name in found}
+        addresses = await asyncio.gather(*(_known_at(one) for one in machines.values()))
+        known = dict(zip(machines, addresses, strict=True))
+        await asyncio.to_thread(self._kept.note, cluster, found, known, nfs)
 
     async def start(self, machine: Machine) -> None:
         """Headway can't switch on a machine it did not make; raises Unreachable unless it answers already."""
@@ -164,6 +168,9 @@ class SshProvider:
     def _places(self, cluster: str, names: Sequence[str]) -> dict[str, Host]:
         return self._kept.places(cluster, names, self._hosts)
 
+    def _named(self, cluster: str) -> dict[str, Host]:
+        return self._places(cluster, [host.name for host in self._hosts if host.name])
+
     def _host(self, cluster: str, names: Sequence[str], name: str) -> Host:
         hosts = self._places(cluster, names)
         if name not in hosts:
@@ -177,21 +184,22 @@ class SshProvider:
         finally:
             await dialer.close()
 
-    async def _machine(self, cluster: str, name: str, one: Taken) -> Machine:
-        host = one.host
-        return Machine(
-            name=name,
-            cluster=cluster,
-            address=await _address(host.address),
-            state=MachineState.RUNNING,
-            host_key=one.key,
-            user=host.user,
-            port=host.port,
-            key_path=host.key,
-            password_path=host.sudo_password,
-            jump=_jump(host.jump),
-            found=one.found,
-        )
+
+def _machine(cluster: str, name: str, one: Taken, address: str) -> Machine:
+    host = one.host
+    return Machine(
+        name=name,
+        cluster=cluster,
+        address=address,
+        state=MachineState.RUNNING,
+        host_key=one.key,
+        user=host.user,
+        port=host.port,
+        key_path=host.key,
+        password_path=host.sudo_password,
+        jump=_jump(host.jump),
+        found=one.found,
+    )
 
 
 def _names(cluster: Cluster) -> tuple[str, ...]:
@@ -249,6 +257,24 @@ async def _address(name: str) -> str:
     except OSError as error:
         raise Unreachable(f"host {name} has no address: {error}", hint="use its address in the inventory") from error
     return str(found[0][4][0])
+
+
+async def _reached_at(host: Host, kept: Taken | None) -> str:
+    """Its address; where nobody knows its name just now, the one it had at the last apply. Raises Unreachable."""
+    try:
+        return await _address(host.address)
+    except Unreachable:
+        if kept is None or not kept.address or _at(kept.host) != _at(host):
+            raise
+        return kept.address
+
+
+async def _known_at(one: Taken) -> str:
+    """As `_reached_at`; "" where nobody knows."""
+    try:
+        return await _reached_at(one.host, one)
+    except Unreachable:
+        return ""
 
 
 def _around(addresses: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headway.api.work import Waiting
-from headway.errors import HeadwayError
+from headway.domain.cluster import Cluster
 from headway.server.held import Open
 
 if TYPE_CHECKING:
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Beside:
-    """headway.cluster.leave.Beside. The cluster is, until the wait is over, as its file was before."""
+    """headway.cluster.leave.Beside. The cluster is, until the wait is over, as its file was before; what is made meanwhile is
+    to have a place in the one that comes (`after`)."""
 
     held: Open
     say: Say
+    after: Cluster
     waiting: Waiting | None = None
     waker: Waker | None = None
     nodes: frozenset[str] = field(default_factory=frozenset)  # those whose jobs were waited for at the last look
@@ -35,13 +37,9 @@ class Beside:
         if self.held.cluster is None:
             return
         if self.waker is None:
-            self.waker = Waker(self.held.cluster, self.held.env)
+            self.waker = Waker(self.held.cluster, self.held.env, after=self.after)
         self.waker.barred = self.nodes
-        try:
-            said = await self.waker.step()
-        except HeadwayError as error:
-            said = [("machines", error.message)]
-        for where, text in said:
+        for where, text in await self.waker.step():
             await self.say(where, text)
 
     async def others_wait(self) -> bool:

@@ -68,7 +68,7 @@ class RealWork(Acting):
 
         async with self._alone(cluster) as held:
             try:
-                await apply(cluster, held.env, say, deadline, Beside(held, say, waiting))
+                await apply(cluster, held.env, say, deadline, Beside(held, say, cluster, waiting))
             except SteppedAside:
                 return True
             held.cluster = cluster
@@ -104,6 +104,7 @@ class RealWork(Acting):
 
     async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:
         from headway.cluster.bring import bring
+        from headway.health.gone import nobody_misses
 
         tools = await self._tools(cluster)
         async with self._alone(cluster) as held:
@@ -111,6 +112,9 @@ class RealWork(Acting):
             made = machine is not None and since is not None and machine.started_at > since
             if made or (machine is not None and await tools.jobs_on(node)):
                 await say(node, "somebody else has made a machine there meanwhile", done=True)
+                return
+            if node not in cluster.group_of or await nobody_misses(tools, node):
+                await say(node, "its machine is gone, and none is wanted in its place any more", done=True)
                 return
             await bring(cluster, held.env, node, say, why="the one before is broken")
 
