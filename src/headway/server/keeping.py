@@ -144,10 +144,8 @@ def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]
         rows = [(path, header) for path, header, _ in found(folder) if header.cluster == cluster]
     except Refused as error:
         return (error.message,)
-    now = next((header.slurm_version for path, header in rows if path == made), "")
-    back = next(
-        (path for path, header in rows if header.slurm_version != now), None
-    )  # the way back to the Slurm before
+    now = {header.slurm_version for path, header in rows if path == made}
+    back = next((path for path, header in rows if now and header.slurm_version not in now), None)  # to the Slurm before
     others = [path for path, _ in rows if path not in (made, back)]
     for path in others[max(0, keep - 1) :]:
         try:
