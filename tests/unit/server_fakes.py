@@ -130,6 +130,9 @@ class FakeWork:
     async def roll_head(self, cluster: Cluster, say: Any, *, back: bool) -> Any:
         return await self._call("roll_head", cluster, say, back)
 
+    async def image_there(self, cluster: Cluster, say: Any) -> Any:
+        return await self._call("image_there", cluster, say)
+
     async def wants_roll(self, cluster: Cluster) -> Any:
         return await self._call("wants_roll", cluster)
 

@@ -15,7 +15,7 @@ BACKUP = BackupRule("/backup", 86400, 7, "/etc/headway/key")
 
 def fault(old: str, new: str, cluster: Cluster | None = None) -> str:
     cluster = cluster or replace(builders.cluster(2), backup=BACKUP)
-    found = hop_fault(replace(cluster, slurm_version=old), replace(cluster, slurm_version=new))
+    found = hop_fault(old, replace(cluster, slurm_version=new), there=True)
     return found.message if found else ""
 
 
@@ -55,10 +55,21 @@ def test_a_hop_wants_a_backup_and_machines_that_headway_makes() -> None:
 
 def test_the_plan_says_that_a_backup_comes_first() -> None:
     before = replace(builders.cluster(2), backup=BACKUP)
-    (change,) = backup_first(before, replace(before, slurm_version="26.05"))
+    after = replace(before, slurm_version="26.05")
+    (change,) = backup_first("24.11", before, after)
     assert (change.kind, change.what) == ("backup.make", "/backup")
-    assert backup_first(before, before) == backup_first(None, before) == ()
+    assert backup_first("24.11", before, before) == backup_first("", None, before) == ()
+    assert backup_first("24.11", after, after) == (), "kept before: it was made then"
+    assert backup_first("", before, after) == (), "nothing was ever written"
 
 
 def test_a_cluster_that_is_not_there_may_have_any() -> None:
-    assert hop_fault(None, builders.cluster(2)) is None
+    assert hop_fault("", builders.cluster(2), there=False) is None
+
+
+def test_of_a_cluster_that_is_down_there_is_no_backup() -> None:
+    newer = replace(builders.cluster(2), backup=BACKUP, slurm_version="26.05")
+    found = hop_fault("24.11", newer, there=False)
+    assert found is not None
+    assert "of a cluster that is down there is no backup" in found.message
+    assert hop_fault("24.11", builders.cluster(2), there=False) is None

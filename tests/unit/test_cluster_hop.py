@@ -69,6 +69,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
     monkeypatch.setattr(hop, "image_build", made)
     monkeypatch.setattr(hop.ops, "perform", made.perform)
+
+    async def head(*_: Any) -> Any:
+        return MACHINES[FIRST]
+
+    monkeypatch.setattr(hop, "head_or_none", head)
     return made
 
 
@@ -114,21 +119,53 @@ async def test_other_changes_take_no_head_away(world: World, env: Env) -> None:
     assert world.order == []
 
 
-async def test_no_head_is_made_of_an_image_with_another_slurm(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def tagged(tag: str) -> Any:
-        return SimpleNamespace(slurm_version={"before": "24.11", "after": "26.05"}[tag])
+IMAGES = tuple(
+    SimpleNamespace(id=f"id-{tag}", tag=tag, slurm_version=version)
+    for tag, version in (("before", "24.11"), ("after", "26.05"))
+)
 
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
+    """Of which image each machine is."""
+    of = dict.fromkeys(MACHINES, "after")
+
+    async def list_images() -> Any:
+        return IMAGES
+
+    async def tagged(tag: str) -> Any:
+        return next(one for one in IMAGES if one.tag == tag)
+
+    async def listed(_: str) -> Any:
+        return tuple(replace(one, image=f"id-{of[name]}") for name, one in MACHINES.items() if name in of)
+
+    monkeypatch.setattr(hop.image, "list_images", list_images)
     monkeypatch.setattr(hop.image, "tagged", tagged)
+    monkeypatch.setattr(World, "list", staticmethod(listed), raising=False)
+    monkeypatch.setattr(World, "makes", True, raising=False)
+    return of
+
+
+async def test_no_head_is_made_of_an_image_with_another_slurm(env: Env, made: dict[str, str]) -> None:
     await env.store.set_node_image(LAB.name, NodeImage("before", "before"))
     assert await hop.tag_for(LAB, env, FIRST, "") == ""
     assert await hop.tag_for(LAB, env, "lab-1-1", "") == "before"
     assert await hop.tag_for(LAB, env, FIRST, "after") == "after"
 
 
-async def test_nodes_that_were_drained_for_it_are_rolled_and_those_of_others_are_not(
-    env: Env, monkeypatch: pytest.MonkeyPatch
+async def test_no_node_is_ahead_of_a_head_that_has_yet_to_get_its_slurm(env: Env, made: dict[str, str]) -> None:
+    assert await hop.tag_for(LAB, env, "lab-1-1", "") == "", "the present image"
+    made |= dict.fromkeys(LAB.heads, "before")
+    assert await hop.tag_for(LAB, env, "lab-1-1", "") == "before"
+    for name in LAB.heads:
+        del made[name]  # while they are made
+    assert await hop.tag_for(LAB, env, "lab-1-1", "") == ""
+
+
+async def test_nodes_follow_their_heads_but_where_a_roll_failed_or_somebody_went_back(
+    env: Env, made: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: dict[str, tuple[str, str]] = {"lab-1-1": ("drained", "headway: rolls")}
+    said: dict[str, tuple[str, str]] = {}
 
     async def reasons(*_: Any) -> Any:
         return said
@@ -136,15 +173,16 @@ async def test_nodes_that_were_drained_for_it_are_rolled_and_those_of_others_are
     async def head(*_: Any) -> Any:
         return MACHINES[FIRST]
 
-    async def machines_of(*_: Any) -> Any:
-        return MACHINES
-
-    for name, what in (("head_or_none", head), ("machines_of", machines_of)):
-        monkeypatch.setattr(hop, name, what)
+    monkeypatch.setattr(hop, "head_or_none", head)
     monkeypatch.setattr(hop.control, "node_reasons", reasons)
-    monkeypatch.setattr(World, "makes", True, raising=False)
+    assert not await hop.wants_roll(LAB, env), "all have it"
+    made["lab-1-1"] = "before"
     assert await hop.wants_roll(LAB, env)
     said["lab-1-1"] = ("drained", "headway: rolls: nvidia-smi lists 0 GPUs")
     assert not await hop.wants_roll(LAB, env), "it was tried, and failed"
-    said["lab-1-1"] = ("drained", "eve: disk")
-    assert not await hop.wants_roll(LAB, env)
+    said.clear()
+    await env.store.set_node_image(LAB.name, NodeImage("before", "before"))
+    assert not await hop.wants_roll(LAB, env), "somebody went back"
+    await env.store.set_node_image(LAB.name, NodeImage("", "before"))
+    made |= dict.fromkeys(LAB.heads, "before")
+    assert not await hop.wants_roll(LAB, env), "the heads come first"

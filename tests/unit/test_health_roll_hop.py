@@ -66,3 +66,22 @@ async def test_no_node_is_ahead_of_its_head_and_no_head_goes_back(newer: Fleet, 
     with pytest.raises(Refused, match=r"runs Slurm 24.11 still"):
         await go(newer, store)
     assert newer.did == []
+
+
+async def test_once_one_has_passed_nodes_that_are_left_stay_apart_when_another_fails(
+    newer: Fleet, store: Store
+) -> None:
+    newer.unmakable = {"lab-1-3"}
+    with pytest.raises(Refused, match="lab-1-3") as caught:
+        await go(newer, store)
+    assert "those with another Slurm that are left" in caught.value.hint
+    served = {newer.machines[name].image for name in NODES if name not in newer.reasons and name in newer.machines}
+    assert served == {"id-new"}, "no job has nodes of both kinds"
+    assert (await store.node_image("lab")).pinned == "", "nothing new is made of the Slurm before"
+
+
+async def test_a_stopped_roll_returns_no_node_that_has_yet_to_be_tested(newer: Fleet, store: Store) -> None:
+    newer.machines["lab-1-1"] = replace(newer.machines["lab-1-1"], image="id-new")
+    newer.reasons = {"lab-1-1": "headway: rolls"}
+    await halt(world.tools(newer, store), newer.say)
+    assert set(newer.reasons) == {"lab-1-1"}, "that the head is of its image says nothing of the node"

@@ -12,7 +12,7 @@ import pytest
 from headway.domain.cluster import BackupRule
 from headway.errors import Refused
 from headway.keep.archive import Header
-from headway.server.keeping import AGAIN_S, LATE_S, Backups
+from headway.server.keeping import AGAIN_S, LATE_S, Backups, retain
 from tests import builders
 from tests.unit import server_fakes
 from tests.unit.server_fakes import Server
@@ -100,6 +100,13 @@ async def test_one_that_cannot_be_removed_makes_no_other_backup_due(
     assert last.state == "done"
     (said,) = [event for event in await server.store.events_after(last.id) if event.level == "warning"]
     assert said.text == f"older ones could not be removed: {old[0].name}: Operation not permitted"
+
+
+def test_the_way_back_to_an_earlier_slurm_is_kept_beside_the_others(tmp_path: Path) -> None:
+    versions = {1.0: "24.11", 2.0: "24.11", 3.0: "26.05", 4.0: "26.05", 5.0: "26.05"}
+    rows = [made(tmp_path, Header("lab", at, "1", slurm, HEADER.salt), a=b"") for at, slurm in versions.items()]
+    assert retain(tmp_path, "lab", 2, rows[-1]) == ()
+    assert [path.exists() for path in rows] == [False, True, False, True, True]
 
 
 async def test_an_apply_that_failed_ends_no_backups(server: Server, rule: BackupRule) -> None:

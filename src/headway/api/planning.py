@@ -134,7 +134,7 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
     before = await state.resolved(row) if row else None
     if not who.may(Right.ADMIN):
         _need_known_places(who, resolved.cluster, before)
-    hop = hop_fault(before, resolved.cluster)
+    hop = hop_fault(state.slurm_written(resolved.cluster, before), resolved.cluster, there=before is not None)
     faults = [*await place_faults(state, resolved), *([hop] if hop else [])]
     if before is not None and row is not None and row.state == "ready":
         faults += moved_datasets(before, resolved.cluster)
@@ -198,7 +198,7 @@ async def _changes(state: AppState, cluster: Cluster) -> ChangeSet:
     """What changes on machines, and what the server itself goes by from then on."""
     changes, before = await state.work.plan(cluster), await _before(state, cluster.name)
     kept = settings_changed(before, cluster)
-    first = backup_first(before, cluster)
+    first = backup_first(state.slurm_written(cluster, before), before, cluster)
     return replace(changes, changes=(*first, *changes.changes, *kept)) if first or kept else changes
 
 

@@ -19,7 +19,7 @@ from headway.api.live import Live, Snapshot, topic
 from headway.api.tries import Tries
 from headway.api.work import Resolved, Work
 from headway.domain.accounts import Share
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import WRITTEN, Cluster
 from headway.domain.dataset import with_versions
 from headway.domain.live import MOST_SIBLINGS, Check, JobState, Room
 from headway.errors import HeadwayError, NotFound
@@ -167,6 +167,16 @@ class AppState:
         if cluster.provider != "local":
             return Library(Path(cluster.library))
         return Library(volumes_dir(self.settings.data.resolve(), cluster.name) / "library")
+
+    def slurm_written(self, cluster: Cluster, before: Cluster | None) -> str:
+        """Which Slurm has written what a cluster has kept, "" = nothing. Of machines one owns what its file said before."""
+        if cluster.provider != "local":
+            return before.slurm_version if before else ""
+        file = volumes_dir(self.settings.data.resolve(), cluster.name) / "head" / WRITTEN
+        try:
+            return file.read_text().strip()
+        except FileNotFoundError:
+            return ""
 
     def datasets_changed(self, name: str) -> None:
         """The next who asks for the cluster gets it with the datasets that it has now."""

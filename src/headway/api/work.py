@@ -119,8 +119,13 @@ class Work(Protocol):
 
     async def roll_head(self, cluster: Cluster, say: Say, *, back: bool) -> None: ...
 
+    async def image_there(self, cluster: Cluster, say: Say) -> None:
+        """Makes the cluster's node image where there is none yet."""
+        ...
+
     async def wants_roll(self, cluster: Cluster) -> bool:
-        """Whether nodes were drained to get another Slurm, and none has begun with them. False where that can't be told."""
+        """Whether the heads have the file's Slurm, nodes another one, and neither a roll has failed nor somebody has kept them at
+        it. False where that can't be told."""
         ...
 
     async def halt_roll(self, cluster: Cluster, say: Say) -> None:

@@ -52,7 +52,7 @@ def changeset(goal: Goal, observed: Observed) -> ChangeSet:
 
 def _notes(cluster: Cluster, observed: Observed) -> Iterator[str]:
     """A newer node image is no change: a roll takes it up, and what is below /etc comes by apply anyway."""
-    if observed.of_earlier_image:
+    if observed.of_earlier_image and not observed.other_slurm:
         yield earlier_note(cluster, observed.of_earlier_image)
 
 

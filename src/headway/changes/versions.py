@@ -21,52 +21,42 @@ _BACK = {"22.05": 2, "23.02": 2, "23.11": 2, "24.05": 2}  # and three from 24.11
 _LATER = 3
 
 
-def hops(before: Cluster, after: Cluster) -> bool:
-    """Whether Slurm's version changes."""
-    return before.slurm_version != after.slurm_version
-
-
-def hop_fault(before: Cluster | None, after: Cluster) -> Fault | None:
-    """Why `after`'s Slurm can't go on with what `before`'s has left; None where it can, or where there is nothing yet."""
-    if before is None or not hops(before, after):
+def hop_fault(written: str, after: Cluster, *, there: bool) -> Fault | None:
+    """Why `after`'s Slurm can't go on with what an earlier one has `written` ("" = nothing yet); None where it can. `there`: the
+    cluster is there, and can be backed up."""
+    old, new = written, after.slurm_version
+    if old in ("", new):
         return None
-    old, new = before.slurm_version, after.slurm_version
     if old not in RELEASES or new not in RELEASES:
         return Fault("image", f"whether Slurm {new} reads the state of Slurm {old} is not known", "keep the image")
     steps = RELEASES.index(new) - RELEASES.index(old)
     most = _BACK.get(new, _LATER)
-    if 0 < steps <= most:
-        return _unready(before, after)
-    elsewhere = (
-        f"keep image: {before.image}, or make a cluster of another name with {after.image} and move people to it"
-    )
+    elsewhere = f"keep the image with Slurm {old}, or make a cluster of another name with {after.image}"
     if steps < 0:
-        return Fault(
-            "image", f"Slurm {new} can't read what Slurm {old} has written: SchedMD supports no way back", elsewhere
+        words = f"Slurm {new} can't read what Slurm {old} has written: SchedMD supports no way back"
+        return Fault("image", words, elsewhere)
+    if steps > most:
+        reads = ", ".join(RELEASES[RELEASES.index(new) - most : RELEASES.index(new)])
+        words = (
+            f"Slurm {new} takes over from {reads}, not from {old}: jobs and accounting of {after.name} would be lost"
         )
-    reads = ", ".join(RELEASES[RELEASES.index(new) - most : RELEASES.index(new)])
-    return Fault(
-        "image",
-        f"Slurm {new} takes over from {reads}, not from {old}, which this cluster runs: jobs and accounting would be lost",
-        elsewhere,
-    )
+        return Fault("image", words, elsewhere)
+    return _unready(old, after, there=there)
 
 
-def backup_first(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
-    """What an apply does before Slurm becomes another."""
-    if before is None or after.backup is None or not hops(before, after):
-        return ()
-    why = f"Slurm {before.slurm_version} becomes {after.slurm_version}: a backup comes first, the one way back"
-    return (Change("backup.make", "cluster", str(after.backup.to), why),)
-
-
-def _unready(before: Cluster, after: Cluster) -> Fault | None:
-    old, new = before.slurm_version, after.slurm_version
+def _unready(old: str, after: Cluster, *, there: bool) -> Fault | None:
+    new = after.slurm_version
     if after.provider != "local":
         return Fault(
             "image",
-            f"the machines of {before.name} are your own, and Headway takes no Slurm away from them: they run {old}",
-            f"keep image: {before.image}, or make a cluster of other machines with {after.image}",
+            f"the machines of {after.name} are your own, and Headway takes no Slurm away from them: they run {old}",
+            f"keep the image with Slurm {old}, or make a cluster of other machines with {after.image}",
+        )
+    if not there:
+        return Fault(
+            "image",
+            f"what {after.name} has kept is of Slurm {old}, and of a cluster that is down there is no backup to go back to",
+            f"bring it up with the image of Slurm {old}, then change that; or headway down {after.name} --delete-data",
         )
     if after.backup is None:
         return Fault(
@@ -75,3 +65,17 @@ def _unready(before: Cluster, after: Cluster) -> Fault | None:
             "backup: {to: DIR, key_file: FILE}",
         )
     return None
+
+
+def hops(written: str, before: Cluster | None, after: Cluster) -> bool:
+    """Whether an apply of `after` is the one that changes Slurm's version: it has not been kept before."""
+    changes = before is not None and before.slurm_version != after.slurm_version
+    return changes and written not in ("", after.slurm_version)
+
+
+def backup_first(written: str, before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
+    """What an apply does before Slurm becomes another."""
+    if after.backup is None or not hops(written, before, after):
+        return ()
+    why = f"Slurm {written} becomes {after.slurm_version}: a backup comes first, the one way back"
+    return (Change("backup.make", "cluster", str(after.backup.to), why),)

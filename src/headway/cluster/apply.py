@@ -28,7 +28,7 @@ from headway.cluster.leave import Beside, Leaving, SteppedAside
 from headway.cluster.members import members, still_leaving
 from headway.cluster.observe import look_at, machines_of, observe
 from headway.cluster.ready import serve, settle, wait_for_rest
-from headway.cluster.steps import by_stage, kept, patience_s
+from headway.cluster.steps import CONVERT_S, STAGE_S, by_stage, dbd_answers, kept, patience_s
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
 from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Site
@@ -46,7 +46,6 @@ from headway.store import StoreAway
 # Machines made at once: a container start is mostly work of this host's processors.
 MAKE_AT_ONCE = 6
 BOOT_S = 120
-ACCOUNTS_S = 30
 Before = Callable[[Machine], Awaitable[None]]
 BROUGHT = ("machine.create", "machine.start", "machine.restart", REBUILD)  # machines that Slurm must hear from
 
@@ -486,15 +485,12 @@ class Run:
             await ops.perform(self.env.connections, head, [kept(self.goal.cluster.slurm_version)])
 
     async def _seen_accounts(self, head: Machine) -> Accounts:
-        """A slurmdbd that has just started may fail a first question."""
-        ends = time.monotonic() + ACCOUNTS_S
-        while True:
-            try:
-                return await accounts.read(self.env.connections, head)
-            except HeadwayError as error:
-                if time.monotonic() > ends:
-                    raise Refused(
-                        f"{head.name}: slurmdbd runs but does not answer sacctmgr: {error.message}",
-                        hint=f"headway exec {head.cluster} -- journalctl -u slurmdbd",
-                    ) from error
-            await asyncio.sleep(0.3)
+        """Once slurmdbd answers: one that has just started may have an earlier Slurm's records to take over."""
+        try:
+            await ops.perform(self.env.connections, head, [dbd_answers()], timeout_s=CONVERT_S + STAGE_S)
+            return await accounts.read(self.env.connections, head)
+        except HeadwayError as error:
+            raise Refused(
+                f"{head.name}: slurmdbd runs but does not answer sacctmgr: {error.message}",
+                hint=f"headway exec {head.cluster} -- journalctl -u slurmdbd",
+            ) from error

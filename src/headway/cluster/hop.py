@@ -12,7 +12,7 @@ from headway.changes.roll import REBUILD
 from headway.cluster import ops
 from headway.cluster.env import Env, Say
 from headway.cluster.leads import head_or_none
-from headway.cluster.observe import machines_of
+from headway.cluster.observe import machines_of, of_another
 from headway.cluster.ready import wait_for_nodes
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
@@ -39,9 +39,7 @@ async def make_way(
     if not names:
         return frozenset()
     info = await image_build.ensure(cluster.image, say, state_dir=env.state_dir)
-    served = await _served(cluster, env, machines)
-    if served:  # what began there under the new controller, from a head with the new srun, would fail
-        await control.nodes_drain(env.connections, machines[cluster.head], sorted(served), ROLLS)
+    served = await _drained(cluster, env, machines)
     for name in names:
         await say(name, f"slurmctld and the database end in good order: it is made anew of {info.tag}")
         if machines[name].state is MachineState.RUNNING:
@@ -57,10 +55,16 @@ async def make_way(
     return served
 
 
-async def _served(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> frozenset[str]:
+async def _drained(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> frozenset[str]:
+    """The nodes in service, which are out of it then: what began there under the new controller, from a head with the new srun,
+    would fail. None where no controller answers: a server was ended after it had stopped it."""
     with contextlib.suppress(HeadwayError):
-        states = await control.node_reasons(env.connections, machines[cluster.head])
-        return frozenset(name for name, (word, _) in states.items() if control.serves(word)) & machines.keys()
+        head = await head_or_none(cluster, env, machines)
+        states = await control.node_reasons(env.connections, head) if head else {}
+        served = frozenset(name for name, (word, _) in states.items() if control.serves(word)) & machines.keys()
+        if head is not None and served:
+            await control.nodes_drain(env.connections, head, sorted(served), ROLLS)
+        return served
     return frozenset()
 
 
@@ -71,20 +75,28 @@ async def heard_again(cluster: Cluster, env: Env, head: Machine, served: frozens
 
 
 async def wants_roll(cluster: Cluster, env: Env) -> bool:
-    """Whether nodes were drained here and no roll has begun with them."""
-    if not env.provider.makes:
+    """Whether the heads have the file's Slurm and nodes another one, but where a roll failed on one of them or somebody went
+    back to that image."""
+    if not env.provider.makes or (await env.store.node_image(cluster.name)).pinned:
         return False
     with contextlib.suppress(HeadwayError):
-        head = await head_or_none(cluster, env, await machines_of(env, cluster.name))
-        reasons = await control.node_reasons(env.connections, head) if head else {}
-        return any(reason == ROLLS for _, reason in reasons.values())
+        machines = await machines_of(env, cluster.name)
+        other = of_another(cluster, machines.values(), await image.list_images())
+        head = await head_or_none(cluster, env, machines)
+        if other and head is not None and not other.keys() & set(cluster.heads):
+            reasons = await control.node_reasons(env.connections, head)
+            return not any(reason.startswith(f"{ROLLS}: ") for _, reason in reasons.values())
     return False
 
 
 async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:
     """What the machine is made from: `tag`, or what the cluster keeps to; "" = the present image. No head is made of an image
-    with another Slurm: it would not read what lies on the head's volume, or spoil it."""
+    with another Slurm: it would not read what lies on the head's volume, or spoil it. No node is ahead of its head, which has
+    yet to get that Slurm."""
     tag = tag or (await env.store.node_image(cluster.name)).pinned
-    if tag and name in cluster.heads and (await image.tagged(tag)).slurm_version != cluster.slurm_version:
-        return ""
-    return tag
+    if name in cluster.heads:
+        return "" if tag and (await image.tagged(tag)).slurm_version != cluster.slurm_version else tag
+    heads = {one.name: one for one in await env.provider.list(cluster.name) if one.name in cluster.heads}
+    images = {info.id: info for info in await image.list_images()} if heads else {}
+    behind = of_another(cluster, heads.values(), images.values())
+    return tag if not behind or tag else next(images[heads[one].image].tag for one in behind)

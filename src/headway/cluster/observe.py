@@ -113,14 +113,19 @@ async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str
 
 async def of_other_slurm(cluster: Cluster, machines: Iterable[Machine]) -> dict[str, str]:
     """Heads whose image carries another Slurm than the file's, and which; {} where that can't be told."""
-    made = {one.name: one.image for one in machines if one.image and one.name in cluster.heads}
+    made = [one for one in machines if one.image and one.name in cluster.heads]
     if not made:
         return {}
     try:
-        carries = {info.id: info.slurm_version for info in await image.list_images()}
+        return of_another(cluster, made, await image.list_images())
     except HeadwayError:
         return {}
-    found = {name: carries.get(made_from, "") for name, made_from in made.items()}
+
+
+def of_another(cluster: Cluster, machines: Iterable[Machine], images: Iterable[image.ImageInfo]) -> dict[str, str]:
+    """Machines whose image carries another Slurm than the file's, and which; not those whose image is not known."""
+    carries = {info.id: info.slurm_version for info in images}
+    found = {one.name: carries.get(one.image, "") for one in machines}
     return {name: version for name, version in found.items() if version not in ("", cluster.slurm_version)}
 
 

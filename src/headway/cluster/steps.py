@@ -259,11 +259,16 @@ def _after(name: str) -> list[Step]:
     if name == "mariadb.service":
         return [run_step(["mariadb", "-e", _DATABASE])]
     if name == "slurmdbd.service":
-        answers = _wait(["sacctmgr", "-nP", "show", "config"], "slurmdbd does not answer")
-        return [{**answers, "busy": ["sh", "-c", _CONVERTS], "most_s": CONVERT_S}]
+        return [dbd_answers()]
     if name == "slurmctld.service":
         return [_wait(["scontrol", "ping"], "slurmctld does not answer")]
     return []
+
+
+def dbd_answers() -> Step:
+    """Waits for slurmdbd, as long as the database works for it."""
+    answers = _wait(["sacctmgr", "-nP", "show", "config"], "slurmdbd does not answer")
+    return {**answers, "busy": ["sh", "-c", _CONVERTS], "most_s": CONVERT_S}
 
 
 def _told(unit: Unit) -> Step:

@@ -12,6 +12,7 @@ from headway.domain.found import Found
 MAIN = "main"  # the one group of a file without groups
 SHARED_FOLDER = ".headway"  # Headway's own, on the scratch of machines one owns
 STATE = "/srv/headway-state/slurmctld"  # Slurm's own state, unless the file names a place
+WRITTEN = "slurm-version"  # beside them on the head's volume: which Slurm has written them
 ACCOUNTING = "/srv/headway-state/slurm_acct_db"  # beside it: what a restore keeps of the database that was there
 RESTORING = ".restoring"  # beside either while a restore has not ended: one of them may be half there
 

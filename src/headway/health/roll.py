@@ -72,7 +72,9 @@ async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool
     else:
         info = await image_build.ensure(tools.cluster.image, say, state_dir=tools.env.state_dir)
         before = await _most(tools, info) or kept.before
-        await store.set_node_image(name, NodeImage(before, before))
+        # Of another Slurm than the heads' none is made but by going back: see `_apart`.
+        same = any(one.tag == before and one.slurm_version == info.slurm_version for one in await image.list_images())
+        await store.set_node_image(name, NodeImage(before if same else "", before))
     work = Roll(tools, say, info, alone, waits, until)
     work.apart = await _apart(tools.cluster, Seen(await tools.machines()), info.slurm_version)
     if not await work.nodes():
@@ -122,7 +124,8 @@ async def halt(tools: Tools, say: Say) -> None:
     image that nobody has tested: that one stays."""
     seen, head = await look(tools), await tools.head()
     reasons = await control.node_reasons(tools.env.connections, head)
-    serves = {one.image for name, one in seen.machines.items() if name not in seen.rolling and name not in seen.out}
+    nodes = {name: one for name, one in seen.machines.items() if name in tools.cluster.group_of}
+    serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
     before = (await tools.env.store.node_image(tools.cluster.name)).before
     serves |= {info.id for info in await image.list_images() if info.tag == before}
     for name in sorted(seen.rolling):
@@ -266,12 +269,15 @@ class Roll:
                 raise fault
         failed = {name: fault for name, fault in zip(names, faults, strict=True) if fault}
         if failed:
-            if self.apart:
+            alone = f"{compress(failed)} stays drained, no other node is touched"
+            if self.apart and not self.proved:
                 await self._give_back(seen, failed.keys())
+            elif self.apart:
+                alone = f"{compress(failed)} stays drained, and so do those with another Slurm that are left"
             raise Refused(
                 f"the roll stops: on {self.image.tag} "
                 + "; ".join(f"{name}: {fault}" for name, fault in failed.items()),
-                hint=f"{compress(failed)} stays drained, no other node is touched; headway roll {self.tools.cluster.name} "
+                hint=f"{alone}; headway roll {self.tools.cluster.name} "
                 "tries again, with --back it goes back to the image before",
             )
         if names and not self.proved:
@@ -373,7 +379,8 @@ def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
         raise Refused(
             f"Slurm {info.slurm_version} of {info.tag} can't read what Slurm {cluster.slurm_version} has written: the heads of "
             f"{cluster.name} stay",
-            hint="the nodes go back without --head; the whole cluster by headway restore, from the backup of before",
+            hint=f"the nodes go back without --head; the whole cluster by headway down {cluster.name}, then headway restore from "
+            "the backup of before",
         )
 
 

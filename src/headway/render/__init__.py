@@ -24,6 +24,7 @@ from headway.render import (
     submitted,
     systemd,
     takeback,
+    written,
 )
 from headway.render.effect import effect_of
 from headway.render.hardware import hardware_of, pretended
@@ -71,6 +72,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
     files = {
         "/etc/sysusers.d/headway.conf": File(systemd.sysusers()),
         "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=True, more=power.tmpfiles(cluster))),
+        **written.files(cluster, first=first),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
         "/etc/slurm/cgroup.conf": File(
             slurm_small.cgroup_conf(pretends=pretended(cluster, site), old=site.old_cgroups)

@@ -10,32 +10,36 @@ from headway import __version__
 from headway.api.places import allowed
 from headway.api.planning import queued
 from headway.api.state import AppState
-from headway.changes.versions import hops
+from headway.changes.versions import hop_fault, hops
 from headway.cluster.env import Say
 from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
-from headway.errors import Refused
+from headway.errors import InvalidSpec, Refused
 from headway.server.keeping import passphrase_of
 from headway.store import ClusterRow, Operation
 
 
 async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, say: Say) -> None:
     """Nothing where Slurm stays what it is. The file that is to be says where to and with which key. Raises HeadwayError, and
-    then nothing was touched."""
-    if not hops(before, after):
+    then nothing was touched; so also where this Slurm can't take over, as the cluster is by now, or its image can't be made."""
+    written = state.slurm_written(after, before)
+    if fault := hop_fault(written, after, there=True):
+        raise InvalidSpec([fault])
+    if not hops(written, before, after):
         return
+    await state.work.image_there(after, say)
     from headway.keep import archive
     from headway.keep.backup import file_of
 
     rule, began = after.backup, time.monotonic()
     if rule is None:
         raise Refused(f"{after.name} has no backup to go back to", hint="backup: {to: DIR, key_file: FILE}")
-    header = archive.Header(after.name, state.clock(), __version__, before.slurm_version, archive.new_salt())
+    header = archive.Header(after.name, state.clock(), __version__, written, archive.new_salt())
     path = file_of(allowed(state, rule.to), header)
     passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
     key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
     about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
-    await say("backup", f"before Slurm {before.slurm_version} becomes {after.slurm_version}: the way back")
+    await say("backup", f"before Slurm {written} becomes {after.slurm_version}: the way back")
     await state.work.back_up(before, about, say, path, header, key)
     await say("backup", str(path), done=True, seconds=time.monotonic() - began)
 

@@ -80,6 +80,12 @@ class Keep:
         faults = await place_faults(state, resolved)
         if faults:
             raise InvalidSpec(faults)
+        old, there = kept.proof.header.slurm_version, state.slurm_written(resolved.cluster, None)
+        if there not in ("", old) and await state.work.machines(resolved.cluster):
+            raise Refused(
+                f"{name} runs Slurm {there} and this backup is of {old}: no machine of the one works under the other",
+                hint=f"headway down {name}, then restore again",
+            )
         await self._say("proof", f"{kept.proof.bytes} bytes are whole", done=True)
         count = await keep.remember(name, state.store, path, key, kept)
         await self._say("records", f"{count} of Headway's own records are back", done=True)
@@ -128,15 +134,19 @@ class Keep:
 
 
 def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]:
-    """Removes all but `keep` backups of the cluster in this folder: the one that was just made, and the latest others. A
+    """Removes all but `keep` backups of the cluster in this folder: the one that was just made, and the latest others; and the
+    latest of another Slurm. A
     clock that was ahead may have dated those later than that one. Those that can't be removed stay: why, a sentence each."""
     from headway.keep.archive import found
 
     stay = []
     try:
-        others = [path for path, header, _ in found(folder) if header.cluster == cluster and path != made]
+        rows = [(path, header) for path, header, _ in found(folder) if header.cluster == cluster]
     except Refused as error:
         return (error.message,)
+    now = {header.slurm_version for path, header in rows if path == made}
+    back = next((path for path, header in rows if now and header.slurm_version not in now), None)  # to the Slurm before
+    others = [path for path, _ in rows if path not in (made, back)]
     for path in others[max(0, keep - 1) :]:
         try:
             path.unlink(missing_ok=True)

@@ -246,9 +246,14 @@ class Reconciler:
         state.live.touch(name)
         deadline, say = self._deadline(operation), partial(self._say, operation)
         waiting = Waiting(state, operation, cluster, say, deadline)
-        if await state.work.apply(cluster, say, deadline, waiting):
-            return await waiting.go_on_later()
-        return await nodes_follow(state, operation, cluster, deadline)
+        try:
+            aside = await state.work.apply(cluster, say, deadline, waiting)
+        except (
+            HeadwayError
+        ):  # of one machine, perhaps: nodes that were drained to follow their heads do so all the same
+            await nodes_follow(state, operation, cluster, deadline)
+            raise
+        return await waiting.go_on_later() if aside else await nodes_follow(state, operation, cluster, deadline)
 
     def _deadline(self, operation: Operation) -> Deadline | None:
         """Of one that stepped aside, what was given it at first, for the nodes it was given for."""

@@ -135,6 +135,11 @@ class RealWork(Acting):
         async with self._alone(cluster):
             await roll_head(await self._tools(cluster), say, back=back)
 
+    async def image_there(self, cluster: Cluster, say: Say) -> None:
+        from headway.machines import image_build
+
+        await image_build.ensure(cluster.image, say, state_dir=(await self._env(cluster)).state_dir)
+
     async def wants_roll(self, cluster: Cluster) -> bool:
         from headway.cluster.hop import wants_roll
 
