@@ -16,7 +16,7 @@ from headway.domain.cluster import Cluster, Dataset, Site, Storage
 from headway.domain.files import File
 from headway.errors import InvalidSpec
 from headway.render import conf, render, units
-from headway.render.hardware import hardware
+from headway.render.hardware import hardware_of
 from headway.render.systemd import escape
 from tests.render.cases import cpu_cluster, gpu_cluster, old_gpu_cluster, site_of
 
@@ -227,7 +227,7 @@ def test_pretended_cores_are_not_pinned_and_real_ones_are() -> None:
 
 def test_a_real_node_promises_less_memory_than_it_has() -> None:
     cluster = cpu_cluster()
-    node = hardware(cluster, site_of(cluster, real_cpus=64, real_memory_mib=250_000))
+    node = hardware_of(cluster, site_of(cluster, real_cpus=64, real_memory_mib=250_000), cluster.slot_names[0])
     assert not node.pretended
     assert node.memory_mib < 250_000
 
