@@ -29,7 +29,7 @@ def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
         ("SuspendProgram", DOWN, ""),
         ("ResumeFailProgram", FAILED, ""),
         ("SuspendTime", str(min(group.idle_s or 0 for group in groups)), "Seconds without a job until a node goes."),
-        ("SuspendExcNodes", ",".join(_kept(cluster)) or "NONE", "Nodes that people scale, and those that always run."),
+        *_kept(cluster),
         *_states(cluster),
         ("ResumeTimeout", str(MAKE_S), ""),
         ("SuspendTimeout", str(GO_S), ""),
@@ -48,12 +48,13 @@ def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
     )
 
 
-def _kept(cluster: Cluster) -> list[str]:
+def _kept(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
+    """No row where there is no such node: Slurm has no word for none."""
     fixed = [name for group in cluster.groups if group.idle_s is None for name in group.slots]
-    found = [compress(fixed)] if fixed else []
     # By name: with a count Slurm keeps so many idle ones beside those that work (power_save.c, _pick_exc_nodes).
     least = [name for group in by_itself(cluster) for name in group.slots[: group.wanted]]
-    return found + ([compress(least)] if least else [])
+    names = ",".join(compress(some) for some in (fixed, least) if some)
+    return (("SuspendExcNodes", names, "Nodes that people scale, and those that always run."),) if names else ()
 
 
 def tmpfiles(cluster: Cluster) -> tuple[str, ...]:
