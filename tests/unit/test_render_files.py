@@ -195,6 +195,13 @@ def test_a_whole_node_counts_for_its_gpus_and_not_for_a_rounding_more() -> None:
     assert int(float(weights["CPU"]) * int(node.get("CPUs") or 0)) == 8000
 
 
+def test_what_a_job_s_epilog_removes_is_removed_at_boot_where_the_machine_died_before_it() -> None:
+    node = render(GPU, site_of(GPU))["node"]
+    for place in ("/var/lib/headway/job-tmp", "/var/lib/headway/containers"):
+        assert f"{place} " in node["/etc/headway/epilog"].text
+        assert f"R! {place}/*\n" in node["/etc/tmpfiles.d/headway.conf"].text
+
+
 def test_room_for_tmp_is_promised_where_it_is_known() -> None:
     assert one(slurm_conf(GPU, site_of(GPU, real_tmp_mib=5000)), "nodename").get("TmpDisk") == "5000"
     assert one(slurm_conf(GPU), "nodename").get("TmpDisk") is None
