@@ -178,6 +178,13 @@ def test_keys_of_the_cluster_file_replace_ours_whatever_their_case() -> None:
     assert found["maxstepcount"] == "50000"
 
 
+def test_a_step_that_can_t_be_killed_is_given_up_after_five_messages_time() -> None:
+    """slurmctld says "error:" to less, and a candidate with errors is not taken up."""
+    for said, least in ((None, 120), ("24", 120), ("25", 125), ("100", 500)):
+        cluster = replace(GPU, slurm={} if said is None else {"MessageTimeout": said})
+        assert conf.settings(conf.parse(slurm_conf(cluster)))["unkillablesteptimeout"] == str(least)
+
+
 def test_eight_one_gpu_jobs_fit_a_node() -> None:
     text = slurm_conf(GPU)
     found, node = conf.settings(conf.parse(text)), one(text, "nodename")

@@ -12,6 +12,7 @@ from headway.render.hardware import Share, kinds, pretended, share
 from headway.render.slurm_nodes import node_lines, partition_lines
 from headway.render.text import MARK, pair, path, slurm_text
 from headway.render.version import Version, version
+from headway.spec.slurmkeys import MESSAGE_TIMEOUT_S, least_unkillable_s
 
 PATH = "/etc/slurm/slurm.conf"
 JWT_KEY = "/etc/slurm/jwt_hs256.key"
@@ -317,8 +318,8 @@ def _recovery(cluster: Cluster, known: Version) -> Section:
             Setting("KillWait", str(known.kill_wait_s), "Seconds from SIGTERM to SIGKILL at the time limit."),
             Setting("BatchStartTimeout", "30"),
             Setting("PrologEpilogTimeout", "300", "Seconds; one that hangs is ended and its node drained."),
-            Setting("UnkillableStepTimeout", "120"),
-            Setting("MessageTimeout", "20"),
+            Setting("UnkillableStepTimeout", str(max(120, least_unkillable_s(cluster.slurm)))),
+            Setting("MessageTimeout", str(MESSAGE_TIMEOUT_S)),
             Setting("InactiveLimit", "0"),
             Setting("MinJobAge", "600", "Seconds a finished job stays visible to squeue and scontrol."),
         ),

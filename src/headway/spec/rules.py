@@ -420,6 +420,12 @@ def _slurm(draft: Draft) -> None:
             message, hint = slurmkeys.key_fault(key, value, version, partition=partition)
             if message:
                 draft.fault(f"{path}.{key}", message, hint)
+    least, unkillable = (
+        slurmkeys.least_unkillable_s(draft.file.slurm),
+        draft.file.slurm.get("UnkillableStepTimeout", ""),
+    )
+    if unkillable.isdecimal() and int(unkillable[:12]) < least:
+        draft.fault("slurm.UnkillableStepTimeout", "is less than five times MessageTimeout", f"say {least} or more")
     jobs, array = draft.file.slurm.get("MaxJobCount", ""), draft.file.slurm.get("MaxArraySize", "")
     if jobs.isdecimal() and array.isdecimal() and int(jobs[:12]) < int(array[:12]):
         draft.warn("slurm.MaxJobCount", "is less than MaxArraySize, so a whole array does not fit in the queue")
