@@ -35,7 +35,6 @@ def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
         ("SuspendTimeout", str(GO_S), ""),
         ("ResumeRate", "0", ""),
         ("SuspendRate", "0", ""),
-        ("ReconfigFlags", "KeepPowerSaveSettings", "Who is asleep stays asleep when these files are read anew."),
     )
 
 
@@ -45,6 +44,7 @@ def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
         return ()
     return (
         ("SuspendExcStates", "DOWN,DRAIN", "Who is out of service is being looked at; closed slots are told to go."),
+        ("ReconfigFlags", "KeepPowerSaveSettings", "Who is asleep stays asleep when these files are read anew."),
     )
 
 
