@@ -39,3 +39,20 @@ def test_what_is_said_before_is(lab: Lab, said: str) -> None:
     done = tried(lab, said)
     assert done.code != 0
     assert said in done.err
+
+
+@pytest.mark.parametrize("level", ["quiet", "debug5"])
+def test_a_log_that_says_little_hides_neither_that_it_came_up_nor_why_not(lab: Lab, level: str) -> None:
+    [check] = candidate_check(FOLDER)
+    add = 'cat >>"$0/slurm.conf"'
+    try:
+        levels = f"SlurmctldDebug={level}\nSlurmdDebug={level}\n"
+        lab.head("sh", "-c", f'cp -r /etc/slurm "$0"; {add}', FOLDER, stdin=levels)
+        good = lab.head(*check, check=False)
+        lab.head("sh", "-c", add, FOLDER, stdin="Bogus=1\n")
+        bad = lab.head(*check, check=False)
+    finally:
+        lab.head("rm", "-r", FOLDER)
+    assert (good.code, good.err) == (0, "")
+    assert bad.code != 0
+    assert "Bogus" in bad.err

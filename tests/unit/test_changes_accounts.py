@@ -208,6 +208,11 @@ def test_a_leaver_with_jobs_is_locked_and_the_jobs_end_as_the_file_says() -> Non
     assert found[1].data["argv"] == ["scancel", "--user=bob", "--account=vision"]
     finish = changes(desired(lab(left, SPEECH, departed_jobs="finish")), slurm.seen())
     assert [c.kind for c in finish] == ["account.lock"]
+    slurm.run(found[0].data["argv"])
+    assert changes(desired(lab(left, SPEECH)), slurm.seen()) == found[1:], (
+        "an apply that died between the two is finished"
+    )
+    assert changes(desired(lab(left, SPEECH, departed_jobs="finish")), slurm.seen()) == []
 
 
 def test_slurms_own_account_and_qos_are_left_alone() -> None:

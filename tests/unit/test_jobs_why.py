@@ -271,6 +271,12 @@ def test_reasons_that_stand_alone(reason: str, fields: dict[str, Any], expected:
             "ask for a shorter --time or fewer GPUs",
         ),
         (
+            "QOSGrpGRESMinutes",
+            {"time_limit_s": None},
+            "never starts as it is: without --time it could run for ever, and team vision has 100 GPU hours a week; "
+            "cancel it and say --time",
+        ),
+        (
             "AssocMaxWallDurationPerJobLimit",
             {},
             "never starts as it is: cancel it and submit with a shorter --time, or have the limit changed",

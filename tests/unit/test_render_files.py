@@ -16,7 +16,7 @@ from headway.domain.cluster import Cluster, Dataset, Site, Storage
 from headway.domain.files import File
 from headway.errors import InvalidSpec
 from headway.render import conf, render, units
-from headway.render.hardware import hardware
+from headway.render.hardware import hardware_of
 from headway.render.systemd import escape
 from tests.render.cases import cpu_cluster, gpu_cluster, old_gpu_cluster, site_of
 
@@ -178,6 +178,13 @@ def test_keys_of_the_cluster_file_replace_ours_whatever_their_case() -> None:
     assert found["maxstepcount"] == "50000"
 
 
+def test_a_step_that_can_t_be_killed_is_given_up_after_five_messages_time() -> None:
+    """slurmctld says "error:" to less, and a candidate with errors is not taken up."""
+    for said, least in ((None, 120), ("24", 120), ("25", 125), ("100", 500)):
+        cluster = replace(GPU, slurm={} if said is None else {"MessageTimeout": said})
+        assert conf.settings(conf.parse(slurm_conf(cluster)))["unkillablesteptimeout"] == str(least)
+
+
 def test_eight_one_gpu_jobs_fit_a_node() -> None:
     text = slurm_conf(GPU)
     found, node = conf.settings(conf.parse(text)), one(text, "nodename")
@@ -193,6 +200,13 @@ def test_a_whole_node_counts_for_its_gpus_and_not_for_a_rounding_more() -> None:
     gib = int(node.get("RealMemory") or 0) / 1024
     assert int(float(weights["Mem"].removesuffix("G")) * gib) == 8000
     assert int(float(weights["CPU"]) * int(node.get("CPUs") or 0)) == 8000
+
+
+def test_what_a_job_s_epilog_removes_is_removed_at_boot_where_the_machine_died_before_it() -> None:
+    node = render(GPU, site_of(GPU))["node"]
+    for place in ("/var/lib/headway/job-tmp", "/var/lib/headway/containers"):
+        assert f"{place} " in node["/etc/headway/epilog"].text
+        assert f"R! {place}/*\n" in node["/etc/tmpfiles.d/headway.conf"].text
 
 
 def test_room_for_tmp_is_promised_where_it_is_known() -> None:
@@ -227,7 +241,7 @@ def test_pretended_cores_are_not_pinned_and_real_ones_are() -> None:
 
 def test_a_real_node_promises_less_memory_than_it_has() -> None:
     cluster = cpu_cluster()
-    node = hardware(cluster, site_of(cluster, real_cpus=64, real_memory_mib=250_000))
+    node = hardware_of(cluster, site_of(cluster, real_cpus=64, real_memory_mib=250_000), cluster.slot_names[0])
     assert not node.pretended
     assert node.memory_mib < 250_000
 

@@ -40,6 +40,16 @@ def test_the_first_ones_always_run(nodes: int, kept: str) -> None:
     assert said(lab(nodes))["SuspendExcNodes"] == kept
 
 
+def test_where_no_node_always_runs_none_is_named() -> None:
+    """Slurm takes NONE for a node's name, and says that there is none such."""
+    whole = lab(0)
+    every = replace(whole, groups=(replace(whole.groups[0], slots=whole.slot_names),))
+    assert "SuspendExcNodes" not in said(every)
+    assert said(every)["SuspendTime"] == "60"
+
+
 def test_a_node_that_is_out_of_service_is_not_switched_off_under_those_who_look_at_it() -> None:
     assert said(lab(0))["SuspendExcStates"] == "DOWN,DRAIN"
-    assert "SuspendExcStates" not in said(lab(0, "22.05"))  # which does not know it, and would not start
+    assert not {"SuspendExcStates", "ReconfigFlags"} & set(
+        said(lab(0, "22.05"))
+    )  # which knows neither, and refuses them

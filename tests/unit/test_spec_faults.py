@@ -222,6 +222,13 @@ ROWS: list[tuple[str, str, str]] = [
     ("slurm: {OverTimeLimit: 70000}", "slurm.OverTimeLimit", "or UNLIMITED"),
     ("slurm: {SlurmdTimeout: [1]}", "slurm.SlurmdTimeout", "must be text or a whole number"),
     ("slurm: {PriorityFlags: 'MAX_TRES,BOGUS'}", "slurm.PriorityFlags", "must be flags of"),
+    ("slurm: {UnkillableStepTimeout: 99}", "slurm.UnkillableStepTimeout", "five times MessageTimeout; say 100 or more"),
+    ("slurm: {UnkillableStepTimeout: 120, MessageTimeout: 30}", "slurm.UnkillableStepTimeout", "say 150 or more"),
+    ("slurm: {PriorityDecayHalfLife: 0}", "slurm.PriorityDecayHalfLife", "not 0: use would never fade"),
+    ("slurm: {PriorityDecayHalfLife: '0-00:00:00'}", "slurm.PriorityDecayHalfLife", "not 0"),
+    ("slurm: {RequeueExit: 300}", "slurm.RequeueExit", "exit codes up to 255"),
+    ("slurm: {RequeueExit: '1,9-5'}", "slurm.RequeueExit", "must be exit codes"),
+    ("slurm: {RequeueExitHold: '1,100-256'}", "slurm.RequeueExitHold", "exit codes up to 255"),
     ("slurm: {ClusterName: x}", "slurm.ClusterName", "Headway sets this key itself; use name"),
     ("slurm: {SlurmUser: root}", "slurm.SlurmUser", "not a slurm.conf key that a cluster file may set"),
     ("slurm: {Prolog: /tmp/x}", "slurm.Prolog", "Headway sets"),
@@ -435,7 +442,16 @@ def test_what_yaml_has_no_form_for_is_a_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("OverTimeLimit", "UNLIMITED"), ("OverTimeLimit", 5), ("DisableRootJobs", True)]
+    ("key", "value"),
+    [
+        ("OverTimeLimit", "UNLIMITED"),
+        ("OverTimeLimit", 5),
+        ("DisableRootJobs", True),
+        ("UnkillableStepTimeout", 100),
+        ("MessageTimeout", 100),
+        ("PriorityDecayHalfLife", "0-12:00:00"),
+        ("RequeueExit", "0,100-199,209,255"),
+    ],
 )
 def test_slurm_values_that_fit(key: str, value: object) -> None:
     cluster, found = check({**TOP, "slurm": {key: value}}, CATALOGUE, owner="ann")

@@ -42,7 +42,7 @@ BASE: dict[str, Any] = {
     },
     "partitions": {
         "train": {"default": True, "max_time": "7-00:00:00", "grace_time": "00:02:00"},
-        "urgent": {"preempts": ["train"], "teams": ["vision"], "slurm": {"OverSubscribe": "NO"}},
+        "urgent": {"preempts": ["train"], "teams": ["vision"], "default_time": "1-0", "slurm": {"OverSubscribe": "NO"}},
     },
     "teams": {"vision": {"users": ["ann", "bob"], "limits": {"gpu_hours": {"hours": 1.5, "per": "month"}}}},
     "users": {"bob": {"ssh_keys": [KEY]}},

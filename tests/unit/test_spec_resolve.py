@@ -217,6 +217,33 @@ def test_warnings_do_not_stop() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("partitions", "named"),
+    [
+        (None, "train"),
+        ({"a": {}, "b": {"max_time": "7-0"}, "c": {"default_time": "1-0"}, "d": {"max_time": "UNLIMITED"}}, "a, d"),
+        ({"a": {"default_time": "UNLIMITED"}, "b": {"teams": ["u"]}, "c": {"groups": ["cpu"]}}, "a"),
+        ({"a": {"max_time": "7-0"}}, ""),
+    ],
+)
+def test_a_cap_of_gpu_hours_wants_jobs_that_end(partitions: dict[str, Any] | None, named: str) -> None:
+    """Slurm starts no job without an end under it: it counts what the job may use."""
+    spec = {
+        "name": "lab",
+        "groups": {"gpu": {"plan": "h100-8", "nodes": 1}, "cpu": {"plan": "cpu-64", "nodes": 1}},
+        "partitions": partitions,
+        "teams": {
+            "t": {"users": ["ann"], "limits": {"gpu_hours": {"hours": 720, "per": "month"}}},
+            "u": {"users": ["bob"], "limits": {"gpus": 8}},
+        },
+    }
+    got, faults = check({key: value for key, value in spec.items() if value}, CATALOGUE, owner="ann")
+    assert got is not None, faults
+    told = {fault.path: str(fault) for fault in faults}
+    assert set(told) == ({"teams.t.limits.gpu_hours"} if named else set())
+    assert not named or f"no --time in {named}: it could run for ever; give {named} a default_time" in str(told)
+
+
 def test_a_faulty_file_raises_every_error() -> None:
     with pytest.raises(InvalidSpec) as caught:
         resolve({"name": "Lab", "plan": "h100", "nodes": 0}, CATALOGUE, owner="ann")

@@ -213,13 +213,13 @@ def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
 
 
 def _lock(member: Association, *, cancel: bool) -> Iterator[Change]:
-    """No new jobs; running ones are cancelled or may end. Nothing is left to do for one that is locked already."""
+    """No new jobs; running ones are cancelled or may end. Being locked says nothing of the jobs: the run that locked may
+    have ended before it cancelled."""
     user, team = member.user, member.account
-    if member.locked:
-        return
-    where = (f"name={user}", f"account={team}")
-    argv = _sacctmgr("modify", "user", "where", *where, "set", "maxsubmitjobs=0")
-    yield _change("lock", user, f"leaves team {team}: no new jobs; removed when the last has ended", argv)
+    if not member.locked:
+        where = (f"name={user}", f"account={team}")
+        argv = _sacctmgr("modify", "user", "where", *where, "set", "maxsubmitjobs=0")
+        yield _change("lock", user, f"leaves team {team}: no new jobs; removed when the last has ended", argv)
     if cancel:
         argv = ["scancel", f"--user={user}", f"--account={team}"]
         yield _change("cancel", user, f"jobs in team {team} are cancelled", argv, Disturbs.JOBS)

@@ -138,6 +138,9 @@ def _enough(
 
 def _hours(job: JobState, team: Team | None) -> Words:
     cap = team.gpu_hours if team else None
+    if cap is not None and job.gpus and job.time_limit_s is None:
+        has = f"team {job.account} has {cap.hours.normalize():f} GPU hours a {cap.per}"
+        return (f"never starts as it is: without --time it could run for ever, and {has}; cancel it and say --time",)
     if cap is not None and float(_gpu_hours(job)) > cap.hours:
         has = f"team {job.account} has {cap.hours.normalize():f} a {cap.per}"
         return (

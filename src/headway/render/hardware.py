@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headway.domain.cluster import Cluster, Plan, Site
@@ -37,7 +38,11 @@ class Hardware:
 
     @property
     def cpus_per_gpu(self) -> int:
-        return max(1, self.cpus // self.gpus) if self.gpus else 1
+        """An equal part each, of whole cores: Slurm gives nothing less, so an odd thread would be missed by the last GPU."""
+        if not self.gpus:
+            return 1
+        threads, part = self.sockets[2] if self.sockets else 1, self.cpus // self.gpus
+        return max(1, part // threads * threads or part)
 
     @property
     def memory_mib_per_gpu(self) -> int:
@@ -51,14 +56,30 @@ class Hardware:
         return max(1, min(2048, part // 2)) if self.gpus else part
 
 
-def hardware(cluster: Cluster, site: Site) -> Hardware:
-    """Of the nodes that hold the largest job. Of machines one owns, the least of them in each thing: what every node has at
-    least."""
-    nodes = [hardware_of(cluster, site, name) for name in cluster.slot_names if name in site.found]
-    if nodes:
-        with_gpus = [node for node in nodes if node.gpus] or nodes
-        return min(with_gpus, key=lambda node: (node.memory_mib / max(1, node.gpus), node.cpus / max(1, node.gpus)))
-    return _of(cluster.largest, site)
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a GPU or a CPU brings a job that says no more, whichever of some nodes it comes to."""
+
+    cpus_per_gpu: int  # 0 = no GPUs there
+    memory_mib_per_gpu: int
+    memory_mib_per_cpu: int
+
+
+def share(nodes: Iterable[Hardware]) -> Share:
+    """The least of them in each thing, so that a job for all GPUs of a node fits on any that has so many."""
+    every = tuple(nodes)
+    with_gpus = [node for node in every if node.gpus]
+    return Share(
+        min((node.cpus_per_gpu for node in with_gpus), default=0),
+        min((node.memory_mib_per_gpu for node in with_gpus), default=0),
+        min(node.memory_mib_per_cpu for node in every),
+    )
+
+
+def kinds(cluster: Cluster, site: Site, names: Sequence[str]) -> tuple[Hardware, ...]:
+    """What these nodes have, each kind once. Of machines one owns those that were found, where any was."""
+    known = [name for name in names if name in site.found] or names
+    return tuple(dict.fromkeys(hardware_of(cluster, site, name) for name in known))
 
 
 def hardware_of(cluster: Cluster, site: Site, name: str) -> Hardware:

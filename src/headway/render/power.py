@@ -29,13 +29,12 @@ def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
         ("SuspendProgram", DOWN, ""),
         ("ResumeFailProgram", FAILED, ""),
         ("SuspendTime", str(min(group.idle_s or 0 for group in groups)), "Seconds without a job until a node goes."),
-        ("SuspendExcNodes", ",".join(_kept(cluster)) or "NONE", "Nodes that people scale, and those that always run."),
+        *_kept(cluster),
         *_states(cluster),
         ("ResumeTimeout", str(MAKE_S), ""),
         ("SuspendTimeout", str(GO_S), ""),
         ("ResumeRate", "0", ""),
         ("SuspendRate", "0", ""),
-        ("ReconfigFlags", "KeepPowerSaveSettings", "Who is asleep stays asleep when these files are read anew."),
     )
 
 
@@ -45,15 +44,17 @@ def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
         return ()
     return (
         ("SuspendExcStates", "DOWN,DRAIN", "Who is out of service is being looked at; closed slots are told to go."),
+        ("ReconfigFlags", "KeepPowerSaveSettings", "Who is asleep stays asleep when these files are read anew."),
     )
 
 
-def _kept(cluster: Cluster) -> list[str]:
+def _kept(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
+    """No row where there is no such node: Slurm has no word for none."""
     fixed = [name for group in cluster.groups if group.idle_s is None for name in group.slots]
-    found = [compress(fixed)] if fixed else []
     # By name: with a count Slurm keeps so many idle ones beside those that work (power_save.c, _pick_exc_nodes).
     least = [name for group in by_itself(cluster) for name in group.slots[: group.wanted]]
-    return found + ([compress(least)] if least else [])
+    names = ",".join(compress(some) for some in (fixed, least) if some)
+    return (("SuspendExcNodes", names, "Nodes that people scale, and those that always run."),) if names else ()
 
 
 def tmpfiles(cluster: Cluster) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from headway.domain.cluster import Cluster, Site
 from headway.render import power
 from headway.render.conf import Line
-from headway.render.hardware import Hardware, hardware, pretended
+from headway.render.hardware import Share, kinds, pretended, share
 from headway.render.slurm_nodes import node_lines, partition_lines
 from headway.render.text import MARK, pair, path, slurm_text
 from headway.render.version import Version, version
+from headway.spec.slurmkeys import MESSAGE_TIMEOUT_S, least_unkillable_s
 
 PATH = "/etc/slurm/slurm.conf"
 JWT_KEY = "/etc/slurm/jwt_hs256.key"
@@ -47,12 +48,12 @@ class Section:
 def slurm_conf(cluster: Cluster, site: Site) -> str:
     """The whole file. Raises InvalidSpec for a value that can't stand on a line."""
     known = version(cluster.slurm_version)
-    node = replace(hardware(cluster, site), pretended=pretended(cluster, site))
+    pretends = pretended(cluster, site)
     sections = [
         _control(cluster, site),
-        _daemons(cluster, known, node),
-        _resources(node),
-        _isolation(known, node),
+        _daemons(cluster, known, pretends=pretends),
+        _resources(share(kinds(cluster, site, cluster.slot_names))),
+        _isolation(known, pretends=pretends),
         _accounting(cluster),
         _priority(),
         _preemption(cluster, known),
@@ -118,7 +119,7 @@ def _ports(site: Site) -> tuple[Setting, ...]:
     return (Setting("SrunPortRange", f"{first}-{last}", why),) if site.own else ()
 
 
-def _daemons(cluster: Cluster, known: Version, node: Hardware) -> Section:
+def _daemons(cluster: Cluster, known: Version, *, pretends: bool) -> Section:
     controller = ["enable_configless"]
     if known.preempt_signal_key == "SlurmctldParameters" and _preempts(cluster):
         controller.append(known.preempt_signal)
@@ -130,7 +131,7 @@ def _daemons(cluster: Cluster, known: Version, node: Hardware) -> Section:
         Setting("SlurmdPidFile", "/run/slurmd.pid"),
         Setting("SlurmdSpoolDir", "/var/lib/slurm/slurmd"),
     ]
-    if node.pretended:
+    if pretends:
         rows.append(
             Setting(
                 "SlurmdParameters",
@@ -141,7 +142,7 @@ def _daemons(cluster: Cluster, known: Version, node: Hardware) -> Section:
     return Section("daemons (they log to the journal)", tuple(rows))
 
 
-def _resources(node: Hardware) -> Section:
+def _resources(each: Share) -> Section:
     rows = [
         Setting(
             "SelectType", "select/cons_tres", "Jobs share a node: cores, memory and GPUs are given out one by one."
@@ -149,19 +150,19 @@ def _resources(node: Hardware) -> Section:
         Setting("SelectTypeParameters", "CR_Core_Memory"),
     ]
     rows.append(Setting("GresTypes", "gpu"))  # also without any: teams may have a cap on them, and a GPU group may come
-    if node.gpus:
+    if each.cpus_per_gpu:
         rows += [
             Setting(
-                "DefCpuPerGPU", str(node.cpus_per_gpu), "A GPU brings its part of the node's CPUs and memory, so that"
+                "DefCpuPerGPU", str(each.cpus_per_gpu), "A GPU brings its part of the node's CPUs and memory, so that"
             ),
             Setting(
-                "DefMemPerGPU", str(node.memory_mib_per_gpu), "one-GPU jobs that ask for neither share a node (MiB)."
+                "DefMemPerGPU", str(each.memory_mib_per_gpu), "one-GPU jobs that ask for neither share a node (MiB)."
             ),
         ]
     rows.append(
         Setting(
             "DefMemPerCPU",
-            str(node.memory_mib_per_cpu),
+            str(each.memory_mib_per_cpu),
             "Without a default a job takes the node's whole memory (MiB; jobs without GPUs).",
         )
     )
@@ -175,11 +176,9 @@ def _resources(node: Hardware) -> Section:
     return Section("resources", tuple(rows))
 
 
-def _isolation(known: Version, node: Hardware) -> Section:
-    plugins = "task/cgroup" if node.pretended else "task/cgroup,task/affinity"
-    pinned = (
-        "" if not node.pretended else "No pinning to cores: the machine does not have the cores it is said to have."
-    )
+def _isolation(known: Version, *, pretends: bool) -> Section:
+    plugins = "task/cgroup" if pretends else "task/cgroup,task/affinity"
+    pinned = "" if not pretends else "No pinning to cores: the machine does not have the cores it is said to have."
     return Section(
         "isolation of jobs",
         (
@@ -319,8 +318,8 @@ def _recovery(cluster: Cluster, known: Version) -> Section:
             Setting("KillWait", str(known.kill_wait_s), "Seconds from SIGTERM to SIGKILL at the time limit."),
             Setting("BatchStartTimeout", "30"),
             Setting("PrologEpilogTimeout", "300", "Seconds; one that hangs is ended and its node drained."),
-            Setting("UnkillableStepTimeout", "120"),
-            Setting("MessageTimeout", "20"),
+            Setting("UnkillableStepTimeout", str(max(120, least_unkillable_s(cluster.slurm)))),
+            Setting("MessageTimeout", str(MESSAGE_TIMEOUT_S)),
             Setting("InactiveLimit", "0"),
             Setting("MinJobAge", "600", "Seconds a finished job stays visible to squeue and scontrol."),
         ),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from headway.domain.cluster import MAIN, Cluster, Group, Partition, Site
 from headway.domain.hostlist import compress
 from headway.render.conf import Line
-from headway.render.hardware import Hardware, hardware, hardware_of
+from headway.render.hardware import Hardware, Share, hardware_of, kinds, share
 
 # Billing units that one whole GPU (or, without GPUs, one CPU) counts for; the rest of a node in proportion.
 _BILLING_PER_GPU = 1000
@@ -59,23 +59,20 @@ def _weights(cluster: Cluster) -> dict[str, int]:
 def partition_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
     yield Line(comment="--- partitions; a job counts for its largest part of a node, 1000 = one GPU")
     everything = set(cluster.slot_names)
-    usual = hardware(cluster, site)
+    all_kinds = kinds(cluster, site, cluster.slot_names)
+    usual, preempting = share(all_kinds), any(partition.preempts for partition in cluster.partitions)
     for partition in cluster.partitions:
-        node = usual
-        if len(cluster.groups) > 1:
-            found = dict.fromkeys(hardware_of(cluster, site, name) for name in partition.nodes)
-            node = max(found, key=lambda one: (one.gpus, one.cpus), default=usual)
-        yield _partition(partition, node, usual, everything, preempting=any(p.preempts for p in cluster.partitions))
+        nodes = kinds(cluster, site, partition.nodes) or all_kinds
+        yield _partition(partition, nodes, usual, everything, preempting=preempting)
 
 
 def _partition(
-    partition: Partition, node: Hardware, usual: Hardware, everything: set[str], *, preempting: bool
+    partition: Partition, nodes: Sequence[Hardware], usual: Share, everything: set[str], *, preempting: bool
 ) -> Line:
-    """`node`: the largest of its nodes; `usual`: the cluster's, whose defaults hold where nothing is said."""
-    nodes = "ALL" if set(partition.nodes) == everything else compress(partition.nodes)
+    """`nodes`: each kind that it has; `usual`: the cluster's share, which holds where nothing is said."""
     pairs = [
         ("PartitionName", partition.name),
-        ("Nodes", nodes),
+        ("Nodes", "ALL" if set(partition.nodes) == everything else compress(partition.nodes)),
         ("Default", "YES" if partition.default else "NO"),
         ("State", "UP"),
         ("MaxTime", duration(partition.max_time_s)),
@@ -89,21 +86,24 @@ def _partition(
         pairs.append(("GraceTime", str(partition.grace_s)))
     if partition.teams:
         pairs.append(("AllowAccounts", ",".join(partition.teams)))
-    pairs += _defaults(node, usual)
-    pairs.append(("TRESBillingWeights", _billing(node)))
+    pairs += _defaults(share(nodes), usual)
+    pairs.append(("TRESBillingWeights", _billing(nodes)))
     overridden = {key.lower(): (key, text) for key, text in partition.slurm.items()}
     merged = [overridden.pop(key.lower(), (key, text)) for key, text in pairs]
     return Line((*merged, *overridden.values()))
 
 
-def _defaults(node: Hardware, usual: Hardware) -> list[tuple[str, str]]:
-    """What a GPU or a CPU brings in a partition whose nodes are others than the cluster's largest."""
-    own = []
-    if node.gpus and (node.cpus_per_gpu, node.memory_mib_per_gpu) != (usual.cpus_per_gpu, usual.memory_mib_per_gpu):
-        own += [("DefCpuPerGPU", str(node.cpus_per_gpu)), ("DefMemPerGPU", str(node.memory_mib_per_gpu))]
-    if node.memory_mib_per_cpu != usual.memory_mib_per_cpu and not node.gpus:
-        own.append(("DefMemPerCPU", str(node.memory_mib_per_cpu)))
-    return own
+def _defaults(own: Share, usual: Share) -> list[tuple[str, str]]:
+    """What a GPU or a CPU brings in a partition where that is another part than the cluster's."""
+    found = []
+    if own.cpus_per_gpu and (own.cpus_per_gpu, own.memory_mib_per_gpu) != (
+        usual.cpus_per_gpu,
+        usual.memory_mib_per_gpu,
+    ):
+        found += [("DefCpuPerGPU", str(own.cpus_per_gpu)), ("DefMemPerGPU", str(own.memory_mib_per_gpu))]
+    if own.memory_mib_per_cpu != usual.memory_mib_per_cpu:
+        found.append(("DefMemPerCPU", str(own.memory_mib_per_cpu)))
+    return found
 
 
 def duration(seconds: int | None) -> str:
@@ -116,13 +116,21 @@ def duration(seconds: int | None) -> str:
     return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
 
 
-def _billing(node: Hardware) -> str:
-    whole = _BILLING_PER_GPU * (node.gpus or node.cpus)
-    # Whole nodes count for their GPUs exactly: sums are cut to whole units, so what is rounded is rounded up by a hair.
-    weights = [f"CPU={_weight(whole / node.cpus)}", f"Mem={_weight(whole / (node.memory_mib / 1024))}G"]
-    if node.gpus:
+def _billing(nodes: Sequence[Hardware]) -> str:
+    with_gpus = [node for node in nodes if node.gpus]
+    counted = with_gpus or nodes
+    # Whole nodes count for their GPUs exactly: sums are cut to whole units, so what is rounded is rounded up by a hair; and
+    # of several kinds the least weight, for none may count for more than its GPUs.
+    cpu = min(_whole(node) / node.cpus for node in counted)
+    memory = min(_whole(node) / (node.memory_mib / 1024) for node in counted)
+    weights = [f"CPU={_weight(cpu)}", f"Mem={_weight(memory)}G"]
+    if with_gpus:
         weights.append(f"GRES/gpu={_BILLING_PER_GPU}")
     return ",".join(weights)
+
+
+def _whole(node: Hardware) -> int:
+    return _BILLING_PER_GPU * (node.gpus or node.cpus)
 
 
 def _weight(exact: float) -> str:

@@ -287,6 +287,7 @@ def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", mor
             "d /var/lib/slurm/slurmd 0755 root root -",
             "# What jobs left that the machine died under; only at boot, when nothing runs.",
             f"R! {JOB_TMP}/*",
+            "R! /var/lib/headway/containers/*",
             "# A step's socket among it: Slurm would not start that step of the requeued job here again.",
             "R! /var/lib/slurm/slurmd/*_*.[0-9]*",
             "R! /var/lib/slurm/slurmd/*pmix.*",

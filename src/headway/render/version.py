@@ -22,7 +22,7 @@ class Version:
     kill_wait_s: int
     daemon_arguments: str  # how systemd runs slurmd
     mpi: str  # how srun starts MPI programs
-    keeps_states_awake: bool  # SuspendExcStates; a Slurm that does not know it does not start
+    keeps_states_awake: bool  # SuspendExcStates, KeepPowerSaveSettings; a Slurm without them refuses them
 
 
 VERSIONS = {

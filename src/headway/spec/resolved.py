@@ -42,11 +42,10 @@ from headway.spec.model import (
     PartitionPart,
     TeamPart,
 )
-from headway.spec.rules import mount_of, wishes_of
+from headway.spec.rules import mount_of, partitions_of, wishes_of
 from headway.spec.slurmkeys import VERSIONS
 
 DEFAULT_TEAM = "default"
-DEFAULT_PARTITION = "train"
 
 
 def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Cluster:
@@ -140,7 +139,7 @@ def _volume(part: MountedVolumePart) -> Volume:
 
 
 def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, ...]:
-    parts = file.partitions or {DEFAULT_PARTITION: PartitionPart()}
+    parts = partitions_of(file)
     tier_of = tiers.assign(wishes_of(file))[0]
     preempted = {name for part in parts.values() for name in part.preempts}
     default = next((name for name, part in parts.items() if part.default), next(iter(parts)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,10 @@ from headway.domain.cluster import Plan
 from headway.errors import Fault
 from headway.spec import fabric, groups, slurmkeys, tiers, words
 from headway.spec.fields import UNLIMITED
-from headway.spec.model import ClusterFile, DatasetPart
+from headway.spec.model import ClusterFile, DatasetPart, PartitionPart
 from headway.spec.state import state_troubles
 
+DEFAULT_PARTITION = "train"
 LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
 MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
 
@@ -255,6 +256,11 @@ def mount_of(part: DatasetPart) -> str:
     return (part.mount or f"/datasets/{part.name}").rstrip("/") or "/"
 
 
+def partitions_of(file: ClusterFile) -> Mapping[str, PartitionPart]:
+    """By name; one over all nodes where the file has none."""
+    return file.partitions or {DEFAULT_PARTITION: PartitionPart()}
+
+
 def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
     if part.path is None:
         if draft.file.provider == "local" and draft.sure("provider", f"{where}.path"):
@@ -375,6 +381,14 @@ def _limits(draft: Draft) -> None:
     have = sum(plan.gpus * groups.most(part) for plan, part in plans if plan is not None)
     for name, team in draft.file.teams.items():
         limits, path = team.limits, f"teams.{name}.limits"
+        if limits.gpu_hours and draft.sure("partitions", "groups", "plan"):
+            endless = ", ".join(_endless(draft, name))
+            if endless:
+                draft.warn(
+                    f"{path}.gpu_hours",
+                    f"lets no GPU job start that says no --time in {endless}: it could run for ever",
+                    f'give {endless} a default_time, such as "1-00:00:00"',
+                )
         if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
             draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which can then never be reached")
         if not known:
@@ -383,6 +397,16 @@ def _limits(draft: Draft) -> None:
             draft.warn(path, f"caps GPUs, and {' and '.join(plan.name for plan, _ in plans if plan)} has none")
         elif limits.gpus and limits.gpus > have:
             draft.warn(f"{path}.gpus", f"is more than the {have} GPUs that there are")
+
+
+def _endless(draft: Draft, team: str) -> Iterator[str]:
+    """Partitions with GPUs where a job of this team has no end unless it says one."""
+    parts = groups.parts_of(draft.file)
+    for name, part in partitions_of(draft.file).items():
+        plans = [draft.catalogue.get(one.plan) for group, one in parts.items() if group in (part.groups or parts)]
+        ends = any(time not in (None, UNLIMITED) for time in (part.max_time, part.default_time))
+        if not ends and team in (part.teams or [team]) and any(plan and plan.gpus for plan in plans):
+            yield name
 
 
 def _slurm(draft: Draft) -> None:
@@ -396,6 +420,12 @@ def _slurm(draft: Draft) -> None:
             message, hint = slurmkeys.key_fault(key, value, version, partition=partition)
             if message:
                 draft.fault(f"{path}.{key}", message, hint)
+    least, unkillable = (
+        slurmkeys.least_unkillable_s(draft.file.slurm),
+        draft.file.slurm.get("UnkillableStepTimeout", ""),
+    )
+    if unkillable.isdecimal() and int(unkillable[:12]) < least:
+        draft.fault("slurm.UnkillableStepTimeout", "is less than five times MessageTimeout", f"say {least} or more")
     jobs, array = draft.file.slurm.get("MaxJobCount", ""), draft.file.slurm.get("MaxArraySize", "")
     if jobs.isdecimal() and array.isdecimal() and int(jobs[:12]) < int(array[:12]):
         draft.warn("slurm.MaxJobCount", "is less than MaxArraySize, so a whole array does not fit in the queue")

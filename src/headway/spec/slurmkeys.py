@@ -7,6 +7,7 @@ here was looked up in slurm.conf(5) of both versions.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headway.spec import words
@@ -36,7 +37,9 @@ _SECONDS = Key(_number(65533, 1), "seconds, 1 to 65533")
 _MINUTES = Key(f"{_number(65533)}|UNLIMITED", "minutes, 0 to 65533, or UNLIMITED")
 _YES_NO = Key("YES|NO", "YES or NO")
 _TIME = Key(r"[0-9]{1,4}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,6}(:[0-9]{2}){0,2}", "a time such as 7-0 or 14-00:00:00")
-_EXIT_CODES = Key(r"[0-9]{1,3}(-[0-9]{1,3})?(,[0-9]{1,3}(-[0-9]{1,3})?)*", "exit codes such as 1,100-110")
+_HALF_LIFE = Key(f"(?=.*[1-9])({_TIME.pattern})", f"{_TIME.form}; not 0: use would never fade")
+_CODE = "(1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])"
+_EXIT_CODES = Key(f"{_CODE}(-{_CODE})?(,{_CODE}(-{_CODE})?)*", "exit codes up to 255, such as 1,100-110")
 _FLAG = "ACCRUE_ALWAYS|CALCULATE_RUNNING|DEPTH_OBLIVIOUS|INCR_ONLY|MAX_TRES|NO_FAIR_TREE|SMALL_RELATIVE_TO_TIME"
 _LEVEL = Key("quiet|fatal|error|info|verbose|debug[2-5]?", "quiet, fatal, error, info, verbose or debug to debug5")
 _TRES_WEIGHTS = Key(
@@ -65,7 +68,7 @@ CLUSTER_KEYS: dict[str, Key] = {
     "MinJobAge": Key(_number(86400, 2), "seconds, 2 to 86400"),
     "OverTimeLimit": _MINUTES,
     "PriorityCalcPeriod": Key(_number(1440, 1), "minutes, 1 to 1440"),
-    "PriorityDecayHalfLife": _TIME,
+    "PriorityDecayHalfLife": _HALF_LIFE,
     "PriorityFavorSmall": _YES_NO,
     "PriorityFlags": Key(f"({_FLAG})(,({_FLAG}))*", f"flags of {_FLAG.replace('|', ', ')}"),
     "PriorityMaxAge": _TIME,
@@ -110,6 +113,8 @@ PARTITION_KEYS: dict[str, Key] = {
     "TRESBillingWeights": _TRES_WEIGHTS,
 }
 
+MESSAGE_TIMEOUT_S = 20  # unless the file says another
+
 # Keys people look for that belong to Headway, and where they are said instead.
 OWNED = {
     "AllowAccounts": "use the partition's teams",
@@ -139,7 +144,14 @@ def key_fault(key: str, value: str, version: str, *, partition: bool) -> tuple[s
         return _unknown(key, partition)
     if version not in known.versions:
         return f"Slurm {version} does not have this key", f"image debian13 carries Slurm {known.versions[0]}"
-    return ("", "") if _fits(value, known.pattern) else (f"must be {known.form}", "")
+    fits = _fits(value, known.pattern) and (known is not _EXIT_CODES or _rise(value))
+    return ("", "") if fits else (f"must be {known.form}", "")
+
+
+def least_unkillable_s(slurm: Mapping[str, str]) -> int:
+    """What UnkillableStepTimeout must be at least beside this MessageTimeout: Slurm calls less an error at each start."""
+    message = slurm.get("MessageTimeout", "")
+    return 5 * (int(message) if _fits(message, CLUSTER_KEYS["MessageTimeout"].pattern) else MESSAGE_TIMEOUT_S)
 
 
 def _fits(text: str, pattern: str) -> bool:
@@ -150,6 +162,12 @@ def _fits(text: str, pattern: str) -> bool:
     if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII):
         return lowest <= int(text) <= highest
     return bool(word) and text == word
+
+
+def _rise(ranges: str) -> bool:
+    """Whether each of 1,100-110 ends where it begins or later."""
+    ends = [[int(end) for end in part.split("-")] for part in ranges.split(",")]
+    return all(part[0] <= part[-1] for part in ends)
 
 
 def _unknown(key: str, partition: bool) -> tuple[str, str]:

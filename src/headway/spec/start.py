@@ -38,7 +38,8 @@ partitions:
   debug:
     nodes: 1                     # the first node only
     max_time: "02:00:00"
-  # urgent: {{preempts: [train, debug], teams: [vision]}}   # its jobs requeue those of train and debug
+  # `urgent` requeues jobs of train and debug.
+  # urgent: {{preempts: [train, debug], teams: [vision], default_time: "1-00:00:00"}}
 
 # With no teams there is one, "default", and you are in it. A team is a Slurm account with a share and caps.
 # teams:
