@@ -10,7 +10,7 @@ from headway.domain.hostlist import compress
 from headway.render.conf import Line
 from headway.render.hardware import Hardware, Share, hardware_of, kinds, share
 
-# Billing units that one whole GPU (or, without GPUs, one CPU) counts for; the rest of a node in proportion.
+# Billing units that one whole GPU (in a cluster without any, one CPU) counts for; the rest of a node in proportion.
 _BILLING_PER_GPU = 1000
 
 
@@ -61,15 +61,17 @@ def partition_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
     everything = set(cluster.slot_names)
     all_kinds = kinds(cluster, site, cluster.slot_names)
     usual, preempting = share(all_kinds), any(partition.preempts for partition in cluster.partitions)
+    cpu = _cpu(all_kinds)
     for partition in cluster.partitions:
         nodes = kinds(cluster, site, partition.nodes) or all_kinds
-        yield _partition(partition, nodes, usual, everything, preempting=preempting)
+        yield _partition(partition, nodes, usual, cpu, everything, preempting=preempting)
 
 
 def _partition(
-    partition: Partition, nodes: Sequence[Hardware], usual: Share, everything: set[str], *, preempting: bool
+    partition: Partition, nodes: Sequence[Hardware], usual: Share, cpu: float, everything: set[str], *, preempting: bool
 ) -> Line:
-    """`nodes`: each kind that it has; `usual`: the cluster's share, which holds where nothing is said."""
+    """`nodes`: each kind that it has; `usual`: the cluster's share, which holds where nothing is said; `cpu`: what one counts
+    for on nodes without GPUs."""
     pairs = [
         ("PartitionName", partition.name),
         ("Nodes", "ALL" if set(partition.nodes) == everything else compress(partition.nodes)),
@@ -87,7 +89,7 @@ def _partition(
     if partition.teams:
         pairs.append(("AllowAccounts", ",".join(partition.teams)))
     pairs += _defaults(share(nodes), usual)
-    pairs.append(("TRESBillingWeights", _billing(nodes)))
+    pairs.append(("TRESBillingWeights", _billing(nodes, cpu)))
     overridden = {key.lower(): (key, text) for key, text in partition.slurm.items()}
     merged = [overridden.pop(key.lower(), (key, text)) for key, text in pairs]
     return Line((*merged, *overridden.values()))
@@ -116,21 +118,26 @@ def duration(seconds: int | None) -> str:
     return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
 
 
-def _billing(nodes: Sequence[Hardware]) -> str:
+def _cpu(kinds: Sequence[Hardware]) -> float:
+    """As much as on the cluster's nodes with GPUs, where it has any: a node without them is no hundred GPUs' worth."""
+    return min((_BILLING_PER_GPU * node.gpus / node.cpus for node in kinds if node.gpus), default=_BILLING_PER_GPU)
+
+
+def _billing(nodes: Sequence[Hardware], per_cpu: float) -> str:
     with_gpus = [node for node in nodes if node.gpus]
     counted = with_gpus or nodes
     # Whole nodes count for their GPUs exactly: sums are cut to whole units, so what is rounded is rounded up by a hair; and
     # of several kinds the least weight, for none may count for more than its GPUs.
-    cpu = min(_whole(node) / node.cpus for node in counted)
-    memory = min(_whole(node) / (node.memory_mib / 1024) for node in counted)
+    cpu = min(_whole(node, per_cpu) / node.cpus for node in counted)
+    memory = min(_whole(node, per_cpu) / (node.memory_mib / 1024) for node in counted)
     weights = [f"CPU={_weight(cpu)}", f"Mem={_weight(memory)}G"]
     if with_gpus:
         weights.append(f"GRES/gpu={_BILLING_PER_GPU}")
     return ",".join(weights)
 
 
-def _whole(node: Hardware) -> int:
-    return _BILLING_PER_GPU * (node.gpus or node.cpus)
+def _whole(node: Hardware, per_cpu: float) -> float:
+    return _BILLING_PER_GPU * node.gpus or per_cpu * node.cpus
 
 
 def _weight(exact: float) -> str:
