@@ -162,27 +162,27 @@ async def test_no_node_is_ahead_of_a_head_that_has_yet_to_get_its_slurm(env: Env
     assert await hop.tag_for(LAB, env, "lab-1-1", "") == ""
 
 
-async def test_nodes_follow_their_heads_but_where_a_roll_failed_or_somebody_went_back(
+async def test_nodes_follow_that_were_drained_for_it_and_none_that_are_out_for_something_else(
     env: Env, made: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: dict[str, tuple[str, str]] = {}
+    said: dict[str, tuple[str, str]] = {"lab-1-1": ("drained", "headway: rolls"), "lab-1-2": ("drained", "eve: disk")}
 
     async def reasons(*_: Any) -> Any:
         return said
 
-    async def head(*_: Any) -> Any:
-        return MACHINES[FIRST]
-
-    monkeypatch.setattr(hop, "head_or_none", head)
     monkeypatch.setattr(hop.control, "node_reasons", reasons)
     assert not await hop.wants_roll(LAB, env), "all have it"
+    made["lab-1-2"] = "before"
+    assert not await hop.wants_roll(LAB, env), "somebody else has it out"
     made["lab-1-1"] = "before"
     assert await hop.wants_roll(LAB, env)
-    said["lab-1-1"] = ("drained", "headway: rolls: nvidia-smi lists 0 GPUs")
-    assert not await hop.wants_roll(LAB, env), "it was tried, and failed"
-    said.clear()
     await env.store.set_node_image(LAB.name, NodeImage("before", "before"))
-    assert not await hop.wants_roll(LAB, env), "somebody went back"
-    await env.store.set_node_image(LAB.name, NodeImage("", "before"))
+    assert await hop.wants_roll(LAB, env), "what was drained for it is not left so"
     made |= dict.fromkeys(LAB.heads, "before")
     assert not await hop.wants_roll(LAB, env), "the heads come first"
+
+
+async def test_a_cluster_that_went_back_keeps_to_no_image_of_the_slurm_before(world: World, env: Env) -> None:
+    await env.store.set_node_image(LAB.name, NodeImage("before", "before"))
+    await hop.make_way(LAB, env, world.say, BOTH, MACHINES)
+    assert await env.store.node_image(LAB.name) == NodeImage("", "before")

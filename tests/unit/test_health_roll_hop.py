@@ -85,3 +85,22 @@ async def test_a_stopped_roll_returns_no_node_that_has_yet_to_be_tested(newer: F
     newer.reasons = {"lab-1-1": "headway: rolls"}
     await halt(world.tools(newer, store), newer.say)
     assert set(newer.reasons) == {"lab-1-1"}, "that the head is of its image says nothing of the node"
+
+
+async def test_a_roll_that_goes_on_gives_no_old_node_back_beside_new_ones(newer: Fleet, store: Store) -> None:
+    for name in ("lab-1-1", "lab-1-2"):
+        newer.machines[name] = replace(newer.machines[name], image="id-new")
+    newer.reasons = dict.fromkeys(("lab-1-3", "lab-1-4"), "headway: rolls")
+    newer.bad = {"new"}
+    with pytest.raises(Refused, match="lab-1-3"):
+        await go(newer, store)
+    assert "lab-1-4" in newer.reasons
+
+
+async def test_a_node_that_somebody_has_out_makes_no_other_roll_one_of_two_slurms(newer: Fleet, store: Store) -> None:
+    for name in NODES[:3]:
+        newer.machines[name] = replace(newer.machines[name], image="id-mid")
+    newer.reasons = {"lab-1-4": "eve: disk"}
+    assert await go(newer, store)
+    first = newer.did.index("make lab-1-1 new")
+    assert [line for line in newer.did[:first] if line.startswith("drain")] == ["drain lab-1-1"]

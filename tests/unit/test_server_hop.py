@@ -150,6 +150,16 @@ async def test_what_a_cluster_that_is_down_has_kept_is_of_a_slurm_too(server: Se
     await newer_than_nothing(server)
 
 
+async def test_a_head_that_was_set_up_before_that_was_written_down_counts_by_its_file(server: Server) -> None:
+    volume = server.state.settings.data / "volumes/lab/head"
+    (volume / WRITTEN).unlink()
+    (volume / "slurmctld").mkdir()
+    await newer(server)
+    assert did(server) == ["back_up", "apply"]
+    (volume / WRITTEN).unlink()
+    assert (await ask_for(server, "debian13")).status_code == 422
+
+
 async def newer_than_nothing(server: Server) -> None:
     (server.state.settings.data / "volumes/lab/head" / WRITTEN).unlink()
     assert (await ask_for(server, "debian14")).status_code == 202

@@ -222,8 +222,6 @@ ROWS: list[tuple[str, str, str]] = [
     ("slurm: {OverTimeLimit: 70000}", "slurm.OverTimeLimit", "or UNLIMITED"),
     ("slurm: {SlurmdTimeout: [1]}", "slurm.SlurmdTimeout", "must be text or a whole number"),
     ("slurm: {PriorityFlags: 'MAX_TRES,BOGUS'}", "slurm.PriorityFlags", "must be flags of"),
-    ("slurm: {UnkillableStepTimeout: 99}", "slurm.UnkillableStepTimeout", "five times MessageTimeout; say 100 or more"),
-    ("slurm: {UnkillableStepTimeout: 120, MessageTimeout: 30}", "slurm.UnkillableStepTimeout", "say 150 or more"),
     ("slurm: {PriorityDecayHalfLife: 0}", "slurm.PriorityDecayHalfLife", "not 0: use would never fade"),
     ("slurm: {PriorityDecayHalfLife: '0-00:00:00'}", "slurm.PriorityDecayHalfLife", "not 0"),
     ("slurm: {RequeueExit: 300}", "slurm.RequeueExit", "exit codes up to 255"),

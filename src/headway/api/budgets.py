@@ -149,7 +149,9 @@ def _usd_per_hour(group: Group, want: Asked) -> Fraction:
 
 
 def _nodes(group: Group, want: Asked) -> int:
-    return want.nodes_of(group.plan.gpus, group.plan.cpus)
+    """Of a range no more than the group has."""
+    said = want.nodes_of(group.plan.gpus, group.plan.cpus)
+    return min(said, max(want.least_nodes, len(group.slots))) if want.nodes_range else said
 
 
 def _nodes_held(group: Group, want: Asked) -> Fraction:

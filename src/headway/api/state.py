@@ -172,11 +172,20 @@ class AppState:
         """Which Slurm has written what a cluster has kept, "" = nothing. Of machines one owns what its file said before."""
         if cluster.provider != "local":
             return before.slurm_version if before else ""
-        file = volumes_dir(self.settings.data.resolve(), cluster.name) / "head" / WRITTEN
+        volume = self._head_volume(cluster)
         try:
-            return file.read_text().strip()
-        except FileNotFoundError:
-            return ""
+            return (volume / WRITTEN).read_text().strip()
+        except FileNotFoundError:  # nothing; or a head that was set up before that was written down
+            return before.slurm_version if before and (volume / "slurmctld").is_dir() else ""
+
+    def note_written(self, cluster: Cluster, slurm_version: str) -> None:
+        """Of a local cluster whose head was set up before that was written down."""
+        file = self._head_volume(cluster) / WRITTEN
+        if cluster.provider == "local" and not file.exists():
+            file.write_text(f"{slurm_version}\n")
+
+    def _head_volume(self, cluster: Cluster) -> Path:
+        return volumes_dir(self.settings.data.resolve(), cluster.name) / "head"
 
     def datasets_changed(self, name: str) -> None:
         """The next who asks for the cluster gets it with the datasets that it has now."""

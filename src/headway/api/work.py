@@ -124,8 +124,8 @@ class Work(Protocol):
         ...
 
     async def wants_roll(self, cluster: Cluster) -> bool:
-        """Whether the heads have the file's Slurm, nodes another one, and neither a roll has failed nor somebody has kept them at
-        it. False where that can't be told."""
+        """Whether the heads have the file's Slurm, and nodes that were drained for it another one. False where that can't be
+        told."""
         ...
 
     async def halt_roll(self, cluster: Cluster, say: Say) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headway.changes.roll import REBUILD
 from headway.cluster import ops
@@ -40,6 +41,8 @@ async def make_way(
         return frozenset()
     info = await image_build.ensure(cluster.image, say, state_dir=env.state_dir)
     served = await _drained(cluster, env, machines)
+    kept = await env.store.node_image(cluster.name)
+    await env.store.set_node_image(cluster.name, replace(kept, pinned=""))  # an image of the Slurm before
     for name in names:
         await say(name, f"slurmctld and the database end in good order: it is made anew of {info.tag}")
         if machines[name].state is MachineState.RUNNING:
@@ -75,9 +78,8 @@ async def heard_again(cluster: Cluster, env: Env, head: Machine, served: frozens
 
 
 async def wants_roll(cluster: Cluster, env: Env) -> bool:
-    """Whether the heads have the file's Slurm and nodes another one, but where a roll failed on one of them or somebody went
-    back to that image."""
-    if not env.provider.makes or (await env.store.node_image(cluster.name)).pinned:
+    """Whether the heads have the file's Slurm, and nodes that were drained for it (and for nothing else) another one."""
+    if not env.provider.makes:
         return False
     with contextlib.suppress(HeadwayError):
         machines = await machines_of(env, cluster.name)
@@ -85,7 +87,7 @@ async def wants_roll(cluster: Cluster, env: Env) -> bool:
         head = await head_or_none(cluster, env, machines)
         if other and head is not None and not other.keys() & set(cluster.heads):
             reasons = await control.node_reasons(env.connections, head)
-            return not any(reason.startswith(f"{ROLLS}: ") for _, reason in reasons.values())
+            return any(reasons.get(name, ("", ""))[1] == ROLLS for name in other)
     return False
 
 
@@ -94,6 +96,8 @@ async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:
     with another Slurm: it would not read what lies on the head's volume, or spoil it. No node is ahead of its head, which has
     yet to get that Slurm."""
     tag = tag or (await env.store.node_image(cluster.name)).pinned
+    if not env.provider.makes:
+        return tag
     if name in cluster.heads:
         return "" if tag and (await image.tagged(tag)).slurm_version != cluster.slurm_version else tag
     heads = {one.name: one for one in await env.provider.list(cluster.name) if one.name in cluster.heads}

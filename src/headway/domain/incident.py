@@ -43,6 +43,9 @@ DRAINS = (
 )  # fmt: skip
 
 
+OUT_BEFORE = "out_before"  # evidence of a step: somebody else had taken the node out
+
+
 class IncidentState(StrEnum):
     SEEN = "seen"
     DRAINING = "draining"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.incident import DRAINS, Incident, IncidentState, Repair
+from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair
 from headway.domain.machine import MachineState
 from headway.domain.slots import LEAVES, out_before
 from headway.health.move import ENDED_BADLY, died, hold, numbers, requeue, victims
@@ -39,7 +39,7 @@ async def _drain(tools: Tools, incident: Incident) -> Incident:
     states, reason = await tools.node_now(incident.node)
     if states & OUT and not _ours(reason):
         words = f"was drained already ({reason}): that drain stays as it is"
-        return await tools.go(incident, IncidentState.DRAINING, words, drained=False)
+        return await tools.go(incident, IncidentState.DRAINING, words, drained=False, evidence={OUT_BEFORE: True})
     await control.node_drain(tools.env.connections, await tools.head(), incident.node, reason_of(incident, reason))
     words = f"drained: incident {incident.number}"
     return await tools.go(incident, IncidentState.DRAINING, words, drained=True)
@@ -97,7 +97,8 @@ async def _down(tools: Tools, incident: Incident) -> Incident:
     if mine or "DOWN" not in states:
         await control.node_down(run, head, node, reason_of(incident, reason) if mine else reason)
     words = "down; its jobs are requeued" if mine else f"down; it was out of service already ({reason}), which stays"
-    return await tools.go(incident, IncidentState.DRAINING, words, drained=mine)
+    evidence = {} if mine else {OUT_BEFORE: True}
+    return await tools.go(incident, IncidentState.DRAINING, words, drained=mine, evidence=evidence)
 
 
 def _ours(reason: str) -> bool:

@@ -76,7 +76,6 @@ async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool
         same = any(one.tag == before and one.slurm_version == info.slurm_version for one in await image.list_images())
         await store.set_node_image(name, NodeImage(before if same else "", before))
     work = Roll(tools, say, info, alone, waits, until)
-    work.apart = await _apart(tools.cluster, Seen(await tools.machines()), info.slurm_version)
     if not await work.nodes():
         return False
     if not back:
@@ -128,6 +127,10 @@ async def halt(tools: Tools, say: Say) -> None:
     serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
     before = (await tools.env.store.node_image(tools.cluster.name)).before
     serves |= {info.id for info in await image.list_images() if info.tag == before}
+    if (
+        not serves and len(seen.rolling) > 1
+    ):  # a roll makes one anew before all others: what most are of was there before
+        serves = {number for number, _ in Counter(one.image for one in nodes.values()).most_common(1)}
     for name in sorted(seen.rolling):
         machine = seen.machines.get(name)
         there = machine is not None and machine.state is MachineState.RUNNING
@@ -164,7 +167,7 @@ class Roll:
     alone: Alone
     waits: Waits
     until: float | None = None
-    apart: bool = False  # see `_apart`
+    apart: bool | None = None  # see `_apart`; None: not known yet
     proved: bool = False  # one node has passed its tests on this image
     silent: bool = False  # the controller did not answer when it was last asked
     told: tuple[object, ...] = ()
@@ -193,6 +196,8 @@ class Roll:
         except HeadwayError as error:
             await self._tell_silent(error)
             return None
+        if self.apart is None:
+            self.apart = await _apart(self.tools.cluster, seen, self.image.slurm_version)
         return seen
 
     async def _tell_silent(self, error: HeadwayError) -> None:
@@ -270,7 +275,7 @@ class Roll:
         failed = {name: fault for name, fault in zip(names, faults, strict=True) if fault}
         if failed:
             alone = f"{compress(failed)} stays drained, no other node is touched"
-            if self.apart and not self.proved:
+            if self.apart and not self._serves(seen):
                 await self._give_back(seen, failed.keys())
             elif self.apart:
                 alone = f"{compress(failed)} stays drained, and so do those with another Slurm that are left"
@@ -286,6 +291,12 @@ class Roll:
             kept = await store.node_image(cluster)
             if kept.pinned != self.image.tag:
                 await store.set_node_image(cluster, NodeImage("", kept.before))
+
+    def _serves(self, seen: Seen) -> bool:
+        """Whether a node of the image is in service."""
+        out = seen.rolling | seen.out.keys()
+        nodes = (one for name, one in seen.machines.items() if name in self.tools.cluster.group_of and name not in out)
+        return any(one.image == self.image.id for one in nodes)
 
     async def _give_back(self, seen: Seen, failed: Collection[str]) -> None:
         """What was drained only to be apart from the node that failed."""
@@ -361,7 +372,7 @@ async def _apart(cluster: Cluster, seen: Seen, version: str) -> bool:
     """Whether nodes run another Slurm than `version`. Inside an allocation srun speaks as its own Slurm does, which a slurmd of
     an earlier one does not understand ("protocol_version not supported"; 26.05.5 and 24.11.5): no job may have both kinds."""
     carries = {info.id: info.slurm_version for info in await image.list_images()}
-    nodes = [one for name, one in seen.machines.items() if name in cluster.group_of]
+    nodes = [one for name, one in seen.machines.items() if name in cluster.group_of and name not in seen.out]
     return any(carries.get(one.image, version) != version for one in nodes)
 
 

@@ -269,7 +269,8 @@ class Waker:
             self.failures[group.name] = self.failures.get(group.name, 0) + 1
             self.not_before[group.name] = now + power.wait_s(self.failures[group.name])
             self.failed_at[group.name] = now
-        count, until = self.failures[group.name], self.not_before[group.name]
+        count = self.failures[group.name]
+        until = self.not_before[group.name] = max(self.not_before[group.name], now + power.wait_s(1))
         self.said.append((node, f"could not be made (try {count} in a row): {why}"))
         try:
             await unmade.note(self.cluster, self.env.store, group, node, f"try {count} in a row: {why}", now, until)

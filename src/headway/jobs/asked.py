@@ -53,6 +53,12 @@ class Asked:
         by_gpus = _over(_count(self._listed("gpus")), self._gpus_of_a_node or 0)
         return max(self.nodes or by_tasks or by_gpus or 1, self._named or 0)
 
+    @property
+    def nodes_range(self) -> bool:
+        """Whether it leaves it to Slurm how many nodes it has."""
+        said = _range(self.options.get("nodes", ""))
+        return said is not None and said[0] != said[1]
+
     def nodes_of(self, gpus: int, cpus: int) -> int:
         """Of nodes that have so many: the most that it says, else as many as what it asks for fills."""
         if said := _range(self.options.get("nodes", "")):

@@ -12,6 +12,7 @@ from headway.jobs.asked import Asked, asked, seconds
 from headway.jobs.masks import masked_lines, masked_names
 from headway.jobs.offer import Offer
 from headway.jobs.saying import length
+from headway.jobs.submit import export_fault
 from headway.wire.work import SubmitIn
 
 _UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
@@ -40,7 +41,8 @@ def faults(request: SubmitIn, cluster: Cluster, user: str, offer: Offer) -> list
         found.append(
             Fault("gpus", f"{gpus} GPUs are asked for; {cluster.name} has {offer.gpus_in_all}", "ask for fewer")
         )
-    return [*found, *_team(wants, cluster, user)]
+    kept = export_fault(request)
+    return [*found, *_team(wants, cluster, user), *([kept] if kept else [])]
 
 
 def _of_component(fault: Fault, number: int, of: int) -> Fault:

@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.domain.machine import Machine
 from headway.domain.sbatch import options, script_options
-from headway.errors import CommandFailed, NotAllowed, NotFound, Refused, Unanswered
+from headway.errors import CommandFailed, Fault, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs.asked import asked
 from headway.jobs.remote import REFUSED as PROGRAM_REFUSED
 from headway.jobs.remote import Links, call, command, refusal
@@ -208,19 +208,32 @@ def script_name(name: str) -> str:
 def _flags(request: SubmitIn) -> list[str]:
     """Its flags, and one that exports what `env` names where the script or the flags export a part of the environment only.
     Raises Refused where that can't be said in one flag."""
-    names = [name for name in request.env if not name.startswith(("SLURM_", "SBATCH_"))]  # sbatch's own
-    wants = asked(request)
-    exports = [want.options["export"] for want in wants if "export" in want.options]
-    parts = [value for value in exports if "ALL" not in value.upper().split(",")]
+    if fault := export_fault(request):
+        raise Refused(fault.message, hint=fault.hint)
+    names, parts = _exported(request)
     if not names or not parts:
         return list(request.args)
-    if len(wants) > 1 or parts[0].upper() == "NIL":
-        raise Refused(
-            f"--export={parts[0]} keeps {', '.join(names)} from the job",
-            hint=f"name what is to be exported: --export={','.join(names)}",
-        )
     kept = [] if parts[0].upper() in ("", "NONE") else [parts[0]]
     return [*request.args, f"--export={','.join([*kept, *names])}"]
+
+
+def _exported(request: SubmitIn) -> tuple[list[str], list[str]]:
+    """(names that `env` brings, values of --export that leave some out)."""
+    names = [name for name in request.env if not name.startswith(("SLURM_", "SBATCH_"))]  # sbatch's own
+    exports = [want.options["export"] for want in asked(request) if "export" in want.options]
+    return names, [value for value in exports if "ALL" not in value.upper().split(",")]
+
+
+def export_fault(request: SubmitIn) -> Fault | None:
+    """That what `env` brings can't come beside the --export that is there: of one component among several, or with quotes, which
+    are the script's and no flag's."""
+    names, parts = _exported(request)
+    if not names or not parts:
+        return None
+    if len(asked(request)) == 1 and parts[0].upper() != "NIL" and not set(parts[0]) & set("\"'\\"):
+        return None
+    words = f"--export={parts[0]} keeps {', '.join(names)} from the job"
+    return Fault("flags", words, f"name what is to be exported: --export={','.join(names)}")
 
 
 def _check(request: SubmitIn) -> None:

@@ -62,7 +62,7 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
         _power(cluster),
         _mail(cluster),
     ]
-    lines = [Line(comment=MARK), *_settings(_with_overrides(sections, cluster.slurm))]
+    lines = [Line(comment=MARK), *_settings(_with_overrides(sections, _said(cluster.slurm)))]
     lines += [Line(), *node_lines(cluster, site), Line(), *partition_lines(cluster, site)]
     return slurm_text(lines, "slurm")
 
@@ -74,6 +74,13 @@ def _settings(sections: Iterable[Section]) -> Iterator[Line]:
             yield Line(comment=f"--- {section.title}")
         for setting in section.settings:
             yield from pair(setting.key, setting.value, setting.why)
+
+
+def _said(slurm: Mapping[str, str]) -> dict[str, str]:
+    """Of the cluster file. A time that Slurm would call an error at each start is as long as it must be."""
+    least = least_unkillable_s(slurm)
+    short = {key: str(least) for key, value in slurm.items() if key == "UnkillableStepTimeout" and int(value) < least}
+    return {**slurm, **short}
 
 
 def _with_overrides(sections: list[Section], overrides: Mapping[str, str]) -> list[Section]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headway import __version__
 from headway.api.places import allowed
 from headway.api.planning import queued
 from headway.api.state import AppState
 from headway.changes.versions import hop_fault, hops
-from headway.cluster.env import Say
 from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, Refused
 from headway.server.keeping import passphrase_of
 from headway.store import ClusterRow, Operation
+
+if TYPE_CHECKING:
+    from headway.cluster.env import Say
 
 
 async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, say: Say) -> None:
@@ -27,6 +30,7 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
         raise InvalidSpec([fault])
     if not hops(written, before, after):
         return
+    state.note_written(after, written)  # its file is another one at the next try
     await state.work.image_there(after, say)
     from headway.keep import archive
     from headway.keep.backup import file_of

@@ -425,7 +425,8 @@ def _slurm(draft: Draft) -> None:
         draft.file.slurm.get("UnkillableStepTimeout", ""),
     )
     if unkillable.isdecimal() and int(unkillable[:12]) < least:
-        draft.fault("slurm.UnkillableStepTimeout", "is less than five times MessageTimeout", f"say {least} or more")
+        words = f"is less than five times MessageTimeout, which Slurm calls an error: {least} is taken"
+        draft.warn("slurm.UnkillableStepTimeout", words, f"say {least} or more")
     jobs, array = draft.file.slurm.get("MaxJobCount", ""), draft.file.slurm.get("MaxArraySize", "")
     if jobs.isdecimal() and array.isdecimal() and int(jobs[:12]) < int(array[:12]):
         draft.warn("slurm.MaxJobCount", "is less than MaxArraySize, so a whole array does not fit in the queue")

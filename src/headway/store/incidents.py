@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, or_, select, update
+from sqlalchemy import Row, Text, cast, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.incident import Incident, IncidentState, IncidentStep, MovedJob, Signal, XidClass
+from headway.domain.incident import OUT_BEFORE, Incident, IncidentState, IncidentStep, MovedJob, Signal, XidClass
 from headway.errors import NotFound
 from headway.store import schema as t
 from headway.store.base import Base
@@ -224,10 +224,16 @@ class IncidentStore(Base):
         return int(every), int(still)
 
     async def failures(self, cluster: str, start: float, end: float) -> int:
-        """Incidents opened from `start` until `end` that took a node out, whatever became of its machine."""
+        """Incidents opened from `start` until `end` that took a node out, whatever became of its machine; not of nodes that
+        somebody else had taken out."""
         i, s = t.incidents, t.incident_steps
         out = select(s.c.seq).where(s.c.incident == i.c.number, s.c.state == IncidentState.DRAINING.value).exists()
-        mine = (i.c.cluster == cluster, out, i.c.opened_at >= start, i.c.opened_at < end)
+        before = (
+            select(s.c.seq)
+            .where(s.c.incident == i.c.number, cast(s.c.evidence, Text).contains(f'"{OUT_BEFORE}"'))
+            .exists()
+        )
+        mine = (i.c.cluster == cluster, out, ~before, i.c.opened_at >= start, i.c.opened_at < end)
         async with self._read() as db:
             return int((await db.execute(select(func.count()).select_from(i).where(*mine))).scalar() or 0)
 

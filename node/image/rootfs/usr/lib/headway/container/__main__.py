@@ -84,7 +84,7 @@ def _kept_image(asked: argparse.Namespace, made: box.Box) -> str:
         return ""
     with open(note, encoding="utf-8") as file:
         path, _, name = file.read().partition("\n")
-    if asked.image and str(reference.parse(asked.image)) != name:
+    if asked.image and name and str(reference.parse(asked.image)) != name:
         raise Failed(f"container {asked.name} was made of {name}, not of {asked.image}", "use another --container-name")
     return path
 
@@ -92,8 +92,11 @@ def _kept_image(asked: argparse.Namespace, made: box.Box) -> str:
 def _must_show(asked: argparse.Namespace, made: box.Box, mounts: list[reference.Mount]) -> None:
     """Raises Failed for what a container that runs does not show: its steps share its mounts, which stay as they began."""
     _kept_image(asked, made)
-    with open(os.path.join(made.folder, "shown"), encoding="utf-8") as file:
-        shown = json.load(file)
+    try:
+        with open(os.path.join(made.folder, "shown"), encoding="utf-8") as file:
+            shown = json.load(file)
+    except FileNotFoundError:  # it began before that was noted
+        return
     missing = [
         f"{mount.source}:{mount.target}" for mount in mounts if list(dataclasses.astuple(mount)) not in shown["mounts"]
     ]
