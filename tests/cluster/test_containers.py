@@ -458,7 +458,8 @@ def test_a_layout_that_lies_poisons_no_cache_and_headway_job_says_why(lab: Lab, 
     lie = "--container-image=oci:/scratch/vito/lie:tiny"
     job = lab.sbatch("carol", "-o", "/scratch/carol/lie.out", wrap=f"srun {lie} true")
     assert lab.wait_job(job) == "FAILED"
-    assert "does not hold what it says" in lab.cli("job", "lab", str(job)).out
+    said = "does not hold what it says"  # of a job that has ended: its epilog may still run
+    lab.wait(lambda: said in lab.cli("job", "lab", str(job)).out, "the job's page to say why")
     lab.cli("container", "import", "lab", "oci:/scratch/vito/lie:tiny", check=False)
     assert "Tiny 1" in srun(lab, OCI, "cat", "/etc/os-release", user="carol").out
 
