@@ -113,9 +113,8 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         first = min((life.began for life in await store.lives(name, 0, now + 1)), default=now)
         since = int(min(first, row.created_at)) - DAY_S
     swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
-    last = (
-        min(mark.collected_to, now) or now
-    )  # what is no longer told of, as when accounting came out of a backup, ended then
+    # what is no longer told of, as when accounting came out of a backup, ended then
+    last = min(mark.collected_to, now) or now
     at, step = since, DAY_S
     while at < now:
         until = min(at + step, now)

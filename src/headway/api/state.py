@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -19,7 +19,7 @@ from headway.api.live import Live, Snapshot, topic
 from headway.api.tries import Tries
 from headway.api.work import Resolved, Work
 from headway.domain.accounts import Share
-from headway.domain.cluster import WRITTEN, Cluster
+from headway.domain.cluster import STATE, WRITTEN, Cluster
 from headway.domain.dataset import with_versions
 from headway.domain.live import MOST_SIBLINGS, Check, JobState, Room
 from headway.errors import HeadwayError, NotFound
@@ -176,7 +176,7 @@ class AppState:
         try:
             return (volume / WRITTEN).read_text().strip()
         except FileNotFoundError:  # nothing; or a head that was set up before that was written down
-            return before.slurm_version if before and (volume / "slurmctld").is_dir() else ""
+            return before.slurm_version if before and (volume / PurePosixPath(STATE).name).is_dir() else ""
 
     def note_written(self, cluster: Cluster, slurm_version: str) -> None:
         """Of a local cluster whose head was set up before that was written down."""

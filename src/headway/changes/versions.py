@@ -7,16 +7,8 @@ from headway.domain.change import Change
 from headway.domain.cluster import Cluster
 from headway.errors import Fault
 
-RELEASES = (
-    "22.05",
-    "23.02",
-    "23.11",
-    "24.05",
-    "24.11",
-    "25.05",
-    "25.11",
-    "26.05",
-)  # https://slurm.schedmd.com/upgrades.html
+# https://slurm.schedmd.com/upgrades.html
+RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
 _BACK = {"22.05": 2, "23.02": 2, "23.11": 2, "24.05": 2}  # and three from 24.11 on
 _LATER = 3
 

@@ -27,7 +27,7 @@ from headway.cluster.leads import head_or_none
 from headway.cluster.leave import Beside, Leaving, SteppedAside
 from headway.cluster.members import members, still_leaving
 from headway.cluster.observe import look_at, machines_of, observe
-from headway.cluster.ready import serve, settle, wait_for_rest
+from headway.cluster.ready import serve, settle, wait_for_nodes, wait_for_rest
 from headway.cluster.steps import CONVERT_S, STAGE_S, by_stage, dbd_answers, kept, patience_s
 from headway.domain.accounts import Accounts
 from headway.domain.change import Change, ChangeSet
@@ -183,7 +183,7 @@ class Run:
             raise self.failures[cluster.head]
         await self._end_sessions()
         await wait_for_rest(cluster, self.env, self.machines[cluster.head])
-        await hop.heard_again(cluster, self.env, self.machines[cluster.head], served)
+        await wait_for_nodes(cluster, self.env, self.machines[cluster.head], served)
         started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
         await settle(self.goal, self.env, self.say, started - set(self.failures), self.leaving, self.failures)
         if self.failures:

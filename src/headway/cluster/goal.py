@@ -21,8 +21,6 @@ from headway.machines.base import Place
 from headway.render import monitoring, render, units
 from headway.render.slurm_small import SHARED_IMAGES
 
-MYSQL_DIR = "/srv/headway-state/mysql"
-
 
 async def site_of(
     cluster: Cluster,

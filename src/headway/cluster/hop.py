@@ -14,7 +14,6 @@ from headway.cluster import ops
 from headway.cluster.env import Env, Say
 from headway.cluster.leads import head_or_none
 from headway.cluster.observe import machines_of, of_another
-from headway.cluster.ready import wait_for_nodes
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
@@ -71,19 +70,13 @@ async def _drained(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) 
     return frozenset()
 
 
-async def heard_again(cluster: Cluster, env: Env, head: Machine, served: frozenset[str]) -> None:
-    """Raises Unreachable."""
-    if served:
-        await wait_for_nodes(cluster, env, head, served)
-
-
 async def wants_roll(cluster: Cluster, env: Env) -> bool:
     """Whether the heads have the file's Slurm, and nodes that were drained for it (and for nothing else) another one."""
     if not env.provider.makes:
         return False
     with contextlib.suppress(HeadwayError):
         machines = await machines_of(env, cluster.name)
-        other = of_another(cluster, machines.values(), await image.list_images())
+        other = of_another(cluster.slurm_version, machines.values(), await image.list_images())
         head = await head_or_none(cluster, env, machines)
         if other and head is not None and not other.keys() & set(cluster.heads):
             reasons = await control.node_reasons(env.connections, head)
@@ -102,5 +95,5 @@ async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:
         return "" if tag and (await image.tagged(tag)).slurm_version != cluster.slurm_version else tag
     heads = {one.name: one for one in await env.provider.list(cluster.name) if one.name in cluster.heads}
     images = {info.id: info for info in await image.list_images()} if heads else {}
-    behind = of_another(cluster, heads.values(), images.values())
+    behind = of_another(cluster.slurm_version, heads.values(), images.values())
     return tag if not behind or tag else next(images[heads[one].image].tag for one in behind)

@@ -117,16 +117,16 @@ async def of_other_slurm(cluster: Cluster, machines: Iterable[Machine]) -> dict[
     if not made:
         return {}
     try:
-        return of_another(cluster, made, await image.list_images())
+        return of_another(cluster.slurm_version, made, await image.list_images())
     except HeadwayError:
         return {}
 
 
-def of_another(cluster: Cluster, machines: Iterable[Machine], images: Iterable[image.ImageInfo]) -> dict[str, str]:
-    """Machines whose image carries another Slurm than the file's, and which; not those whose image is not known."""
+def of_another(slurm: str, machines: Iterable[Machine], images: Iterable[image.ImageInfo]) -> dict[str, str]:
+    """Machines whose image carries another Slurm than this, and which; not those whose image is not known."""
     carries = {info.id: info.slurm_version for info in images}
     found = {one.name: carries.get(one.image, "") for one in machines}
-    return {name: version for name, version in found.items() if version not in ("", cluster.slurm_version)}
+    return {name: version for name, version in found.items() if version not in ("", slurm)}
 
 
 async def look_at(

@@ -13,6 +13,7 @@ from headway.domain.unit import Unit
 from headway.machines import image
 from headway.render import monitoring, state
 from headway.render.checks import candidate_check
+from headway.render.database import DATADIR
 from headway.render.units import RECONFIGURE
 from headway.render.version import version
 
@@ -26,9 +27,8 @@ DAEMONS = (
 SOFTWARE_S = 4000.0
 STAGE_S = 300.0
 CANDIDATE = "/run/headway/candidate"
-MYSQL_DIR = "/srv/headway-state/mysql"
 # Whose number images choose for themselves, and what they keep on the head's volume.
-_KEPT_OF = {"mysql": (MYSQL_DIR,), monitoring.USER: tuple(path for path, _, _ in monitoring.DIRS)}
+_KEPT_OF = {"mysql": (DATADIR,), monitoring.USER: tuple(path for path, _, _ in monitoring.DIRS)}
 _DATABASE = (
     "create database if not exists slurm_acct_db;"
     "create user if not exists slurm@localhost identified via unix_socket;"
@@ -79,7 +79,7 @@ def by_stage(
     if starting or _under("/etc/tmpfiles.d/", touched):
         base.append({"op": "run", "argv": ["systemd-tmpfiles", "--create"], "ok": [0, 65, 73]})
     if any(unit.stage == "database" for unit in wanted.units):
-        base.append({"op": "seed", "sources": ["/var/lib/mysql", "/var/lib/mariadb"], "target": MYSQL_DIR})
+        base.append({"op": "seed", "sources": ["/var/lib/mysql", "/var/lib/mariadb"], "target": DATADIR})
         base += [{"op": "own", "paths": list(paths), "owner": owner} for owner, paths in _KEPT_OF.items()]
         if fresh:  # the database needs the longest to start: it does so while the rest is set up
             base.append({"op": "run", "argv": ["systemctl", "start", "--no-block", "mariadb.service"]})

@@ -9,9 +9,9 @@ from enum import StrEnum
 # Reasons that Headway writes in Slurm begin so: what begins otherwise is somebody else's and is left as it is.
 OWN_REASON = "headway: "
 INCIDENT_REASON = f"{OWN_REASON}incident "  # such a node is returned by the end of its incident, after tests
-REBOOTS = (
-    "reboot, returned once its tests have passed"  # behind a person's name: whoever finds it alone goes on with it
-)
+# Behind a person's name: whoever finds it alone goes on with it.
+REBOOTS = "reboot, returned once its tests have passed"
+OUT_BEFORE = "out_before"  # evidence of a step: somebody else had taken the node out
 NUMBERS_BEFORE = "numbers_before"  # evidence of its first step: on other servers, where these are another's on this one
 ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script has died (node/agent/orphans.py)
 
@@ -41,9 +41,6 @@ class XidClass(StrEnum):
 DRAINS = (
     XidClass.MOUNT, XidClass.RESET, XidClass.DRAIN, XidClass.REBOOT, XidClass.RMA, XidClass.HANDS_ON, XidClass.RECLAIM,
 )  # fmt: skip
-
-
-OUT_BEFORE = "out_before"  # evidence of a step: somebody else had taken the node out
 
 
 class IncidentState(StrEnum):

@@ -17,7 +17,7 @@ from headway.changes.roll import Seen, heads_to_roll, leads_meanwhile, left_out,
 from headway.cluster.apply import MAKE_AT_ONCE, apply
 from headway.cluster.bring import bring
 from headway.cluster.env import Say
-from headway.cluster.observe import of_other_slurm
+from headway.cluster.observe import of_another, of_other_slurm
 from headway.cluster.ready import wait_for_nodes
 from headway.cluster.sendaway import SendAway, listed
 from headway.domain.change import ChangeSet
@@ -371,9 +371,8 @@ def _check(tools: Tools) -> None:
 async def _apart(cluster: Cluster, seen: Seen, version: str) -> bool:
     """Whether nodes run another Slurm than `version`. Inside an allocation srun speaks as its own Slurm does, which a slurmd of
     an earlier one does not understand ("protocol_version not supported"; 26.05.5 and 24.11.5): no job may have both kinds."""
-    carries = {info.id: info.slurm_version for info in await image.list_images()}
     nodes = [one for name, one in seen.machines.items() if name in cluster.group_of and name not in seen.out]
-    return any(carries.get(one.image, version) != version for one in nodes)
+    return bool(of_another(version, nodes, await image.list_images()))
 
 
 async def _check_heads(tools: Tools) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from headway.changes.versions import hop_fault, hops
 from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, Refused
-from headway.server.keeping import passphrase_of
+from headway.server.keeping import back_up, passphrase_of
 from headway.store import ClusterRow, Operation
 
 if TYPE_CHECKING:
@@ -35,17 +34,15 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
     from headway.keep import archive
     from headway.keep.backup import file_of
 
-    rule, began = after.backup, time.monotonic()
+    rule = after.backup
     if rule is None:
         raise Refused(f"{after.name} has no backup to go back to", hint="backup: {to: DIR, key_file: FILE}")
     header = archive.Header(after.name, state.clock(), __version__, written, archive.new_salt())
     path = file_of(allowed(state, rule.to), header)
     passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
     key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
-    about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
     await say("backup", f"before Slurm {written} becomes {after.slurm_version}: the way back")
-    await state.work.back_up(before, about, say, path, header, key)
-    await say("backup", str(path), done=True, seconds=time.monotonic() - began)
+    await back_up(state, row, before, say, path, header, key)
 
 
 async def nodes_follow(

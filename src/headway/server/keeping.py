@@ -7,7 +7,7 @@ import base64
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -21,6 +21,9 @@ from headway.store import ClusterRow, Operation
 from headway.web.html import day
 from headway.web.words import duration
 from headway.wire.clusters import Document
+
+if TYPE_CHECKING:
+    from headway.keep.archive import Header
 
 LOOK_S = 20.0
 AGAIN_S = 600.0  # after one that failed
@@ -48,10 +51,7 @@ class Keep:
         row, cluster = await state.cluster(name)
         header = Header(**self._params["header"])
         path = file_of(Path(self._params["to"]), header)
-        about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
-        began = time.monotonic()
-        await state.work.back_up(cluster, about, self._say, path, header, await self._key())
-        await self._say("backup", str(path), done=True, seconds=time.monotonic() - began)
+        await back_up(state, row, cluster, self._say, path, header, await self._key())
         if self._params.get("keep"):
             stay = await asyncio.to_thread(retain, path.parent, name, int(self._params["keep"]), path)
             if stay:  # the backup is made all the same: a second one would take another good one's place
@@ -131,6 +131,16 @@ class Keep:
         if value is None:
             raise Refused("the key of this operation is no longer there", hint="ask for it again")
         return base64.b64decode(value)
+
+
+async def back_up(
+    state: AppState, row: ClusterRow, cluster: Cluster, say: Any, path: Path, header: Header, key: bytes
+) -> None:
+    """`path`, read back whole. Raises as headway.keep.backup.back_up."""
+    about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
+    began = time.monotonic()
+    await state.work.back_up(cluster, about, say, path, header, key)
+    await say("backup", str(path), done=True, seconds=time.monotonic() - began)
 
 
 def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]:
