@@ -16,6 +16,7 @@ from headway.store.usage import Only, Span, fits
 
 LOST = t.runs.c.lost_s > literal_column("0")  # in words that the index of lost runs has, too
 NOTEBOOK = others.jobs.c.kind == literal_column("'notebook'")  # the same
+NODE_FAIL = "NODE_FAIL"
 _MANY = 500  # jobs that one question names
 EARLY_S = 600.0  # so much later than accounting says may Headway have noted that a job was submitted
 
@@ -97,18 +98,22 @@ class LossStore(CapacityStore):
         """What was lost, by how the runs ended."""
         k, r = t.run_kinds, t.runs
         _, lost, _ = self._clipped(span)
-        state, nodes = _how()
-        query = (
-            select(state, nodes, k.c.group, k.c.per_node, func.sum(r.c.gpus * lost), func.sum(r.c.units * lost))
-            .select_from(k.join(r, r.c.kind == k.c.id))
-            .where(fits(cluster, only), LOST, await self._within(cluster, span))
-            .group_by(state, nodes, k.c.group, k.c.per_node)
-        )
+        state, _ = _how()
+        within = await self._within(cluster, span)
+        # The index of lost runs has no names of nodes: only runs that need theirs are looked up in the table itself.
+        ways = (((state,), r.c.state != NODE_FAIL), ((r.c.state, r.c.nodes), r.c.state == NODE_FAIL))
+        found = []
         async with self._read() as db:
-            return [
-                (CutShort(ended, names), Amount(group, per_node, int(gpu_s), int(unit_s)))
-                for ended, names, group, per_node, gpu_s, unit_s in await db.execute(query)
-            ]
+            for how, which in ways:
+                query = (
+                    select(k.c.group, k.c.per_node, func.sum(r.c.gpus * lost), func.sum(r.c.units * lost), *how)
+                    .select_from(k.join(r, r.c.kind == k.c.id))
+                    .where(fits(cluster, only), LOST, which, within)
+                    .group_by(k.c.group, k.c.per_node, *how)
+                )
+                for group, per_node, gpu_s, unit_s, *words in await db.execute(query):
+                    found.append((CutShort(*words), Amount(group, per_node, int(gpu_s), int(unit_s))))
+        return found
 
     async def lost_most(
         self, cluster: str, span: Span, only: Only, hows: Collection[CutShort], limit: int
@@ -123,13 +128,13 @@ class LossStore(CapacityStore):
                 mine = [LOST, ended == how.state]
                 found += [(how, one) for one in await self._most_of(cluster, span, only, lost, limit, mine)]
         if nodes := [how.nodes for how in hows if how.nodes]:
-            failed = [LOST, r.c.state == "NODE_FAIL", r.c.nodes.in_(nodes)]
+            failed = [LOST, r.c.state == NODE_FAIL, r.c.nodes.in_(nodes)]
             query = self._pieces(cluster, only, lost).where(*failed, await self._within(cluster, span))
             place = func.row_number().over(partition_by=r.c.nodes, order_by=self._dearest(lost))
             ranked = query.add_columns(r.c.nodes, place.label("place")).subquery()
             async with self._read() as db:
                 for *piece, names, _ in await db.execute(select(ranked).where(ranked.c.place <= limit)):
-                    found.append((CutShort("NODE_FAIL", names), Piece(*piece)))
+                    found.append((CutShort(NODE_FAIL, names), Piece(*piece)))
         return found
 
     async def idled_most(self, cluster: str, span: Span, only: Only, limit: int) -> list[Piece]:
@@ -212,7 +217,7 @@ class LossStore(CapacityStore):
             .where(
                 s.c.cluster == cluster, r.c.cluster == cluster, s.c.at >= span.start, s.c.saves >= fewest, s.c.up_s > 0
             )
-            .where(fits(cluster, only), await self._within(cluster, span))
+            .where(fits(cluster, only), await self._within(cluster, span, looked_up=True))
             .order_by(s.c.job, r.c.start)
         )
         async with self._read() as db:
@@ -222,5 +227,5 @@ class LossStore(CapacityStore):
 
 def _how() -> tuple[ColumnElement[str], ColumnElement[str]]:
     r = t.runs
-    state = case((r.c.state.in_(("PREEMPTED", "NODE_FAIL")), r.c.state), else_=literal(""))
-    return state, case((r.c.state == "NODE_FAIL", r.c.nodes), else_=literal(""))
+    state = case((r.c.state.in_(("PREEMPTED", NODE_FAIL)), r.c.state), else_=literal(""))
+    return state, case((r.c.state == NODE_FAIL, r.c.nodes), else_=literal(""))
