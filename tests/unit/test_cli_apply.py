@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway import paths
 from headway.cli import changeset as cs
 from headway.cli import show
 from headway.errors import Conflict, NotFound, Refused, Unreachable
+from headway.sdk.discover import discover
+from headway.sdk.liveness import start_time
 from headway.wire.base import ErrorOut, FaultOut
 from headway.wire.clusters import ChangeOut, ChangeSetOut, EventOut
 from headway.wire.people import MeOut
@@ -215,6 +219,60 @@ def test_a_server_that_a_file_names_is_not_started_here(
     monkeypatch.setattr("headway.cli.apply._start_server", lambda: pytest.fail("started one"))
     cli.api.on("me", Unreachable("no server there"))
     assert cli("apply", file).code == 7
+
+
+@pytest.fixture
+def root_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """`root_s(started)`: an ordinary person has started root's server by sudo; with another start time it has ended."""
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.delenv("HEADWAY_STATE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr("headway.cli.apply._start_server", lambda: pytest.fail("started a second one"))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    (tmp_path / "headway").mkdir(exist_ok=True)
+
+    def write(started: str) -> None:
+        known = {"url": "http://127.0.0.1:7001", "token": "hw_a", "pid": os.getpid(), "started": started}
+        (tmp_path / "headway" / paths.SUDO_FILE).write_text(json.dumps({str(paths.ROOT_STATE): known}))
+
+    return write
+
+
+def test_root_s_server_that_is_away_is_waited_for(
+    cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready(cli, changes(why_empty="it is so"))
+    root_s("1")
+    monkeypatch.setattr("headway.cli.session.connect", lambda: discover() and cli.api)
+    monkeypatch.setattr("time.sleep", lambda _: root_s(start_time(os.getpid())))
+    done = cli("apply", file)
+    assert (done.code, done.out) == (0, "lab: nothing to change: it is so\n")
+    assert done.err == "no server; it is waited for: sudo headway server start\n"
+
+
+def test_root_s_server_that_stays_away_is_an_error_with_its_command(
+    cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root_s("1")
+    monkeypatch.setattr("headway.cli.session.connect", discover)
+    clock = iter(range(0, 1000, 20))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    done = cli("apply", file)
+    assert (done.code, done.out) == (7, "")
+    assert done.err.endswith("error: no server\n  sudo headway server start\n")
+
+
+def test_no_second_server_takes_over_what_root_s_was_doing(cli: Cli, file: str, root_s: Callable[[str], None]) -> None:
+    ready(cli, changes(*MANY))
+    root_s(start_time(os.getpid()))
+
+    def lost(*_: Any, on_lost: Callable[[], None], **__: Any) -> Iterator[EventOut]:
+        on_lost()
+        return iter(())
+
+    cli.api.on("events", lost)
+    done = cli("apply", file)
+    assert (done.code, done.err) == (0, "the server is gone; it is waited for: sudo headway server start\n")
 
 
 @pytest.mark.parametrize(("text", "code"), [(None, 5), ("name: [", 2), ("name: lab\nname: two\n", 2)])

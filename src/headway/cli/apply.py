@@ -13,12 +13,16 @@ from headway.cli.follow import to_the_end
 from headway.cli.session import Format, Output
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headway.cli.session import Api
+    from headway.errors import Unreachable
     from headway.wire.clusters import ChangeSetOut, Document, OperationOut
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.", show_default=True)]
 Diff = Annotated[bool, typer.Option("--diff", help="With the changed lines of each file.")]
 DEFAULT_FILE = Path("cluster.yaml")
+AWAY_S = 60.0  # as a server that is lost under an operation is waited for
 
 
 def plan(file: File = DEFAULT_FILE, diff: Diff = False, output: Output = Format.table) -> None:
@@ -47,8 +51,6 @@ def apply(
         api = session.connect()
         _end(to_the_end(api, api.operation(follow_id), quiet=quiet), output)
         return
-    from headway.sdk.discover import named_by
-
     deadline_s = deadline_of(deadline)
     document = _document(file)
     api = _reach(quiet=quiet)
@@ -67,7 +69,7 @@ def apply(
             "Go ahead?", yes=yes, otherwise=f"{show.count(changes.asks, 'change')} would disturb what is running"
         )
     operation = api.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
-    _end(to_the_end(api, operation, quiet=quiet, on_lost=None if named_by(api.url) else _start_again), output)
+    _end(to_the_end(api, operation, quiet=quiet, on_lost=_when_lost(api)), output)
 
 
 def _settled(api: Api, name: str) -> bool:
@@ -89,22 +91,57 @@ def _document(file: Path) -> Document:
 
 
 def _reach(*, quiet: bool) -> Api:
-    """The server; started when none runs here and no other was named."""
+    """The server; started when none runs here and no other was named. Root's is waited for."""
     from headway.errors import Unreachable
-    from headway.sdk.discover import named_by
+    from headway.sdk.discover import named_by, of_root
 
     api: Api | None = None
     try:
         api = session.connect()
         api.me()
         return api
-    except Unreachable:
+    except Unreachable as error:
         if api is not None and named_by(api.url):
             raise
+        if of_root():
+            return _come_back(error)
     url = _start_server()
     if url and not quiet:
         session.say(f"started the server at {url}; headway server stop ends it")
     return session.connect()
+
+
+def _come_back(error: Unreachable) -> Api:
+    """Root's server once it answers. Raises Unreachable when it stays away."""
+    from headway.errors import Unreachable
+    from headway.sdk.following import Patience
+
+    _say_of_root(error.message)
+    patience = Patience(AWAY_S)
+    patience.heard()
+    while True:
+        try:
+            api = session.connect()
+            api.me()
+            return api
+        except Unreachable as caught:
+            patience.lost(caught, for_good=False)
+
+
+def _when_lost(api: Api) -> Callable[[], None] | None:
+    """What is done when this server goes away while it works for us."""
+    from headway.sdk.discover import named_by, of_root
+
+    if named_by(api.url):
+        return None
+    return (lambda: _say_of_root("the server is gone")) if of_root() else _start_again
+
+
+def _say_of_root(what: str) -> None:
+    """A server of the person's own would know nothing of root's clusters, and hide root's server from then on."""
+    from headway.sdk.discover import start_hint
+
+    session.note(f"{what}; it is waited for: {start_hint()}")
 
 
 def _start_server() -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from headway.errors import NotFound, Unreachable
 from headway.sdk.costs import Costs
-from headway.sdk.discover import NO_SERVER_HINT
+from headway.sdk.discover import start_hint
 from headway.sdk.errors import to_error
 from headway.sdk.following import followed
 from headway.sdk.transport import part
@@ -275,7 +275,7 @@ class Client(Costs, Work):
                     if event is not None:
                         seen = event.seq
                         yield event
-                error = Unreachable("the server was stopped; the work goes on with its next start", hint=NO_SERVER_HINT)
+                error = Unreachable("the server was stopped; the work goes on with its next start", hint=start_hint())
             except Unreachable as caught:
                 error = caught
             if lost is None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway import paths
 from headway.errors import Refused, Unreachable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 2.0
 NO_SERVER = "no server"
-NO_SERVER_HINT = "headway server start"
+_START = "headway server start"
 
 
 def discover(state_dir: Path | str | None = None) -> Client:
@@ -32,7 +33,7 @@ def discover(state_dir: Path | str | None = None) -> Client:
 def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[], tuple[str, str]] | None]:
     """(url, token, how to find it again): HEADWAY_URL (of several, separated by ",", the first that answers) and
     HEADWAY_TOKEN, else the state folder's server, else one that this person started through sudo, else the config folder's
-    client.json. Raises Unreachable ("no server; headway server start") when there is none, Refused for an address that can't
+    client.json. Raises Unreachable ("no server", and what starts it) when there is none, Refused for an address that can't
     be one."""
     url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
     if url and state_dir is None:
@@ -51,7 +52,7 @@ def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[]
     chosen = state_dir is not None or "HEADWAY_STATE" in os.environ
 
     def find() -> tuple[str, str]:
-        return _local(folder) or _through_sudo(folder if chosen else paths.ROOT_STATE) or _remote() or _none()
+        return _local(folder) or _through_sudo(folder if chosen else paths.ROOT_STATE) or _remote() or _none(state_dir)
 
     found_url, found_token = find()
     return found_url, found_token, find
@@ -69,6 +70,24 @@ def named_by(url: str) -> str:
         return "HEADWAY_URL"
     known = _remote()
     return str(paths.config_dir() / paths.CLIENT_FILE) if known and _spelled(known[0]) == _spelled(url) else ""
+
+
+def start_hint(state_dir: Path | str | None = None) -> str:
+    """The command that starts this machine's server again."""
+    if not of_root(state_dir):
+        return _START
+    folder = state_dir or os.environ.get("HEADWAY_STATE")
+    return f"sudo HEADWAY_STATE={shlex.quote(str(folder))} {_START}" if folder else f"sudo {_START}"
+
+
+def of_root(state_dir: Path | str | None = None) -> bool:
+    """Whether the server to reach here is root's, whom this person called by sudo, also one that has ended: only root starts
+    it again, and one of the person's own would hide it."""
+    folder = Path(state_dir) if state_dir is not None else paths.state_dir()
+    chosen = state_dir is not None or "HEADWAY_STATE" in os.environ
+    if os.geteuid() == 0 or _local(folder) is not None:
+        return False
+    return _by_sudo(folder if chosen else paths.ROOT_STATE) is not None
 
 
 def _answers(url: str) -> bool:
@@ -144,13 +163,22 @@ def _through_sudo(folder: Path) -> tuple[str, str] | None:
     """(url, token) of root's server on this state folder, whose own files only root may read."""
     from headway.sdk.liveness import alive
 
+    known = _by_sudo(folder)
     try:
-        known = json.loads((paths.config_dir() / paths.SUDO_FILE).read_text())[str(folder)]
-        if not alive(int(known["pid"]), str(known["started"])):
+        if known is None or not alive(int(known["pid"]), str(known["started"])):
             return None
         return str(known["url"]), str(known["token"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _by_sudo(folder: Path) -> dict[str, Any] | None:
+    """What is known of root's server on this state folder, whether or not it runs."""
+    try:
+        known = json.loads((paths.config_dir() / paths.SUDO_FILE).read_text())[str(folder)]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return known if isinstance(known, dict) else None
 
 
 def _remote() -> tuple[str, str] | None:
@@ -158,8 +186,8 @@ def _remote() -> tuple[str, str] | None:
     return (url, token) if url else None
 
 
-def _none() -> tuple[str, str]:
-    raise Unreachable(NO_SERVER, hint=NO_SERVER_HINT)
+def _none(state_dir: Path | str | None) -> tuple[str, str]:
+    raise Unreachable(NO_SERVER, hint=start_hint(state_dir))
 
 
 def _known(folder: Path) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
-from headway.sdk.discover import NO_SERVER, NO_SERVER_HINT, in_reach, named_by, own_certificate, urls
+from headway.sdk.discover import NO_SERVER, in_reach, named_by, own_certificate, start_hint, urls
 from headway.sdk.errors import to_error
 from headway.wire.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, Wire
 
@@ -208,7 +208,7 @@ class Http:
             )
         if isinstance(error, httpx.ConnectError):
             by = named_by(self.url)
-            hint = WRONG_URL_HINT.replace("HEADWAY_URL", by) if by else NO_SERVER_HINT
+            hint = WRONG_URL_HINT.replace("HEADWAY_URL", by) if by else start_hint()
             return Unreachable(f"{NO_SERVER} at {self.url}", hint=hint)
         if isinstance(error, httpx.TimeoutException):
             return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")
