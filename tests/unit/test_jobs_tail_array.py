@@ -81,6 +81,14 @@ async def test_what_is_written_later_follows_and_half_a_line_waits_for_its_end()
     assert b"".join(said) == b"[1] half and whole\n[2] late\n"
 
 
+async def test_the_unfinished_line_of_a_task_that_ends_before_others_is_said() -> None:
+    files = Files(_1=b"loss 0.5\nKilled", _2=b"x\n")
+    first, second = task(1, "RUNNING"), task(2, "RUNNING")
+    ended = replace(first, state="FAILED")
+    said = await read(files, [first, second], [ended, second], [ended, replace(second, state="COMPLETED")])
+    assert said == b"[1] loss 0.5\n[2] x\n[1] Killed\n"
+
+
 async def test_why_all_wait_is_said_once() -> None:
     waits = replace(task(1, "PENDING"), reason="Priority", array_task="1-5")
     files = Files(_1=b"x\n")

@@ -30,10 +30,10 @@ class _File:
     label: str
     offset: int = 0
     rest: bytes = b""
-    ended: bool = False
+    ended: bool = False  # nothing comes behind what the present look finds
 
     def lines(self, data: bytes, *, last: bool) -> bytes:
-        """Whole lines with the label before each."""
+        """Whole lines with the label before each; with `last` the unfinished one too."""
         self.offset += len(data)
         *whole, self.rest = (self.rest + data).split(b"\n")
         if (last or len(self.rest) > _LONGEST_LINE) and self.rest:
@@ -53,11 +53,11 @@ async def tail_array(
         _learn(files, tasks, err=err)
         going = follow and any(task.state not in ENDED for task in tasks)
         reading = [file for file in files.values() if not file.ended]
-        async for piece in _read(links, head, reading, last=not going):
+        for file in reading:  # what ended before this look is now read to its end
+            file.ended = not going or _all_ended(tasks, file.path, err=err)
+        async for piece in _read(links, head, reading):
             anything = True
             yield piece
-        for file in reading:  # what ended before this look has been read to its end
-            file.ended = _all_ended(tasks, file.path, err=err)
         if not going:
             break
         words = _waiting(tasks)
@@ -91,7 +91,7 @@ def _waiting(tasks: Sequence[JobState]) -> str:
     return next((pending(task) for task in tasks if task.state == "PENDING"), "")
 
 
-async def _read(links: Links, head: Machine, files: list[_File], *, last: bool) -> AsyncIterator[bytes]:
+async def _read(links: Links, head: Machine, files: list[_File]) -> AsyncIterator[bytes]:
     """New lines of these files, to their present ends."""
     for start in range(0, len(files), _AT_ONCE):
         some = files[start : start + _AT_ONCE]
@@ -109,7 +109,7 @@ async def _read(links: Links, head: Machine, files: list[_File], *, last: bool) 
                     file.offset, file.rest = 0, b""
                     more.append(file)
                     continue
-                text = file.lines(data, last=last and not full)
+                text = file.lines(data, last=file.ended and not full)
                 if text:
                     yield text
                 if full:
