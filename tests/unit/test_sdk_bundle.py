@@ -45,6 +45,47 @@ def test_git_s_rules_decide_the_innermost_first(folder: Path) -> None:
     )  # fmt: skip
 
 
+def in_git(root: Path, **files: str) -> Path:
+    subprocess.run(["git", "init", "-q", str(root)], check=True, timeout=30)
+    return tree(root, **files)
+
+
+def kept_by_git(folder: Path) -> list[str]:
+    words = ["git", "-C", str(folder), "ls-files", "-co", "--exclude-standard"]
+    return sorted(subprocess.run(words, check=True, timeout=30, capture_output=True, text=True).stdout.splitlines())
+
+
+def test_rules_above_the_folder_hold_up_to_the_repository_s_root(tmp_path: Path) -> None:
+    root = in_git(tmp_path / "repo", **{
+        "../.gitignore": "train.py\n",  # outside: none of git's business
+        ".gitignore": "# secrets\n.env\n/projects/a/data/\n*.ckpt\n/train.py\nprojects/a/src/*.tmp\n",
+        "projects/.gitignore": "/b/\na/out\n!best.ckpt\n*.md\n",
+        "projects/a/.gitignore": "!README.md\n",
+        **{f"projects/a/{name}": "x" for name in (
+            "train.py", ".env", "src/.env", "data/1.bin", "src/data/2", "last.ckpt", "best.ckpt", "README.md", "x.md",
+            "out/1", "b/1", "src/y.tmp",
+        )},
+    })  # fmt: skip
+    made = bundle(root / "projects/a")
+    assert made.files == (".gitignore", "README.md", "b/1", "best.ckpt", "src/data/2", "train.py")
+    assert list(made.files) == kept_by_git(root / "projects/a")
+    (tmp_path / "link").symlink_to(root / "projects/a")
+    assert bundle(tmp_path / "link").files == made.files
+    in_git(root / "projects/a")  # a repository of its own: what lies around it is another's
+    assert bundle(root / "projects/a").files == tuple(kept_by_git(root / "projects/a"))
+    assert ".env" in bundle(root / "projects/a").files
+
+
+@pytest.mark.parametrize("rule", ["out/", "/out", "*", "out/*\n!out/run"])
+def test_a_folder_that_git_ignores_as_a_whole_goes_where_it_is_named(tmp_path: Path, rule: str) -> None:
+    names = ("model.pt", "sub/a.py", ".env", "sub/.env")
+    root = in_git(tmp_path / "repo", **{".gitignore": f"{rule}\n", **{f"out/run/{name}": "x" for name in names}})
+    assert bundle(root / "out/run").files == tuple(sorted(names))
+    with (root / ".gitignore").open("a") as rules:
+        rules.write(".env\n")
+    assert bundle(root / "out/run").files == ("model.pt", "sub/a.py")  # what has a rule of its own stays out
+
+
 def test_the_digest_is_of_content_not_of_time_or_place(folder: Path, tmp_path: Path) -> None:
     first = bundle(folder)
     os.utime(folder / "train.py", (1, 1))

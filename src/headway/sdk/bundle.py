@@ -1,4 +1,5 @@
-"""A working folder as one archive named by its content, by the rules of its .gitignore files."""
+"""A working folder as one archive named by its content, by the rules of .gitignore files: its own and, in a repository,
+those above it."""
 
 from __future__ import annotations
 
@@ -113,28 +114,51 @@ def _git(folder: Path, *words: str) -> list[str]:
 
 def _files(folder: Path) -> Iterator[str]:
     """Files and links that git would not ignore, in every folder below."""
-    rules: dict[str, GitIgnoreSpec] = {}
+    base, rules = _above(folder)
     for place, folders, names in os.walk(folder, onerror=_unreadable):
         here = os.path.relpath(place, folder)
         here = "" if here == "." else here + "/"
         if ".gitignore" in names:
-            rules[here] = _rules(Path(place) / ".gitignore")
+            rules[base + here] = _rules(Path(place))
         links = [name for name in folders if Path(place, name).is_symlink()]
         folders[:] = sorted(
             name
             for name in folders
-            if name not in _NEVER and name not in links and not _ignored(rules, f"{here}{name}/")
+            if name not in _NEVER and name not in links and not _ignored(rules, f"{base}{here}{name}/")
         )
         for name in [*names, *links]:
             path = Path(place, name)
-            if (path.is_symlink() or path.is_file()) and not _ignored(rules, here + name):
+            if (path.is_symlink() or path.is_file()) and not _ignored(rules, base + here + name):
                 yield here + name
 
 
-def _rules(path: Path) -> GitIgnoreSpec:
+def _above(folder: Path) -> tuple[str, dict[str, GitIgnoreSpec]]:
+    """(the folder's name from its repository's root on, "" or with "/" at its end; the rules of the folders above it by such
+    names). Who names a folder that git ignores wants it sent: a rule that leaves out all of it does not count."""
     from pathspec import GitIgnoreSpec
 
-    return GitIgnoreSpec.from_lines(path.read_text(errors="replace").splitlines())
+    real = folder.resolve()
+    root = next((place for place in (real, *real.parents) if (place / ".git").exists()), real)
+    above = [place for place in real.parents if place.is_relative_to(root)]
+    name = f"{real.relative_to(root)}/" if above else ""
+    rules = {}
+    for place in above:
+        here = f"{place.relative_to(root)}/" if place != root else ""
+        found, inside = _rules(place), name.removeprefix(here)
+        if found.check_file(inside).include:
+            found = GitIgnoreSpec(
+                [one for one in found.patterns if not (one.include and one.match_file(inside) is not None)]
+            )
+        rules[here] = found
+    return name, rules
+
+
+def _rules(place: Path) -> GitIgnoreSpec:
+    """Those of this folder's file; none without one."""
+    from pathspec import GitIgnoreSpec
+
+    file = place / ".gitignore"
+    return GitIgnoreSpec.from_lines(file.read_text(errors="replace").splitlines() if file.is_file() else [])
 
 
 def _ignored(rules: dict[str, GitIgnoreSpec], name: str) -> bool:
