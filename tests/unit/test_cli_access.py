@@ -117,6 +117,23 @@ def options(config: Path, host: str) -> dict[str, str]:
     return dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
 
 
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
+def test_headway_s_own_key_does_not_take_the_place_of_the_person_s(home: Path) -> None:
+    """Who made a key after Headway had made its own: clusters applied from then on know that one."""
+    for name in (".ssh/id_ed25519", ".ssh/id_rsa"):
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).write_text("")
+    assert "IdentityFile" not in sshfiles.config_text(access()), "ssh has its own order"
+    own = home / "config/headway/id_ed25519"
+    own.parent.mkdir(parents=True)
+    own.write_text("")
+    config = sshfiles.write(access())
+    for host in ("lab", "lab-1-7"):
+        said = subprocess.run(["ssh", "-G", "-F", str(config), host], capture_output=True, text=True, check=True).stdout
+        named = [line.split(" ", 1)[1] for line in said.splitlines() if line.startswith("identityfile ")]
+        assert named == [str(own), str(home / ".ssh/id_ed25519"), str(home / ".ssh/id_rsa")]
+
+
 def test_clusters_with_one_prefix_do_not_take_each_others_hosts(home: Path) -> None:
     for name in ("lab", "lab-x"):
         (patterns,) = sshfiles.node_patterns(access(name))

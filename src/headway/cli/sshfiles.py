@@ -14,7 +14,8 @@ from headway.errors import Refused
 if TYPE_CHECKING:
     from headway.wire.people import AccessOut
 
-KEY_FILE = "id_ed25519"  # the client's own key, where it made one
+KEY_FILE = "id_ed25519"  # the client's own key, where it made one: it asks for no passphrase, and is tried first
+USUAL_KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
 
 
 def folder() -> Path:
@@ -37,8 +38,9 @@ def config_text(access: AccessOut) -> str:
         "  UpdateHostKeys no",
     ]
     key = paths.config_dir() / KEY_FILE
-    if key.exists():
-        known.append(f"  IdentityFile {_quote(key)}")
+    if key.exists():  # a file that is named takes the place of ssh's usual ones
+        usual = [path for name in USUAL_KEYS if (path := Path.home() / ".ssh" / name).exists()]
+        known += [f"  IdentityFile {_quote(path)}" for path in (key, *usual)]
     first = _head(f"{access.cluster} {access.head}", access.head, access.address, access.port)
     lines = [*first, *known]
     for name, address in access.machines.items():
