@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,6 +30,12 @@ async def store(folder: Path, clock: Callable[[], float] = time.time) -> Store:
             _migrated.append((Path(empty) / "headway.db").read_bytes())
     (folder / "headway.db").write_bytes(_migrated[0])
     return await open_store(folder, clock=clock)
+
+
+def question_of(given: bytes) -> tuple[dict[str, Any], bytes]:
+    """(what node/as_person is asked on standard input, the data behind it)"""
+    line, _, data = given.partition(b"\n")
+    return json.loads(line)["ask"], data
 
 
 class Clock:

@@ -19,7 +19,9 @@ DOES = {
 
 
 def main():
-    ask = json.loads(sys.argv[1])
+    # On standard input as a helper is asked, data behind it; what needs that for as long as it lives is asked in a word, which
+    # everybody on this machine can read.
+    ask = json.loads(sys.argv[1]) if len(sys.argv) > 1 else json.loads(sys.stdin.buffer.readline())["ask"]
     module, name = DOES[ask["do"]]
     getattr(import_module(f"as_person.{module}"), name)(ask)
 

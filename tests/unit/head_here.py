@@ -58,7 +58,7 @@ identity.person, identity.quietly, identity.OLD = person, quietly, "/"
 login.login_environment = lambda entry: {{"PATH": {str(self.folder / "bin")!r} + ":/usr/bin:/bin"}}
 __main__.main()
 """
-        return [sys.executable, "-I", "-S", "-c", code, argv[-1]]
+        return [sys.executable, "-I", "-S", "-c", code, *argv[5:]]
 
     async def hold(self, machine: Any, argv: Sequence[str]) -> Process:
         pipe = asyncio.subprocess.PIPE

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headway.jobs.progress import EACH_LOOK, FIRST_LOOK, MOST_POINTS, Progress, ProgressReader
 from headway.machines.run import Ran
 from headway.machines.streams import MAX_OUTPUT
-from tests.builders import job, machine
+from tests.builders import job, machine, question_of
 
 
 def of(*pieces: bytes) -> Progress:
@@ -167,8 +167,8 @@ class Head:
         self.asked: list[dict[str, Any]] = []
         self.most: list[int] = []  # bytes that each question may be answered with
 
-    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
-        ask = json.loads(argv[-1])
+    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
+        ask, _ = question_of(options["input"])
         assert ask["do"] == "read"
         lines = []
         self.most.append(sum(one["limit"] for one in [*ask["files"], *ask["reports"]]))

@@ -19,7 +19,7 @@ from headway.jobs.submit import cancel, run_command, script_name, submit
 from headway.machines.program import program as text
 from headway.machines.run import Ran
 from headway.wire.work import SubmitIn
-from tests.builders import machine, open_to_all
+from tests.builders import machine, open_to_all, question_of
 
 HEAD = machine("lab-head")
 
@@ -35,7 +35,9 @@ class Head:
 
     async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
         self.argv, self.stdin = argv, options.get("input")
-        if argv[0] == "python3":
+        if argv[-1] == text("as_person"):
+            self.ask, self.stdin = question_of(options["input"])
+        elif argv[0] == "python3":
             self.ask = json.loads(argv[-1])
         code, out, err = self.answer
         return Ran(tuple(argv), code, out, err, 0.0, out.encode())
@@ -82,6 +84,8 @@ async def test_variables_that_are_given_reach_a_job_that_exports_only_some(
     given = {"HF_TOKEN": "s3cret", "LR": "1", "SLURM_TIME_FORMAT": "%s"}
     await submit(head, HEAD, SubmitIn(args=args, script=f"#!/bin/sh\n#SBATCH {line}\n", env=given), "alice")
     assert head.ask["args"] == [*args, *more]
+    assert head.ask["env"] == given
+    assert not any("s3cret" in word for word in head.argv), "everybody on the head can read a command's words"
 
 
 @pytest.mark.parametrize("lines", ["--export=NIL", "--export=NONE\n#SBATCH hetjob\n#SBATCH -N2"])

@@ -15,7 +15,7 @@ from headway.domain.live import JobState
 from headway.errors import CommandFailed, NotFound, Refused, Unreachable
 from headway.jobs.tail import Part, tail_log
 from headway.machines.run import Ran
-from tests.builders import job, machine
+from tests.builders import job, machine, question_of
 
 HEAD = machine("lab-head")
 PATH = "/home/alice/slurm-7.out"
@@ -50,8 +50,8 @@ class Head:
         self.follows: list[dict[str, Any]] = []
         self.open = 0
 
-    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
-        (one,) = json.loads(argv[-1])["files"]
+    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
+        (one,) = question_of(options["input"])[0]["files"]
         if self.file is None:
             return Ran((), 0, json.dumps({"error": "", "missing": True}), "", 0.0)
         part = self.file[one["offset"] : one["offset"] + one["limit"]]

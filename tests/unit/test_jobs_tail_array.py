@@ -14,7 +14,7 @@ from headway.domain.live import JobState
 from headway.errors import NotFound
 from headway.jobs.tail_array import tail_array
 from headway.machines.run import Ran
-from tests.builders import job, machine
+from tests.builders import job, machine, question_of
 
 HEAD = machine("lab-head")
 
@@ -33,9 +33,9 @@ class Files:
         self.files = {f"/home/alice/{name.strip('_')}.log": data for name, data in files.items()}
         self.most = 0
 
-    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> Ran:
+    async def remote(self, _: Any, argv: Sequence[str], **options: Any) -> Ran:
         answers = []
-        for one in json.loads(argv[-1])["files"]:
+        for one in question_of(options["input"])[0]["files"]:
             data = self.files.get(one["path"])
             if data is None:
                 answers.append(json.dumps({"error": "", "missing": True}))

@@ -26,21 +26,35 @@ class Links(Remote, Protocol):
 
 
 def command(ask: dict[str, Any]) -> list[str]:
-    """The argv that does `ask` on the head. Raises Refused when it is too long for a command."""
-    text = json.dumps(ask)
+    """The argv that does `ask` on the head, for one that reads or writes as long as it lives. Everybody there can read it.
+    Raises Refused when it is too long for a command."""
+    _bounded(json.dumps(ask))
+    return [*fresh(), json.dumps(ask)]
+
+
+def fresh() -> list[str]:
+    """The argv of a program that is asked one `question` on standard input."""
+    return ["python3", "-I", "-S", "-c", program(PROGRAM)]
+
+
+def question(ask: dict[str, Any], data: bytes = b"") -> bytes:
+    """`ask`, which may hold secrets, and the data that comes with it, for a fresh program and for a helper alike. Raises
+    Refused for arguments that no command can have."""
+    _bounded(json.dumps(ask))
+    return json.dumps({"ask": ask, "size": len(data)}).encode() + b"\n" + data
+
+
+def _bounded(text: str) -> None:
     if len(text) > _MOST:
         raise Refused(
             f"the arguments have {len(text)} bytes, more than the {_MOST} a command may have",
             hint="put them in a file that it reads",
         )
-    return ["python3", "-I", "-S", "-c", program(PROGRAM), text]
 
 
-async def call(
-    links: Links, head: Machine, ask: dict[str, Any], *, timeout_s: float, stdin: bytes | None = None
-) -> Ran:
+async def call(links: Links, head: Machine, ask: dict[str, Any], *, timeout_s: float, data: bytes = b"") -> Ran:
     """What the command itself said and how it ended. Raises what `refusal` makes of a refusal."""
-    ran = await links.remote(head, command(ask), timeout_s=timeout_s, input=stdin, check=False)
+    ran = await links.remote(head, fresh(), timeout_s=timeout_s, input=question(ask, data), check=False)
     if ran.code == REFUSED:
         raise refusal(ran.stderr)
     return ran

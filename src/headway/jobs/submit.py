@@ -94,7 +94,7 @@ async def _once(links: Links, head: Machine, ask: dict[str, Any], script: bytes)
     """sbatch's own end. Raises Unanswered when what it had done by then is anybody's guess."""
     why = ""
     try:
-        ran = await call(links, head, ask, timeout_s=SUBMIT_S, stdin=script)
+        ran = await call(links, head, ask, timeout_s=SUBMIT_S, data=script)
         if ran.code == _NOBODY_KNOWS or (ran.code and any(word in ran.stderr for word in _UNSURE)):
             why = ran.stderr.strip()
         elif ran.code not in _SIGNALLED:
@@ -114,7 +114,7 @@ async def _once(links: Links, head: Machine, ask: dict[str, Any], script: bytes)
 async def keep_bundle(links: Links, head: Machine, user: str, root: str, digest: str, archive: bytes) -> bool:
     """Whether the user's bundle is on the cluster now; an empty archive only asks. Raises Refused when it can't be kept."""
     ask = {"do": "bundle", "user": user, "root": root, "digest": digest}
-    ran = await call(links, head, ask, timeout_s=BUNDLE_S, stdin=archive)
+    ran = await call(links, head, ask, timeout_s=BUNDLE_S, data=archive)
     if ran.code != 0:
         raise CommandFailed(["bundle", digest], ran.code, ran.stderr, where=head.name)
     return bool(json.loads(ran.stdout)["present"])

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Unanswered, Unreachable
 from headway.jobs.command import Talks
-from headway.jobs.remote import PROGRAM, Links, command
-from headway.machines.program import program
+from headway.jobs.remote import Links, command, fresh
 from headway.machines.run import Ran, ended
 from headway.machines.streams import Reader
 
@@ -94,11 +93,12 @@ class Warm:
         check: bool = True,
     ) -> Ran:
         """As Connections.remote. A submission that a helper had been given is never given to another: Unanswered."""
-        ask = _served(argv)
+        question = input or b""
+        ask = _served(argv, question)
         helper = await self._helper(machine, str(ask.get("user", ""))) if ask else None
         if ask is not None and helper is not None:
             try:
-                return await self._asked(helper, machine, argv, ask, timeout_s, input or b"", check)
+                return await self._asked(helper, machine, argv, question, timeout_s, check)
             except Unanswered:
                 if ask["do"] != "read":
                     raise
@@ -126,13 +126,11 @@ class Warm:
         helper: _Helper,
         machine: Machine,
         argv: Sequence[str],
-        ask: dict[str, Any],
+        question: bytes,
         timeout_s: float,
-        data: bytes,
         check: bool,
     ) -> Ran:
         began = time.monotonic()
-        question = json.dumps({"ask": ask, "size": len(data)}).encode() + b"\n" + data
         try:
             async with asyncio.timeout(timeout_s):
                 code, out, err = await helper.ask(question)
@@ -197,9 +195,9 @@ class Warm:
         await helper.held.close()
 
 
-def _served(argv: Sequence[str]) -> dict[str, Any] | None:
+def _served(argv: Sequence[str], question: bytes) -> dict[str, Any] | None:
     """What is asked of node/as_person, where a helper can do it."""
-    if len(argv) < 2 or argv[-2] != program(PROGRAM):
+    if list(argv) != fresh():
         return None
-    ask: dict[str, Any] = json.loads(argv[-1])
+    ask: dict[str, Any] = json.loads(question[: question.index(b"\n")])["ask"]
     return ask if ask["do"] in _SERVED else None
