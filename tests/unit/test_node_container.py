@@ -247,6 +247,15 @@ def test_a_cache_that_another_can_move_away_is_not_used(
         runtime["store"].Store(str(above / ".containers"), "", {})._make_cache()
 
 
+def test_a_squashfs_file_is_used_where_it_lies_and_not_imported(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    file, environment = tmp_path / "x.img", {"HOME": str(tmp_path)}
+    file.write_bytes(b"hsqs....")
+    wanted, store = runtime["reference"].parse(str(file)), runtime["store"].Store
+    assert store(str(tmp_path), "", environment).squashfs(wanted) == str(file)
+    with pytest.raises(runtime["words"].Failed, match="is used as it is"):
+        store(str(tmp_path), "", environment, own=False).squashfs(wanted)
+
+
 def layout(folder: Path, manifest: bytes, digest: str = "") -> str:
     """An OCI layout with this one manifest, under its digest or the one given; its digest."""
     config = b'{"architecture": "amd64", "config": {"WorkingDir": "/w"}}'

@@ -31,12 +31,28 @@ def import_(
     """Fetch an image once for everybody. Who asks for the same digest in a job then has it at once.
 
     headway container import lab nvcr.io#nvidia/pytorch:25.05-py3"""
+    _check(image)
     session.note(f"fetching {image} on {cluster}'s head")
     made = json.loads(_ask(cluster, "import", image))
     if output is Format.json:
         session.say(json.dumps(made))
         return
     session.say(f"{made['image']} is there for everybody: {made['path']}, {made['bytes'] >> 20} MiB")
+
+
+def _check(image: str) -> None:
+    """Raises Refused for a file, which is no image to import, and for a path that means nothing on the head."""
+    if image.endswith((".sqsh", ".squashfs")):
+        raise Refused(
+            f"{image} is used as it is: nothing is imported",
+            hint="put it where every node reads it, /scratch for example, and name it there: "
+            "--container-image=/scratch/image.sqsh",
+        )
+    path = image.removeprefix("oci:").removeprefix("//")
+    if not path.startswith("/") and (path != image or image.startswith((".", "~"))):
+        raise Refused(
+            f"{image} is no path of the head", hint="from / on, of an OCI layout there; or the name of an image"
+        )
 
 
 @app.command()

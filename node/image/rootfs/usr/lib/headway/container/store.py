@@ -28,6 +28,7 @@ from reference import Path, Registry
 from words import Failed, say
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+EVERYWHERE = "put it where every node reads it, and name it there: --container-image=/path/image.sqsh"
 CONFIG = ".headway-image.json"  # in the image's root: its environment and working folder
 FORGET_S = 2 * 86400
 FORGET_JOBS_S = 400 * 86400
@@ -71,6 +72,8 @@ class Store:
         try:
             with open(path, "rb", opener=_without_waiting) as file:
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(4) == b"hsqs":
+                    if not self.own:
+                        raise Failed(f"{path} is used as it is: nothing is imported", EVERYWHERE)
                     return path
             raise Failed(f"{path} is not a squashfs image", "make one with mksquashfs, or by `enroot import`")
         except IsADirectoryError:
