@@ -150,6 +150,34 @@ def test_json_is_the_operation_and_nothing_else(cli: Cli, file: str) -> None:
     assert json.loads(cli("apply", file, "-o", "json").out)["state"] == "done"
 
 
+def test_json_is_an_operation_too_where_there_is_nothing_to_change(cli: Cli, file: str) -> None:
+    ready(cli, changes(why_empty="everything is as the file says"))
+    said = json.loads(cli("apply", file, "-o", "json").out)
+    assert (said["state"], said["kind"], said["cluster"], said["id"]) == ("done", "apply", "lab", "")
+    assert said.keys() == json.loads(operation("done").model_dump_json()).keys()
+    assert not cli.api.named("apply")
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept", "out"),
+    [
+        ("backup", ["/b/lab.headway-backup"], "the backup of lab is whole in 20.0 s\n  /b/lab.headway-backup\n"),
+        ("dataset", ["/datasets/tiny/1"], "the dataset of lab is done in 20.0 s\n  /datasets/tiny/1\n"),
+        ("rotate", [], "lab has its new key in 20.0 s\n"),
+        ("restore", [], "lab is back in 20.0 s\n"),
+        ("scale", [], "lab is scaled in 20.0 s\n"),
+        ("down", ["/data/lab/home"], "lab is down in 20.0 s\n  /data/lab/home\n"),
+    ],
+)
+def test_an_operation_of_any_kind_that_is_followed_ends_in_its_own_words(
+    cli: Cli, kind: str, kept: list[str], out: str
+) -> None:
+    cli.api.on("events", lambda *_, **__: iter(()))
+    cli.api.on("operation", operation("done", kind=kind, kept=kept, finished_at=1020.0))
+    done = cli("apply", "--follow", "op1")
+    assert (done.code, done.out) == (0, out)
+
+
 def test_a_failed_apply_ends_with_its_error(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
     failed = operation("failed", error=ErrorOut(kind="unreachable", message="lab-1-2 never booted", hint="look"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,17 @@ if TYPE_CHECKING:
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.", show_default=True)]
 Diff = Annotated[bool, typer.Option("--diff", help="With the changed lines of each file.")]
 DEFAULT_FILE = Path("cluster.yaml")
+ENDS = {
+    "apply": "{} is ready",
+    "scale": "{} is scaled",
+    "down": "{} is down",
+    "backup": "the backup of {} is whole",
+    "restore": "{} is back",
+    "rotate": "{} has its new key",
+    "dataset": "the dataset of {} is done",
+    "roll": "the roll of {} has ended",
+    "replace": "the node of {} is made anew",
+}  # of an operation of this kind, by its cluster
 AWAY_S = 60.0  # as a server that is lost under an operation is waited for
 
 
@@ -62,7 +74,7 @@ def apply(
         _print_changes(changes, diff=diff)
     if not changes.changes and _settled(api, changes.cluster):
         if quiet:
-            session.print_json(changes)
+            session.print_json(_nothing_done(api, changes.cluster))
         return
     if changes.asks:
         session.confirm(
@@ -82,6 +94,14 @@ def _settled(api: Api, name: str) -> bool:
         return not going_on and api.cluster(name).state != "failed"
     except NotFound:
         return False
+
+
+def _nothing_done(api: Api, name: str) -> OperationOut:
+    """What a program gets where all is as the file says: no operation was needed, so it has no id."""
+    from headway.wire.clusters import OperationOut
+
+    now, person = time.time(), api.me().person
+    return OperationOut(id="", cluster=name, kind="apply", state="done", person=person, created_at=now, finished_at=now)
 
 
 def _document(file: Path) -> Document:
@@ -180,9 +200,10 @@ def _end(operation: OperationOut, output: Format) -> None:
     took = ""
     if operation.finished_at is not None:
         took = f" in {operation.finished_at - operation.created_at:.1f} s"
-    if operation.kind == "down":
-        session.say(f"{name} is down{took}")
+    session.say(f"{ENDS[operation.kind].format(name)}{took}")
+    for kept in operation.kept:
+        session.say(f"  {kept}")
+    if operation.kind != "apply":
         return
-    session.say(f"{name} is ready{took}")
     session.say(f"  use it: headway submit {name} SCRIPT · headway queue {name} · headway ssh {name}")
     session.say(f"  remove: headway down {name}")
