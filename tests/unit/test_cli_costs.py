@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.cli import costs
+from headway.cli import costs, show
 from headway.wire import sheets
 from headway.wire.ledger import (
     AdviceOut,
@@ -214,3 +214,15 @@ def test_capacity_says_how_much_of_what_was_free_lay_in_pieces(capsys: pytest.Ca
 def test_the_runs_behind_a_cause_are_asked_for_by_its_words(capsys: pytest.CaptureFixture[str]) -> None:
     costs.usage(cause="lab-1-2 failed", start="2026-10")
     assert "no run that you see fits" in capsys.readouterr().out
+
+
+def test_budgets_say_until_when(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = BudgetOut(
+        team="vision", unit="usd", per="month", limit=20, used=5, left=15, warn_at=16, level="ok", cap=True,
+        held_back=False, start=NOW, end=NOW + 3600,
+    )  # fmt: skip
+    monkeypatch.setattr(Ledger, "budgets", lambda *_: [one])
+    costs.budgets()
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["TEAM", "USED", "OF", "LEFT", "UNIT", "PER", "UNTIL", "STATE"]
+    assert show.moment(NOW + 3600) in row

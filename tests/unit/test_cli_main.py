@@ -283,6 +283,18 @@ def test_a_closed_pipe_is_no_error() -> None:
     process.stderr.close()
 
 
+@pytest.mark.parametrize("words", [["schema"], ["--help"]])
+def test_a_full_disk_is_said_in_one_line(words: list[str], tmp_path: Path) -> None:
+    script = "from headway.cli.main import run; run()"
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", script, *words], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False,
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, b"error: this can't be written: no space left on device\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_client_has_every_call_the_commands_make() -> None:
     calls = [n for n, f in vars(session.Api).items() if inspect.isfunction(f) and not n.startswith("_")]
     assert "apply" in calls

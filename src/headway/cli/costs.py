@@ -282,12 +282,12 @@ def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
         return
     columns = [
         show.Column("TEAM"), show.Column("USED", right=True), show.Column("OF", right=True), show.Column("LEFT", right=True),
-        show.Column("UNIT"), show.Column("PER"), show.Column("STATE"),
+        show.Column("UNIT"), show.Column("PER"), show.Column("UNTIL", drop=1), show.Column("STATE"),
     ]  # fmt: skip
     rows: list[list[show.Cell]] = [
         [
             one.team, f"{one.used:,.2f}", f"{one.limit:,.2f}", f"{one.left:,.2f}", one.unit, one.per,
-            (_state(one), _LEVEL[one.level]),
+            show.moment(one.end), (_state(one), _LEVEL[one.level]),
         ]
         for one in found
     ]  # fmt: skip

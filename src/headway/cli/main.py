@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from difflib import get_close_matches
@@ -15,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from headway.cli.index import ENTRIES, EXAMPLE, REST, THEMES, Entry
 from headway.errors import HeadwayError
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The parser's own classes are private to typer: this is the public way to its "wrong use" error.
 UsageError: Any = typer.BadParameter.__base__
 
@@ -163,6 +165,8 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except OSError as error:
+        if error.errno in _NO_ROOM:
+            return _unwritten(error)
         if error.filename is None:
             return _bug()
         complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
@@ -181,6 +185,8 @@ def run() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _reader_gone()
+    except OSError as error:
+        code = _unwritten(error)
     sys.exit(code)
 
 
@@ -220,9 +226,25 @@ def _misused(error: Exception, argv: list[str]) -> int:
 
 
 def _reader_gone() -> int:
-    """`headway queue | head`: the reader has seen enough. Keeps Python from complaining at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """`headway queue | head`: the reader has seen enough."""
+    _say_no_more()
     return 141
+
+
+def _unwritten(error: OSError) -> int:
+    """`headway queue > FILE` on a full disk, or a file of ours there."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _say_no_more()
+    what = f"{error.filename} can't" if error.filename else "this can't"
+    complain(f"{what} be written: {(error.strerror or str(error)).lower()}")
+    return 1
+
+
+def _say_no_more() -> None:
+    """What is still to be written goes nowhere. Keeps Python from complaining at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _bug() -> int:

@@ -7,17 +7,26 @@ import json
 from headway import __version__
 from headway.cli import session
 from headway.cli.session import Format, Output
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, Unreachable
+from headway.sdk.discover import NO_SERVER
 
 
 def version(output: Output = Format.table) -> None:
     """Versions of this client and of the server, where there is one."""
+    server: str | None = None
+    said, failed = "none in reach", None
     try:
-        server: str | None = session.connect().server().version
-    except HeadwayError:
-        server = None
+        api = session.connect()
+        said = f"at {api.url}"
+        said = server = api.server().version
+    except Unreachable as error:
+        said = "none in reach" + ("" if error.message == NO_SERVER else f": {error.message}")
+    except HeadwayError as error:
+        failed = error
     if output is Format.json:
         session.say(json.dumps({"client": __version__, "server": server}))
-        return
-    session.say(f"headway {__version__}")
-    session.say(f"server  {server or 'none in reach'}")
+    else:
+        session.say(f"headway {__version__}")
+        session.say(f"server  {said}")
+    if failed is not None:  # there is one, which refuses us or which we can't read
+        raise failed
