@@ -199,6 +199,15 @@ def test_a_server_started_by_sudo_is_found_without_it(tmp_path: Path, monkeypatc
         monkeypatch.setenv("HEADWAY_STATE", str(folder))
         with pytest.raises(Unreachable, match="no server"):
             discover()
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "lab"))
+    with pytest.raises(Unreachable) as caught:
+        discover()
+    assert caught.value.hint == f"sudo HEADWAY_STATE={tmp_path / 'lab'} headway server start"
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(Unreachable) as caught:
+        discover()
+    assert caught.value.hint == "headway server start"
     file.write_text("[]")
     monkeypatch.delenv("HEADWAY_STATE")
     with pytest.raises(Unreachable, match="no server"):
