@@ -13,6 +13,7 @@
   const encoder = new TextEncoder();
   let lines = [], start = 0, end = 0, err = "", atEnd = true, drawn = false;
   let rest = "", decoder = new TextDecoder(), said = ""; // of what is followed: its half line, half character, last word of ours
+  let shown = "", cut = 0; // the text that is drawn, and how much of its beginning was taken away since
   let hit = null; // the line that was searched for: offset, text, q, whether it was brought into sight
 
   const address = (path, values) => {
@@ -30,14 +31,32 @@
 
   const ask = async (path, values, signal) => (await fetched(path, values, { signal, headers: { accept: "application/json" } })).json();
 
-  // Text only, never HTML. One drawing a frame, however fast lines come.
+  // Text only, never HTML. What is there already stays the same text, so that it can be selected while more comes; and what one
+  // reads stays where it is.
+  function write() {
+    const text = lines.join("\n"), stays = shown.slice(cut), node = pre.firstChild;
+    if (hit || !stays || pre.childNodes.length !== 1 || !text.startsWith(stays)) pre.replaceChildren(text);
+    else {
+      if (cut) {
+        const height = pre.scrollHeight, top = pre.scrollTop;
+        node.deleteData(0, cut);
+        pre.scrollTop = top - (height - pre.scrollHeight);
+      }
+      node.appendData(text.slice(stays.length));
+    }
+    shown = text;
+    cut = 0;
+  }
+
+  // One drawing a frame, however fast lines come.
   function draw() {
     if (drawn) return;
     drawn = true;
     requestAnimationFrame(() => {
       drawn = false;
-      const stuck = atEnd && pre.scrollHeight - pre.scrollTop - pre.clientHeight < 60;
-      pre.replaceChildren(lines.join("\n"));
+      const chosen = getSelection(), picks = !chosen.isCollapsed && pre.contains(chosen.anchorNode);
+      const stuck = atEnd && !picks && pre.scrollHeight - pre.scrollTop - pre.clientHeight < 60;
+      write();
       if (hit) mark();
       if (stuck) pre.scrollTop = pre.scrollHeight;
       earlier.hidden = start <= 0;
@@ -110,7 +129,7 @@
     decoder = new TextDecoder();
     said = "";
     atEnd = true;
-    pre.replaceChildren(lines.join("\n"));
+    write();
     pre.scrollTop = pre.scrollHeight;
     draw();
   }
@@ -183,7 +202,10 @@
   function trim() {
     if (lines.length <= MOST) return;
     const gone = lines.splice(0, lines.length - MOST + MOST / 10); // a tenth more at once, or each line would move all
-    for (const line of gone) start += encoder.encode(line).length + 1;
+    for (const line of gone) {
+      start += encoder.encode(line).length + 1;
+      cut += line.length + 1;
+    }
   }
 
   earlier.addEventListener("click", async () => {
@@ -193,7 +215,7 @@
     lines = split(part.text).concat(lines);
     start = part.start;
     if (lines.length > MOST) { stop(); say("paused"); lines.length = MOST; atEnd = false; }
-    pre.replaceChildren(lines.join("\n"));
+    write();
     pre.scrollTop += pre.scrollHeight - height;
     draw();
   });
