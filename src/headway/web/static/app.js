@@ -4,6 +4,7 @@
   const QUIET_S = 30; // three pulses
   let ahead = 0; // this clock minus the server's, in seconds
   let heard = performance.now();
+  let held = 0; // when nothing could come because this page did not ask: it was hidden, or somebody was at it
   let broken = false;
 
   const pad = (n) => String(n).padStart(2, "0");
@@ -43,13 +44,45 @@
       write(element, duration(seconds() - Number(element.dataset.since)));
     }
     const banner = document.getElementById("offline");
-    if (!banner) return;
-    const quiet = (performance.now() - heard) / 1000;
-    const silent = broken || quiet > QUIET_S;
+    if (!banner || document.hidden) return;
+    const now = performance.now(), lives = document.querySelector("[sse-connect], [hx-trigger^='every']") !== null;
+    const silent = lives && (broken || now - Math.max(heard, held) > QUIET_S * 1000);
     if (banner.hidden === silent) banner.hidden = !silent;
     document.documentElement.classList.toggle("is-silent", silent);
-    if (silent) write(document.getElementById("offline-since"), duration(quiet));
+    if (silent) write(document.getElementById("offline-since"), duration((now - heard) / 1000));
   }
+
+  // A page that nobody sees holds no stream: over HTTP/1.1 a browser has six connections to a server, for all its tabs together.
+  // Each stream tells everything when it begins, so nothing is missed. htmx's extension knows it as one EventSource.
+  const streams = new Set();
+  htmx.createEventSource = (url) => {
+    let source = null, told = []; // [kind of event, who is told]
+    const stream = {
+      get readyState() { return source ? source.readyState : EventSource.CONNECTING; },
+      addEventListener(kind, whom) { told.push([kind, whom]); source?.addEventListener(kind, whom); },
+      removeEventListener(kind, whom) { told = told.filter((one) => one[0] !== kind || one[1] !== whom); source?.removeEventListener(kind, whom); },
+      close() { streams.delete(stream); stream.hide(); },
+      hide() { source?.close(); source = null; },
+      show() {
+        if (source || document.hidden) return;
+        source = new EventSource(url);
+        source.onopen = (event) => stream.onopen?.(event);
+        source.onerror = (event) => {
+          if (source.readyState === EventSource.CLOSED) streams.delete(stream); // the extension makes another
+          stream.onerror?.(event);
+        };
+        for (const [kind, whom] of told) source.addEventListener(kind, whom);
+      },
+    };
+    streams.add(stream);
+    stream.show();
+    return stream;
+  };
+  document.addEventListener("visibilitychange", () => {
+    for (const stream of streams) { if (document.hidden) stream.hide(); else stream.show(); }
+    held = performance.now();
+    tick();
+  });
 
   // A session that has ended leads to the door. What somebody has typed here stays, and so does the page.
   let typed = false;
@@ -102,17 +135,17 @@
   });
 
   // A part of the page that holds an open question is brought up to date when the question is answered or left.
-  const held = new Map();
+  const kept = new Map();
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
     const part = event.target, open = part.querySelector(":popover-open");
     if (!open) return;
     event.preventDefault();
-    held.set(part, event.detail.data);
+    kept.set(part, event.detail.data);
     // The event of its opening may still be on its way: only that of its closing counts.
     open.addEventListener("toggle", (toggled) => {
-      if (toggled.newState !== "closed" || !held.has(part)) return;
-      const text = held.get(part);
-      held.delete(part);
+      if (toggled.newState !== "closed" || !kept.has(part)) return;
+      const text = kept.get(part);
+      kept.delete(part);
       htmx.swap(part, text, { swapStyle: "innerHTML" });
     });
   });

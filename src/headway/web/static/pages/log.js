@@ -94,16 +94,34 @@
 
   // The window at the end of the log, which then goes on until the log has ended: what breaks off is taken up where it was.
   // Whoever comes here ends the one before.
-  async function tail() {
+  function tail() {
     stop();
-    const { signal } = stopper = new AbortController();
+    begun = false;
     hit = null;
-    let begun = false, wait = AGAIN_MS;
+    goOn();
+  }
+
+  let begun = false; // whether the window is there that goes on
+  let stopper = null; // of what goes on
+  let rests = false; // whether that goes on when the page is shown again
+  function stop() { stopper?.abort(); stopper = null; rests = false; }
+
+  async function goOn() {
+    rests = document.hidden; // as streams do (app.js)
+    if (rests) return;
+    const mine = stopper = new AbortController();
+    await untilEnd(mine.signal);
+    if (stopper === mine) stopper = null;
+  }
+
+  async function untilEnd(signal) {
+    let wait = AGAIN_MS;
     while (!signal.aborted) {
       try {
         if (!begun) await begin(signal);
         begun = true;
         if (await follow(signal, () => { wait = AGAIN_MS; })) { say("complete"); return; }
+        if (signal.aborted) return;
         say("the connection broke; again in a moment");
       } catch (error) {
         if (signal.aborted) return;
@@ -114,9 +132,6 @@
       wait = Math.min(2 * wait, LONGEST_MS);
     }
   }
-
-  let stopper = null;
-  function stop() { stopper?.abort(); stopper = null; }
 
   async function begin(signal) {
     const part = await ask("/part", { lines: FIRST }, signal).catch((error) => {
@@ -274,7 +289,12 @@
       tail();
     });
   }
-  addEventListener("pagehide", stop);
-  addEventListener("pageshow", (event) => { if (event.persisted && atEnd) tail(); });
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) { if (rests) goOn(); }
+    else if (stopper) {
+      stop();
+      rests = true;
+    }
+  });
   tail();
 })();
