@@ -103,21 +103,40 @@
     clocks(event.target);
     tick();
   });
-  // The list of clusters asks again every few seconds.
+  // Other pages ask again every few seconds.
+  const polls = (config) => config.verb === "get" && config.elt.matches("[hx-trigger^='every']");
+  const refused = (xhr) => xhr.status >= 400 && xhr.getResponseHeader("HX-Reswap") !== null; // by the server, not by a proxy
   document.addEventListener("htmx:sendError", () => { broken = true; tick(); });
   document.addEventListener("htmx:responseError", (event) => {
-    if (event.detail.xhr.status !== 401) { broken = true; tick(); }
-    else if (!typed) location.reload();
+    const { xhr, requestConfig } = event.detail;
+    const over = xhr.status === 401 || [403, 404].includes(xhr.status) && refused(xhr) && polls(requestConfig);
+    if (!over) { broken = true; tick(); }
+    else if (!typed) location.reload(); // the page itself says why it is over
+  });
+  // An error is shown where the server says: a proxy's own page of one has no place here. And where a part is asked for and the
+  // answer is without it, what there is stays: nothing in its place would end its asking too.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const detail = event.detail, { xhr } = detail, part = detail.requestConfig.elt.getAttribute("hx-select");
+    if (xhr.status >= 400) detail.shouldSwap = refused(xhr);
+    else if (part && !new DOMParser().parseFromString(detail.serverResponse, "text/html").querySelector(part)) {
+      detail.shouldSwap = false;
+      detail.isError = true;
+    }
   });
   document.addEventListener("htmx:afterOnLoad", (event) => { if (!event.detail.successful) return; broken = false; heard = performance.now(); tick(); });
   document.addEventListener("htmx:afterSettle", () => { setOffset(); clocks(document); tick(); });
 
-  // What comes by itself waits while somebody reads a menu, answers a question or fills in a field of the part it is for.
-  document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.detail.requestConfig.verb !== "get" || !event.target.closest("[hx-trigger^='every']")) return;
-    const fills = document.activeElement?.matches("input, select, textarea") && event.detail.target.contains(document.activeElement);
-    if (fills || document.querySelector(":popover-open")) event.preventDefault();
-  });
+  // What comes by itself waits while somebody reads a menu, answers a question or fills in a field of the part it is for; also
+  // what was asked for before they began.
+  function waits({ requestConfig, target }) {
+    if (!polls(requestConfig)) return false;
+    const fills = document.activeElement?.matches("input, select, textarea") && target.contains(document.activeElement);
+    if (!fills && !document.querySelector(":popover-open")) return false;
+    held = performance.now();
+    return true;
+  }
+  document.addEventListener("htmx:beforeRequest", (event) => { if (waits(event.detail)) event.preventDefault(); });
+  document.addEventListener("htmx:beforeSwap", (event) => { if (waits(event.detail)) event.detail.shouldSwap = false; });
 
   // A part that was brought up to date holds other elements: the same link or button has the focus again, where htmx, which
   // goes by ids alone, has not seen to it.
