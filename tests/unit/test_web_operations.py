@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.domain.incident import IncidentState, XidClass
+from headway.web.pages import operations
 from tests import builders
 from tests.unit import server_fakes
 from tests.unit.server_fakes import Server
@@ -30,6 +31,18 @@ async def test_a_token_for_another_cluster_does_not_see_the_operation(server: Se
     at = f"/operations/{operation.id}{path}"
     assert (await server.anonymous(authorization=f"Bearer {mine}").get(at)).status_code == 200
     assert (await server.anonymous(authorization=f"Bearer {other}").get(at)).status_code == 403
+
+
+async def test_an_operation_without_news_tells_that_somebody_is_there(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "LOOK_S", 0.01)
+    made = await server.store.enqueue_operation("lab", "backup", "ann")
+    events = operations._events(server.state, made.id)
+    assert [(await anext(events)).event for _ in range(2)] == ["progress", "pulse"]
+    server.state.clock.now += 10  # type: ignore[attr-defined]
+    assert (await anext(events)).event == "pulse"
+    await events.aclose()  # type: ignore[attr-defined]
 
 
 async def test_open_incidents_are_counted_however_many_have_ended_since(server: Server) -> None:

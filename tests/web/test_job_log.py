@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -222,3 +223,37 @@ def test_a_line_that_is_half_written_goes_on(demo: Site, page: Page, monkeypatch
     log.write(whole[cut:], end=True)
     expect(page.locator("#log-state")).to_have_text("complete")
     shows(page, whole.decode().rstrip())
+
+
+CHOSEN = "() => getSelection().toString()"
+AT_TOP = """() => {
+    const pre = document.getElementById("log-text");
+    return pre.textContent.split("\\n")[Math.round(pre.scrollTop / parseFloat(getComputedStyle(pre).lineHeight))];
+}"""
+
+
+def test_what_is_read_and_selected_stays_while_more_comes(
+    demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(demo, monkeypatch, b"step 0\n")
+    text = page.locator("#log-text")
+
+    def grows(first: int, last: int) -> None:
+        log.write("".join(f"step {i}\n" for i in range(first, last + 1)).encode())
+        expect(text).to_contain_text(f"step {last}")
+
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    expect(page.locator("#log-state")).to_have_text("live")
+    grows(1, 999)
+    page.evaluate("""() => {
+        const pre = document.getElementById("log-text"), text = pre.firstChild, at = text.data.indexOf("step 990");
+        getSelection().setBaseAndExtent(text, at, text, at + 8);
+        pre.scrollTop = pre.scrollHeight * 0.8;
+    }""")
+    first = page.evaluate(AT_TOP)
+    assert re.fullmatch("step [78]..", first)
+    grows(1000, 1000)
+    assert (page.evaluate(CHOSEN), page.evaluate(AT_TOP)) == ("step 990", first)
+    grows(1001, 5050)
+    assert text.inner_text().startswith("step 551\n"), "its beginning made room"
+    assert (page.evaluate(CHOSEN), page.evaluate(AT_TOP)) == ("step 990", first)

@@ -63,6 +63,22 @@ def test_a_view_of_the_queue_is_its_address(demo: Site, page: Page, complaints: 
     assert complaints == []
 
 
+def test_the_keyboard_goes_through_the_choices_before_it_sends_one(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/queue", role="member")
+    user = page.locator("#filters [name=user]")
+    people = user.locator("option").all_inner_texts()[1:]
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url) if one.is_navigation_request() else None)
+    user.focus()
+    for person in people:
+        page.keyboard.press("ArrowDown")
+        expect(user).to_have_value(person)
+    assert len(people) > 1
+    assert asked == []
+    page.locator("#filters").get_by_role("button", name="Find").press("Enter")
+    page.wait_for_url(f"**user={people[-1]}*")
+
+
 def test_ten_thousand_tasks_and_a_name_of_markup(demo: Site, page: Page, complaints: list[str]) -> None:
     tasks = tuple(
         builders.job(

@@ -21,7 +21,7 @@ from headway.web.live import Live, Principal, Snapshot, Viewer
 from headway.web.pages import PAGES
 from headway.web.parts import Page
 from headway.web.route import page_router
-from headway.web.stream import in_turn, ticks
+from headway.web.stream import HEADERS, LEAVE, in_turn, ticks
 from headway.web.view import JobKeys
 from headway.web.view import page as view_of
 
@@ -70,8 +70,7 @@ class _Dashboard:
         )
 
     async def _stream(self, request: Request, name: str, job: str = "") -> Response:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return EventSourceResponse(self._events(request, name, _job_id(job)), headers=headers)
+        return EventSourceResponse(self._events(request, name, _job_id(job)), headers=HEADERS)
 
     def _page(self, snapshot: Snapshot, job: int | None) -> Page:
         """Made once a reading for all who look at the same job's loss."""
@@ -91,7 +90,7 @@ class _Dashboard:
                     yield event
             await self._live.snapshot(name)
         except (NotSignedIn, NotFound):
-            yield ServerSentEvent("now", event="leave")
+            yield LEAVE
         except HeadwayError:
             return
 

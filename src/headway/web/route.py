@@ -15,7 +15,7 @@ from headway.api.access import note_failure
 from headway.api.errors import error_out
 from headway.api.state import AppState, Oidc
 from headway.errors import HeadwayError, NotSignedIn, Refused
-from headway.web import place
+from headway.web import place, stream
 from headway.web.html import HEADERS, part, render
 from headway.web.live import Viewer
 
@@ -63,7 +63,10 @@ class PageRoute(APIRoute):
 
 
 def _door(request: Request) -> Response:
-    """Where one signs in; for a page that asked by itself a message, as there may be more on it than the server knows."""
+    """Where one signs in; for a page that asked by itself a message, as there may be more on it than the server knows. A stream
+    sends its page there: a browser does not tell the page what its answer was."""
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return Response(stream.LEAVE.encode(), media_type="text/event-stream", headers=stream.HEADERS)
     if request.headers.get("hx-request") == "true":
         return _toast(NotSignedIn("your session has ended", hint="sign in in another tab: what is typed here stays"))
     return render("signin.html", status=401, fault=None, person="", code="", provider=_provider(request))

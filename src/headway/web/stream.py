@@ -22,6 +22,7 @@ PULSE_S = 10.0  # a pulse at least this often; the browser warns after three wit
 TURN_S = 0.1  # after which the next stream's turn comes too
 GATHER_S = 0.15  # changes this close together go out as one
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+LEAVE = ServerSentEvent("now", event="leave")  # the page itself says why, when it is loaded again
 
 # The parts of a page, by name: values in which nothing changes by the clock alone.
 Parts = Mapping[str, object]
@@ -47,7 +48,7 @@ async def _events(
             if state.live.stopping.is_set():
                 return
     except (NotSignedIn, NotFound):
-        yield ServerSentEvent("now", event="leave")
+        yield LEAVE
     except HeadwayError:
         return
 

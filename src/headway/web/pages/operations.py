@@ -1,7 +1,7 @@
 """What an operation does, live: its steps with their seconds, its error with what to do next.
 
 GET /operations/ID        the page; it stands by itself, and is loaded again where no scripts run
-GET /operations/ID/live   its progress as server-sent events: `progress` (the whole part as HTML) and `leave`"""
+GET /operations/ID/live   its progress as server-sent events: `progress` (the whole part as HTML), `pulse` and `leave`"""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from headway.api.state import AppState
 from headway.errors import NotFound
 from headway.web.html import render, templates
 from headway.web.route import page_router
+from headway.web.stream import HEADERS, LEAVE, PULSE_S
 from headway.wire.base import ErrorOut
 from headway.wire.clusters import EventOut, OperationOut
 
@@ -77,26 +78,30 @@ async def operation(operation_id: str, state: State, who: Everywhere) -> Respons
 @router.get("/operations/{operation_id}/live")
 async def live(operation_id: str, request: Request, state: State, who: Everywhere) -> Response:
     who.must_reach((await state.store.operation(operation_id)).cluster)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return EventSourceResponse(while_allowed(request, _events(state, operation_id), Right.READ), headers=headers)
+    return EventSourceResponse(while_allowed(request, _events(state, operation_id), Right.READ), headers=HEADERS)
 
 
 async def _events(state: AppState, operation_id: str) -> AsyncIterator[ServerSentEvent]:
-    """The part whenever it is another; `leave` at the end, for the page says then where to go on."""
-    topic, before = operation_topic(operation_id), ""
+    """The part whenever it is another, and a pulse; `leave` at the end, for the page says then where to go on."""
+    topic, before, told_at = operation_topic(operation_id), "", 0.0
     part = templates().get_template("parts/operation.html")
+    pulse = templates().get_template("parts/now.html")
     while not state.live.stopping.is_set():
         number = state.live.hub.number(topic)
         try:
             progress = await _progress(state, operation_id)
         except NotFound:
             return
-        text = part.render(v=progress, now=state.clock())
+        now = state.clock()
+        text = part.render(v=progress, now=now)
         if text != before:
             before = text
             yield ServerSentEvent(text, event="progress")
+        if now - told_at >= PULSE_S:
+            told_at = now
+            yield ServerSentEvent(pulse.render(now=now), event="pulse")
         if not progress.open:
-            yield ServerSentEvent("now", event="leave")
+            yield LEAVE
             return
         await state.live.hub.changed(topic, number, LOOK_S)
 

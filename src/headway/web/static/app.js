@@ -4,6 +4,7 @@
   const QUIET_S = 30; // three pulses
   let ahead = 0; // this clock minus the server's, in seconds
   let heard = performance.now();
+  let held = 0; // when nothing could come because this page did not ask: it was hidden, or somebody was at it
   let broken = false;
 
   const pad = (n) => String(n).padStart(2, "0");
@@ -43,13 +44,45 @@
       write(element, duration(seconds() - Number(element.dataset.since)));
     }
     const banner = document.getElementById("offline");
-    if (!banner) return;
-    const quiet = (performance.now() - heard) / 1000;
-    const silent = broken || quiet > QUIET_S;
+    if (!banner || document.hidden) return;
+    const now = performance.now(), lives = document.querySelector("[sse-connect], [hx-trigger^='every']") !== null;
+    const silent = lives && (broken || now - Math.max(heard, held) > QUIET_S * 1000);
     if (banner.hidden === silent) banner.hidden = !silent;
     document.documentElement.classList.toggle("is-silent", silent);
-    if (silent) write(document.getElementById("offline-since"), duration(quiet));
+    if (silent) write(document.getElementById("offline-since"), duration((now - heard) / 1000));
   }
+
+  // A page that nobody sees holds no stream: over HTTP/1.1 a browser has six connections to a server, for all its tabs together.
+  // Each stream tells everything when it begins, so nothing is missed. htmx's extension knows it as one EventSource.
+  const streams = new Set();
+  htmx.createEventSource = (url) => {
+    let source = null, told = []; // [kind of event, who is told]
+    const stream = {
+      get readyState() { return source ? source.readyState : EventSource.CONNECTING; },
+      addEventListener(kind, whom) { told.push([kind, whom]); source?.addEventListener(kind, whom); },
+      removeEventListener(kind, whom) { told = told.filter((one) => one[0] !== kind || one[1] !== whom); source?.removeEventListener(kind, whom); },
+      close() { streams.delete(stream); stream.hide(); },
+      hide() { source?.close(); source = null; },
+      show() {
+        if (source || document.hidden) return;
+        source = new EventSource(url);
+        source.onopen = (event) => stream.onopen?.(event);
+        source.onerror = (event) => {
+          if (source.readyState === EventSource.CLOSED) streams.delete(stream); // the extension makes another
+          stream.onerror?.(event);
+        };
+        for (const [kind, whom] of told) source.addEventListener(kind, whom);
+      },
+    };
+    streams.add(stream);
+    stream.show();
+    return stream;
+  };
+  document.addEventListener("visibilitychange", () => {
+    for (const stream of streams) { if (document.hidden) stream.hide(); else stream.show(); }
+    held = performance.now();
+    tick();
+  });
 
   // A session that has ended leads to the door. What somebody has typed here stays, and so does the page.
   let typed = false;
@@ -70,21 +103,40 @@
     clocks(event.target);
     tick();
   });
-  // The list of clusters asks again every few seconds.
+  // Other pages ask again every few seconds.
+  const polls = (config) => config.verb === "get" && config.elt.matches("[hx-trigger^='every']");
+  const refused = (xhr) => xhr.status >= 400 && xhr.getResponseHeader("HX-Reswap") !== null; // by the server, not by a proxy
   document.addEventListener("htmx:sendError", () => { broken = true; tick(); });
   document.addEventListener("htmx:responseError", (event) => {
-    if (event.detail.xhr.status !== 401) { broken = true; tick(); }
-    else if (!typed) location.reload();
+    const { xhr, requestConfig } = event.detail;
+    const over = xhr.status === 401 || [403, 404].includes(xhr.status) && refused(xhr) && polls(requestConfig);
+    if (!over) { broken = true; tick(); }
+    else if (!typed) location.reload(); // the page itself says why it is over
+  });
+  // An error is shown where the server says: a proxy's own page of one has no place here. And where a part is asked for and the
+  // answer is without it, what there is stays: nothing in its place would end its asking too.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const detail = event.detail, { xhr } = detail, part = detail.requestConfig.elt.getAttribute("hx-select");
+    if (xhr.status >= 400) detail.shouldSwap = refused(xhr);
+    else if (part && !new DOMParser().parseFromString(detail.serverResponse, "text/html").querySelector(part)) {
+      detail.shouldSwap = false;
+      detail.isError = true;
+    }
   });
   document.addEventListener("htmx:afterOnLoad", (event) => { if (!event.detail.successful) return; broken = false; heard = performance.now(); tick(); });
   document.addEventListener("htmx:afterSettle", () => { setOffset(); clocks(document); tick(); });
 
-  // What comes by itself waits while somebody reads a menu, answers a question or fills in a field of the part it is for.
-  document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.detail.requestConfig.verb !== "get" || !event.target.closest("[hx-trigger^='every']")) return;
-    const fills = document.activeElement?.matches("input, select, textarea") && event.detail.target.contains(document.activeElement);
-    if (fills || document.querySelector(":popover-open")) event.preventDefault();
-  });
+  // What comes by itself waits while somebody reads a menu, answers a question or fills in a field of the part it is for; also
+  // what was asked for before they began.
+  function waits({ requestConfig, target }) {
+    if (!polls(requestConfig)) return false;
+    const fills = document.activeElement?.matches("input, select, textarea") && target.contains(document.activeElement);
+    if (!fills && !document.querySelector(":popover-open")) return false;
+    held = performance.now();
+    return true;
+  }
+  document.addEventListener("htmx:beforeRequest", (event) => { if (waits(event.detail)) event.preventDefault(); });
+  document.addEventListener("htmx:beforeSwap", (event) => { if (waits(event.detail)) event.detail.shouldSwap = false; });
 
   // A part that was brought up to date holds other elements: the same link or button has the focus again, where htmx, which
   // goes by ids alone, has not seen to it.
@@ -102,17 +154,17 @@
   });
 
   // A part of the page that holds an open question is brought up to date when the question is answered or left.
-  const held = new Map();
+  const kept = new Map();
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
     const part = event.target, open = part.querySelector(":popover-open");
     if (!open) return;
     event.preventDefault();
-    held.set(part, event.detail.data);
+    kept.set(part, event.detail.data);
     // The event of its opening may still be on its way: only that of its closing counts.
     open.addEventListener("toggle", (toggled) => {
-      if (toggled.newState !== "closed" || !held.has(part)) return;
-      const text = held.get(part);
-      held.delete(part);
+      if (toggled.newState !== "closed" || !kept.has(part)) return;
+      const text = kept.get(part);
+      kept.delete(part);
       htmx.swap(part, text, { swapStyle: "innerHTML" });
     });
   });

@@ -13,6 +13,7 @@
   const encoder = new TextEncoder();
   let lines = [], start = 0, end = 0, err = "", atEnd = true, drawn = false;
   let rest = "", decoder = new TextDecoder(), said = ""; // of what is followed: its half line, half character, last word of ours
+  let shown = "", cut = 0; // the text that is drawn, and how much of its beginning was taken away since
   let hit = null; // the line that was searched for: offset, text, q, whether it was brought into sight
 
   const address = (path, values) => {
@@ -30,14 +31,32 @@
 
   const ask = async (path, values, signal) => (await fetched(path, values, { signal, headers: { accept: "application/json" } })).json();
 
-  // Text only, never HTML. One drawing a frame, however fast lines come.
+  // Text only, never HTML. What is there already stays the same text, so that it can be selected while more comes; and what one
+  // reads stays where it is.
+  function write() {
+    const text = lines.join("\n"), stays = shown.slice(cut), node = pre.firstChild;
+    if (hit || !stays || pre.childNodes.length !== 1 || !text.startsWith(stays)) pre.replaceChildren(text);
+    else {
+      if (cut) {
+        const height = pre.scrollHeight, top = pre.scrollTop;
+        node.deleteData(0, cut);
+        pre.scrollTop = top - (height - pre.scrollHeight);
+      }
+      node.appendData(text.slice(stays.length));
+    }
+    shown = text;
+    cut = 0;
+  }
+
+  // One drawing a frame, however fast lines come.
   function draw() {
     if (drawn) return;
     drawn = true;
     requestAnimationFrame(() => {
       drawn = false;
-      const stuck = atEnd && pre.scrollHeight - pre.scrollTop - pre.clientHeight < 60;
-      pre.replaceChildren(lines.join("\n"));
+      const chosen = getSelection(), picks = !chosen.isCollapsed && pre.contains(chosen.anchorNode);
+      const stuck = atEnd && !picks && pre.scrollHeight - pre.scrollTop - pre.clientHeight < 60;
+      write();
       if (hit) mark();
       if (stuck) pre.scrollTop = pre.scrollHeight;
       earlier.hidden = start <= 0;
@@ -75,16 +94,34 @@
 
   // The window at the end of the log, which then goes on until the log has ended: what breaks off is taken up where it was.
   // Whoever comes here ends the one before.
-  async function tail() {
+  function tail() {
     stop();
-    const { signal } = stopper = new AbortController();
+    begun = false;
     hit = null;
-    let begun = false, wait = AGAIN_MS;
+    goOn();
+  }
+
+  let begun = false; // whether the window is there that goes on
+  let stopper = null; // of what goes on
+  let rests = false; // whether that goes on when the page is shown again
+  function stop() { stopper?.abort(); stopper = null; rests = false; }
+
+  async function goOn() {
+    rests = document.hidden; // as streams do (app.js)
+    if (rests) return;
+    const mine = stopper = new AbortController();
+    await untilEnd(mine.signal);
+    if (stopper === mine) stopper = null;
+  }
+
+  async function untilEnd(signal) {
+    let wait = AGAIN_MS;
     while (!signal.aborted) {
       try {
         if (!begun) await begin(signal);
         begun = true;
         if (await follow(signal, () => { wait = AGAIN_MS; })) { say("complete"); return; }
+        if (signal.aborted) return;
         say("the connection broke; again in a moment");
       } catch (error) {
         if (signal.aborted) return;
@@ -95,9 +132,6 @@
       wait = Math.min(2 * wait, LONGEST_MS);
     }
   }
-
-  let stopper = null;
-  function stop() { stopper?.abort(); stopper = null; }
 
   async function begin(signal) {
     const part = await ask("/part", { lines: FIRST }, signal).catch((error) => {
@@ -110,7 +144,7 @@
     decoder = new TextDecoder();
     said = "";
     atEnd = true;
-    pre.replaceChildren(lines.join("\n"));
+    write();
     pre.scrollTop = pre.scrollHeight;
     draw();
   }
@@ -183,7 +217,10 @@
   function trim() {
     if (lines.length <= MOST) return;
     const gone = lines.splice(0, lines.length - MOST + MOST / 10); // a tenth more at once, or each line would move all
-    for (const line of gone) start += encoder.encode(line).length + 1;
+    for (const line of gone) {
+      start += encoder.encode(line).length + 1;
+      cut += line.length + 1;
+    }
   }
 
   earlier.addEventListener("click", async () => {
@@ -193,7 +230,7 @@
     lines = split(part.text).concat(lines);
     start = part.start;
     if (lines.length > MOST) { stop(); say("paused"); lines.length = MOST; atEnd = false; }
-    pre.replaceChildren(lines.join("\n"));
+    write();
     pre.scrollTop += pre.scrollHeight - height;
     draw();
   });
@@ -252,7 +289,12 @@
       tail();
     });
   }
-  addEventListener("pagehide", stop);
-  addEventListener("pageshow", (event) => { if (event.persisted && atEnd) tail(); });
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) { if (rests) goOn(); }
+    else if (stopper) {
+      stop();
+      rests = true;
+    }
+  });
   tail();
 })();

@@ -39,7 +39,12 @@
   setInterval(tick, 1000);
   tick();
 
-  document.getElementById("filters")?.addEventListener("change", (event) => {
-    if (event.target.matches("select:not([name=size])")) event.currentTarget.requestSubmit();
+  // What is chosen with the pointer is looked for at once. With the keyboard each arrow chooses: there Find says when.
+  const filters = document.getElementById("filters");
+  let keys = false;
+  filters?.addEventListener("keydown", () => { keys = true; });
+  filters?.addEventListener("pointerdown", () => { keys = false; });
+  filters?.addEventListener("change", (event) => {
+    if (!keys && event.target.matches("select:not([name=size])")) filters.requestSubmit();
   });
 })();
