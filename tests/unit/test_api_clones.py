@@ -87,7 +87,7 @@ async def test_a_lead_s_clone_lacks_the_secrets_and_is_refused_with_their_lines(
     ann, lea = await server.client("alice", "member"), await server.client("bob", "lead")
     await ann.post(JOBS, json={"script": SECRETIVE, "script_args": ["--api-key", "k"]})
     form = filled(await lea.get(f"{PAGE}?from=41"))
-    assert "abc" not in "".join(form.values())
+    assert "abc def" not in "".join(form.values())
     assert "origin" not in form
     before = len(server.work.named("submit"))
     refused = await lea.post(PAGE, data=form)
