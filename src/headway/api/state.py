@@ -26,6 +26,7 @@ from headway.errors import HeadwayError, NotFound
 from headway.jobs.tail_array import tasks_of
 from headway.ledger.budgets import Standing
 from headway.paths import volumes_dir
+from headway.render.series import SCRAPE_S
 from headway.store import ClusterRow, Store
 from headway.wire.clusters import Document
 from headway.wire.nodes import DeedOut
@@ -300,6 +301,12 @@ class AppState:
         return await self._shared(
             f"{cluster.name}/standings", COLLECTED_S, lambda: budget_standings(self, cluster, now)
         )
+
+    async def gpu_use(self, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
+        """((node, GPU) -> percent, why there is none). Prometheus is asked once for everybody: it has others no sooner."""
+        from headway.api.metrics import gpu_use
+
+        return await self._shared(f"{cluster.name}/use", SCRAPE_S, lambda: gpu_use(self, cluster))
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.
