@@ -104,6 +104,9 @@ class AppState:
     notebooks: Notebooks = field(default_factory=Notebooks)
     commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
     forms: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # under way, by web.deed
+    looked: WeakValueDictionary[str, Any] = field(
+        default_factory=WeakValueDictionary
+    )  # web.pages.operations' of its viewers
     deeds: dict[tuple[str, str], DeedOut] = field(default_factory=dict)  # (cluster, node): a person's latest
     beside: set[asyncio.Task[None]] = field(default_factory=set)  # what goes on after its request was answered
     worlds: dict[str, tuple[Snapshot, World, dict[int, Why | None]]] = field(default_factory=dict)  # api.world's
