@@ -132,6 +132,13 @@ async def test_a_cpu_cluster_speaks_of_no_gpus() -> None:
     assert "simulated" not in text
 
 
+def test_a_time_has_its_date_unless_it_is_todays(monkeypatch: pytest.MonkeyPatch) -> None:
+    midnight = 1_700_006_400.0  # 2023-11-15 00:00 UTC
+    monkeypatch.setattr(html.time, "time", lambda: midnight + 60)
+    assert html.clock(midnight + 1) == "00:00:01 UTC"
+    assert html.clock(midnight - 1) == "2023-11-14 23:59 UTC"
+
+
 async def test_static_files_named_by_content_are_kept() -> None:
     async with client(FakeLive("lab")) as page:
         kept = await page.get(html.asset("app.css"))
