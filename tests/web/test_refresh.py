@@ -51,6 +51,43 @@ def test_the_focus_stays_where_it_was(demo: Site, page: Page, path: str, selecto
     assert page.evaluate(FOCUS) == before
 
 
+def test_all_of_the_nodes_page_is_of_the_time_in_the_corner(site: Site, page: Page) -> None:
+    page.clock.install()
+    base = page_demo.happy()
+    site.put(base)
+    site.goto(page, "/clusters/demo/nodes", role="viewer")
+    shown = [page.locator(part).first for part in ("#node-count", "#group-rows td.num", "#partition-rows td.num")]
+    assert [one.inner_text() for one in shown] == ["5", "5", "5"]
+    nodes = [*base.status.nodes, page_demo.node("demo-1-5", "leaf1", states=["IDLE"])]
+    site.put(replace(base, status=base.status.model_copy(update={"nodes": nodes})))
+    later(page, "/clusters/demo/nodes")
+    assert [one.inner_text() for one in shown] == ["6", "6", "6"]
+
+
+def test_a_node_s_history_has_the_incident_that_stands_above(site: Site, page: Page) -> None:
+    page.clock.install()
+    site.put(page_demo.happy())
+    site.goto(page, "/clusters/demo/nodes/demo-1-3", role="viewer")
+    expect(page.locator("#node-past")).to_contain_text("No fault of this node was seen.")
+    site.put(page_demo.broken())
+    later(page, "/clusters/demo/nodes/demo-1-3")
+    expect(page.locator("#node .notice")).to_contain_text("no heartbeat")
+    expect(page.locator("#node-past")).to_contain_text("no heartbeat")
+
+
+@pytest.mark.parametrize("path", ["storage", "events", "nodes", "incidents"])
+def test_what_is_wrong_comes_with_what_has_changed(site: Site, page: Page, path: str) -> None:
+    page.clock.install()
+    base = page_demo.happy()
+    site.put(base)
+    site.goto(page, f"/clusters/demo/{path}")
+    gone = base.status.cluster.model_copy(update={"stale": "demo-head does not answer", "as_of": time.time() - 400})
+    site.put(replace(base, status=base.status.model_copy(update={"cluster": gone})))
+    later(page, f"/clusters/demo/{path}")
+    expect(page.locator("#notice")).to_contain_text("demo-head does not answer")
+    expect(page.locator("#pulse .dot")).to_have_class(re.compile("is-old"))
+
+
 def test_what_is_searched_for_is_not_wiped_while_it_is_typed(demo: Site, page: Page) -> None:
     page.clock.install()
     demo.goto(page, "/clusters/demo/nodes", role="viewer")
