@@ -327,6 +327,22 @@ class AppState:
         key = f"{cluster.name}/job/{array}_{task}"
         return await self._shared(key, SEEN_S, lambda: self.work.task(cluster, array, task))
 
+    async def array(self, cluster: Cluster, number: int) -> dict[str, str]:
+        """The state of each task of an array, by its number: asked for again, once in a while for everybody, when one of
+        them has done something since."""
+        key, known = f"{cluster.name}/array/{number}", self.live.snapshot(cluster.name)
+        if key not in known.kept:
+            tasks = (job for job in known.jobs if job.array_job_id == number)
+            known.kept[key] = tuple((job.id, job.array_task, job.state) for job in tasks)
+        now, kept = known.kept[key], self._kept.get(key)
+        if kept and kept.value and kept.value[0] == now:
+            return dict(kept.value[1])
+
+        async def ask() -> tuple[object, dict[str, str]]:
+            return now, await self.work.array(cluster, number)
+
+        return (await self._shared(key, HISTORY_S, ask))[1]
+
     async def _shared(self, key: str, max_age_s: float, ask: Callable[[], Awaitable[T]]) -> T:
         """What was answered lately, or the answer that is being waited for already."""
         if len(self._kept) > _MOST_KEPT:
