@@ -160,7 +160,7 @@ async def test_a_stream_brings_all_parts_once_then_only_the_time(monkeypatch: py
     async with client(live) as page:
         answer = await page.get("/clusters/lab/live")
     events = [line.removeprefix("event: ") for line in answer.text.splitlines() if line.startswith("event: ")]
-    parts = ["summary", "notice", "fabric", "training", "queue", "faults", "checks", "groups", "history"]
+    parts = ["state", "summary", "notice", "fabric", "training", "queue", "faults", "checks", "groups", "history"]
     assert events == [*parts, "chart", "pulse", "pulse", "pulse"]
     assert live.open == 0
 

@@ -88,6 +88,16 @@ def test_what_is_wrong_comes_with_what_has_changed(site: Site, page: Page, path:
     expect(page.locator("#pulse .dot")).to_have_class(re.compile("is-old"))
 
 
+@pytest.mark.parametrize("path", ["", "/queue", "/jobs/104"])
+def test_the_clusters_state_at_the_top_goes_on(site: Site, page: Page, path: str) -> None:
+    site.put(page_demo.happy())
+    site.goto(page, f"/clusters/demo{path}")
+    expect(page.locator("#place .pill")).to_have_text("ready")
+    site.put(page_demo.broken())
+    expect(page.locator("#place .pill")).to_have_text("degraded")
+    expect(page.locator("#place")).to_contain_text("simulated GPUs")
+
+
 def test_what_is_searched_for_is_not_wiped_while_it_is_typed(demo: Site, page: Page) -> None:
     page.clock.install()
     demo.goto(page, "/clusters/demo/nodes", role="viewer")
