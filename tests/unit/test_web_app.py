@@ -132,6 +132,13 @@ async def test_a_cpu_cluster_speaks_of_no_gpus() -> None:
     assert "simulated" not in text
 
 
+def test_a_time_has_its_date_unless_it_is_todays(monkeypatch: pytest.MonkeyPatch) -> None:
+    midnight = 1_700_006_400.0  # 2023-11-15 00:00 UTC
+    monkeypatch.setattr(html.time, "time", lambda: midnight + 60)
+    assert html.clock(midnight + 1) == "00:00:01 UTC"
+    assert html.clock(midnight - 1) == "2023-11-14 23:59 UTC"
+
+
 async def test_static_files_named_by_content_are_kept() -> None:
     async with client(FakeLive("lab")) as page:
         kept = await page.get(html.asset("app.css"))
@@ -153,7 +160,7 @@ async def test_a_stream_brings_all_parts_once_then_only_the_time(monkeypatch: py
     async with client(live) as page:
         answer = await page.get("/clusters/lab/live")
     events = [line.removeprefix("event: ") for line in answer.text.splitlines() if line.startswith("event: ")]
-    parts = ["summary", "notice", "fabric", "training", "queue", "faults", "checks", "groups", "history"]
+    parts = ["state", "summary", "notice", "fabric", "training", "queue", "faults", "checks", "groups", "history"]
     assert events == [*parts, "chart", "pulse", "pulse", "pulse"]
     assert live.open == 0
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import page_demo
 import pytest
 from conftest import Site
 from playwright.sync_api import Browser, Page, expect
+
+from headway.web.live import Happening
 
 pytestmark = pytest.mark.browser
 FOCUS = (
@@ -45,6 +51,53 @@ def test_the_focus_stays_where_it_was(demo: Site, page: Page, path: str, selecto
     assert page.evaluate(FOCUS) == before
 
 
+def test_all_of_the_nodes_page_is_of_the_time_in_the_corner(site: Site, page: Page) -> None:
+    page.clock.install()
+    base = page_demo.happy()
+    site.put(base)
+    site.goto(page, "/clusters/demo/nodes", role="viewer")
+    shown = [page.locator(part).first for part in ("#node-count", "#group-rows td.num", "#partition-rows td.num")]
+    assert [one.inner_text() for one in shown] == ["5", "5", "5"]
+    nodes = [*base.status.nodes, page_demo.node("demo-1-5", "leaf1", states=["IDLE"])]
+    site.put(replace(base, status=base.status.model_copy(update={"nodes": nodes})))
+    later(page, "/clusters/demo/nodes")
+    assert [one.inner_text() for one in shown] == ["6", "6", "6"]
+
+
+def test_a_node_s_history_has_the_incident_that_stands_above(site: Site, page: Page) -> None:
+    page.clock.install()
+    site.put(page_demo.happy())
+    site.goto(page, "/clusters/demo/nodes/demo-1-3", role="viewer")
+    expect(page.locator("#node-past")).to_contain_text("No fault of this node was seen.")
+    site.put(page_demo.broken())
+    later(page, "/clusters/demo/nodes/demo-1-3")
+    expect(page.locator("#node .notice")).to_contain_text("no heartbeat")
+    expect(page.locator("#node-past")).to_contain_text("no heartbeat")
+
+
+@pytest.mark.parametrize("path", ["storage", "events", "nodes", "incidents"])
+def test_what_is_wrong_comes_with_what_has_changed(site: Site, page: Page, path: str) -> None:
+    page.clock.install()
+    base = page_demo.happy()
+    site.put(base)
+    site.goto(page, f"/clusters/demo/{path}")
+    gone = base.status.cluster.model_copy(update={"stale": "demo-head does not answer", "as_of": time.time() - 400})
+    site.put(replace(base, status=base.status.model_copy(update={"cluster": gone})))
+    later(page, f"/clusters/demo/{path}")
+    expect(page.locator("#notice")).to_contain_text("demo-head does not answer")
+    expect(page.locator("#pulse .dot")).to_have_class(re.compile("is-old"))
+
+
+@pytest.mark.parametrize("path", ["", "/queue", "/jobs/104"])
+def test_the_clusters_state_at_the_top_goes_on(site: Site, page: Page, path: str) -> None:
+    site.put(page_demo.happy())
+    site.goto(page, f"/clusters/demo{path}")
+    expect(page.locator("#place .pill")).to_have_text("ready")
+    site.put(page_demo.broken())
+    expect(page.locator("#place .pill")).to_have_text("degraded")
+    expect(page.locator("#place")).to_contain_text("simulated GPUs")
+
+
 def test_what_is_searched_for_is_not_wiped_while_it_is_typed(demo: Site, page: Page) -> None:
     page.clock.install()
     demo.goto(page, "/clusters/demo/nodes", role="viewer")
@@ -74,4 +127,36 @@ def test_days_and_the_times_beside_them_are_of_one_zone(demo: Site, browser: Bro
     demo.goto(page, "/audit?since=2026-11-20&until=2026-11-20&action=node.drain")
     assert page.locator("tbody time").all_inner_texts() == ["2026-11-20 20:00 UTC", "2026-11-20 14:00 UTC"]
     expect(page.locator("h1 ~ p")).to_contain_text("Times and days are UTC.")
+    page.context.close()
+
+
+def test_a_time_has_its_date_unless_it_is_todays(site: Site, browser: Browser) -> None:
+    """At noon of the reader, wherever that is now: a minute ago is today, yesterday's noon is not."""
+    page = browser.new_context(timezone_id=f"Etc/GMT{datetime.now(UTC).hour - 12:+d}").new_page()
+    now = time.time()
+    old = page_demo.fault(2, "demo-1-3", "no heartbeat", "repairing", 21 * 86_400, page_demo.TimesOut(drain_s=1.1))
+    lately = (Happening(now - 60, "now"), Happening(now - 86_400, "yesterday"))
+    site.put(replace(page_demo.happy(), happenings=lately, incidents=(old,)))
+    site.goto(page, "/clusters/demo")
+    clock, day = re.compile(r"^12:\d\d:\d\d$|^11:59:\d\d$"), re.compile(r"^\d{4}-\d\d-\d\d (12|11):\d\d$")
+    expect(page.locator("#history time")).to_have_text([clock, day])
+    expect(page.locator("#faults time")).to_have_text(day)
+    expect(page.locator("#pulse time")).to_have_text(clock)
+    site.goto(page, "/clusters/demo/incidents/2")
+    expect(page.locator(".steps__when time").first).to_have_text(day)
+    page.context.close()
+
+
+def test_an_old_time_has_its_date_on_a_phone_too(site: Site, browser: Browser) -> None:
+    page = browser.new_context(viewport={"width": 360, "height": 740}).new_page()
+    base = page_demo.broken()
+    long_ago = tuple(replace(one, at=one.at - 40 * 86_400) for one in base.happenings)
+    status = base.status.model_copy(
+        update={"cluster": base.status.cluster.model_copy(update={"as_of": time.time() - 2 * 86_400})}
+    )
+    site.put(replace(base, status=status, happenings=long_ago))
+    for path in ("/clusters/demo", "/clusters/demo/incidents/2"):
+        site.goto(page, path)
+        expect(page.locator("#pulse time")).to_have_text(re.compile(r"^\d{4}-"))
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.context.close()

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 from headway.api.access import Anyone, State
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
-from headway.errors import NotFound, Refused
+from headway.errors import HeadwayError, NotFound, Refused
 from headway.render import series as known
 from headway.render.series import MOST_LINES, SCRAPE_S, SERIES, Over
 from headway.wire.metrics import ChartOut, LineOut, MetricsOut
@@ -23,6 +23,7 @@ MOST_S = 31 * 24 * HOUR_S  # Prometheus keeps a month
 MOST_POINTS = 1000
 MOST_SERIES = 12
 _FAR = 1e11
+_USE = known.Query("use", "max by (node, gpu) (DCGM_FI_DEV_GPU_UTIL)")
 
 
 @router.get("/metrics")
@@ -63,6 +64,21 @@ async def metrics(
         times=times,
         charts=charts,
     )
+
+
+async def gpu_use(state: AppState, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
+    """What every GPU does now: ((node, GPU) -> percent, why there is none)."""
+    now = state.clock()
+    try:
+        rows = await state.work.metrics(cluster, [_USE], now, now, SCRAPE_S)
+    except HeadwayError as error:
+        return {}, error.message.splitlines()[0]
+    found = {
+        (row.labels.get("node", ""), int(row.labels["gpu"])): round(row.values[-1][1])
+        for row in rows
+        if row.values and math.isfinite(row.values[-1][1]) and row.labels.get("gpu", "").isdigit()
+    }
+    return found, "" if found else "Prometheus has no figures yet"
 
 
 def _check(cluster: Cluster, keys: Iterable[str], over: Over, node: str) -> None:

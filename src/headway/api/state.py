@@ -26,6 +26,7 @@ from headway.errors import HeadwayError, NotFound
 from headway.jobs.tail_array import tasks_of
 from headway.ledger.budgets import Standing
 from headway.paths import volumes_dir
+from headway.render.series import SCRAPE_S
 from headway.store import ClusterRow, Store
 from headway.wire.clusters import Document
 from headway.wire.nodes import DeedOut
@@ -103,6 +104,9 @@ class AppState:
     notebooks: Notebooks = field(default_factory=Notebooks)
     commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
     forms: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # under way, by web.deed
+    looked: WeakValueDictionary[str, Any] = field(
+        default_factory=WeakValueDictionary
+    )  # web.pages.operations' of its viewers
     deeds: dict[tuple[str, str], DeedOut] = field(default_factory=dict)  # (cluster, node): a person's latest
     beside: set[asyncio.Task[None]] = field(default_factory=set)  # what goes on after its request was answered
     worlds: dict[str, tuple[Snapshot, World, dict[int, Why | None]]] = field(default_factory=dict)  # api.world's
@@ -301,6 +305,12 @@ class AppState:
             f"{cluster.name}/standings", COLLECTED_S, lambda: budget_standings(self, cluster, now)
         )
 
+    async def gpu_use(self, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
+        """((node, GPU) -> percent, why there is none). Prometheus is asked once for everybody: it has others no sooner."""
+        from headway.api.metrics import gpu_use
+
+        return await self._shared(f"{cluster.name}/use", SCRAPE_S, lambda: gpu_use(self, cluster))
+
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.
         Raises NotFound."""
@@ -316,6 +326,22 @@ class AppState:
             return known[0]
         key = f"{cluster.name}/job/{array}_{task}"
         return await self._shared(key, SEEN_S, lambda: self.work.task(cluster, array, task))
+
+    async def array(self, cluster: Cluster, number: int) -> dict[str, str]:
+        """The state of each task of an array, by its number: asked for again, once in a while for everybody, when one of
+        them has done something since."""
+        key, known = f"{cluster.name}/array/{number}", self.live.snapshot(cluster.name)
+        if key not in known.kept:
+            tasks = (job for job in known.jobs if job.array_job_id == number)
+            known.kept[key] = tuple((job.id, job.array_task, job.state) for job in tasks)
+        now, kept = known.kept[key], self._kept.get(key)
+        if kept and kept.value and kept.value[0] == now:
+            return dict(kept.value[1])
+
+        async def ask() -> tuple[object, dict[str, str]]:
+            return now, await self.work.array(cluster, number)
+
+        return (await self._shared(key, HISTORY_S, ask))[1]
 
     async def _shared(self, key: str, max_age_s: float, ask: Callable[[], Awaitable[T]]) -> T:
         """What was answered lately, or the answer that is being waited for already."""

@@ -65,8 +65,9 @@ def asset(name: str) -> str:
 
 
 def clock(at: float) -> str:
-    """UTC time for those without scripts; the page shows the reader's own."""
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S UTC")
+    """UTC time for those without scripts, with the date unless it is today's; the page shows the reader's own."""
+    moment, now = (datetime.fromtimestamp(one, UTC) for one in (at, time.time()))
+    return moment.strftime("%H:%M:%S UTC") if moment.date() == now.date() else day(at)
 
 
 def day(at: float) -> str:

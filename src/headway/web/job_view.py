@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
@@ -12,9 +13,11 @@ from headway.jobs.saying import Words
 from headway.jobs.why import Why
 from headway.jobs.words import why as ended_why
 from headway.web.words import count, job_word, slurm_time
+from headway.wire.base import API_PREFIX
 from headway.wire.incidents import IncidentOut
-from headway.wire.jobs import JobRunOut, JobRunsOut, PlacementOut, ProgressOut
+from headway.wire.jobs import ArrayOut, JobRunOut, JobRunsOut, PlacementOut, ProgressOut
 
+_GPUS = ("gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature")
 DEEDS = {"requeue": RUNNING, "hold": WAITING, "release": WAITING, "cancel": RUNNING | WAITING}
 
 
@@ -66,6 +69,24 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Timeline:
     steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """How those of an array stand."""
+
+    cluster: str
+    array: int
+    out: ArrayOut
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """Their charts, once it has started. `marks`: moments of its life."""
+
+    address: str
+    simulated: bool
+    marks: tuple[tuple[int, str], ...]
 
 
 def head(cluster: str, job: JobState, why: Why | None, *, mine: bool, clone: bool) -> Head:
@@ -194,6 +215,14 @@ def chart(job: int, progress: ProgressOut | None) -> dict[str, object]:
     }
 
 
-def marks(runs: JobRunsOut) -> list[tuple[int, str]]:
-    """Moments for the GPUs' charts."""
-    return [(run.start_time, f"run {number + 1}") for number, run in enumerate(runs.runs) if run.start_time and number]
+def gpus(cluster: str, job: JobState, runs: JobRunsOut, *, simulated: bool) -> Gpus | None:
+    """None before it starts: there is nothing to be drawn."""
+    if not job.gpus or not job.start_time or job.state in WAITING:
+        return None
+    address = f"{API_PREFIX}/clusters/{quote(cluster)}/metrics?job={job.id}&" + "&".join(
+        f"series={one}" for one in _GPUS
+    )
+    again = [
+        (run.start_time, f"run {number}") for number, run in enumerate(runs.runs, 1) if run.start_time and number > 1
+    ]
+    return Gpus(address, simulated, tuple(again))

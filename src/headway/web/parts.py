@@ -116,6 +116,14 @@ class SummaryView:
 
 
 @dataclass(frozen=True, slots=True)
+class StateView:
+    """How the cluster is, beside its name at the top."""
+
+    state: str
+    simulated_gpus: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     level: str  # error | warning | info
     title: str

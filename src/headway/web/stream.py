@@ -16,6 +16,7 @@ from headway.api.shapes import cluster_out
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotFound, NotSignedIn
 from headway.web.html import dump, part, templates
+from headway.web.parts import StateView
 from headway.web.standing import standing
 
 PULSE_S = 10.0  # a pulse at least this often; the browser warns after three without
@@ -31,8 +32,8 @@ Make = Callable[[Principal], Awaitable[Parts]]
 
 def stream(request: Request, state: AppState, name: str, make: Make, *, prefix: str = "") -> EventSourceResponse:
     """Everything once, then what changed: event NAME with parts/{prefix}NAME.html, or the value itself where it is a dict
-    (as JSON); and `notice`, what is wrong with the cluster. A session that ended and a cluster or job that is gone send the
-    browser away."""
+    (as JSON); and of the cluster `state` and `notice`, what is wrong with it. A session that ended and a cluster or job that is
+    gone send the browser away."""
     return EventSourceResponse(_events(request, state, name, make, prefix), headers=HEADERS)
 
 
@@ -79,10 +80,11 @@ async def _news(
         raise NotSignedIn("nobody is signed in")
     events = []
     row = await state.row_shown(name)
-    notices = standing(cluster_out(row, state.live.snapshot(name)))
-    if before.get("", before) != notices:
-        before[""] = notices
-        events.append(ServerSentEvent(part("notice", notices), event="notice"))
+    out = cluster_out(row, state.live.snapshot(name))
+    for word, shown in (("state", StateView(out.state, out.simulated_gpus)), ("notice", standing(out))):
+        if before.get(f"/{word}", before) != shown:
+            before[f"/{word}"] = shown
+            events.append(ServerSentEvent(part(word, shown), event=word))
     for key, value in (await _made(make, who)).items():
         last = before.get(key, before)
         if _another(state, name, last, value):

@@ -29,6 +29,7 @@ from headway.web.parts import (
     Notice,
     Page,
     QueueView,
+    StateView,
     SummaryView,
     TrainingView,
 )
@@ -103,6 +104,7 @@ def page(snapshot: Snapshot, keys: Mapping[int, Key], chosen: int | None = None)
         cluster=cluster.name,
     )
     parts: dict[str, object] = {
+        "state": StateView(cluster.state, cluster.simulated_gpus),
         "summary": _summary(cluster, fabric),
         "notice": _notices(cluster, fabric),
         "fabric": replace(fabric, leaves=()) if fabric.large else fabric,

@@ -16,11 +16,8 @@ from starlette.responses import JSONResponse, Response
 
 from headway.api.access import Anyone, State
 from headway.api.shapes import cluster_out, node_outs
-from headway.api.state import AppState
-from headway.domain.cluster import Cluster, Partition
+from headway.domain.cluster import Partition
 from headway.domain.hostlist import natural_key
-from headway.errors import HeadwayError
-from headway.render.series import SCRAPE_S, Query
 from headway.web.html import HEADERS, render
 from headway.web.route import page_router
 from headway.web.view import groups_view
@@ -31,7 +28,6 @@ router = page_router()
 ROWS = 100
 LOOKS = {"up": "ok", "idle": "info", "down": "bad", "drain": "warn", "start": "info"}
 STATES = {"": "all", "up": "in use", "idle": "idle", "drain": "drained", "down": "down", "start": "starting"}
-_USE = Query("use", "max by (node, gpu) (DCGM_FI_DEV_GPU_UTIL)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Respo
     cluster = (await state.cluster(name))[1]
     snapshot = state.live.snapshot(name)
     nodes = node_outs(cluster, snapshot)[1:]
-    known, trouble = await _use(state, cluster) if use else ({}, "")
+    known, trouble = await state.gpu_use(cluster) if use else ({}, "")
     held = {gpu.job_id for node in nodes for gpu in node.gpus if gpu.job_id is not None}
     told = {
         "leaves": _leaves(nodes, known),
@@ -146,18 +142,3 @@ def _short(node: NodeOut, use: Mapping[tuple[str, int], int]) -> list[Any]:
     jobs = [gpu.job_id or 0 for gpu in node.gpus]
     known = [use.get((node.name, gpu.index)) for gpu in node.gpus] if use else []
     return [node.name, kind, word, int(node.role == "spare"), jobs, known]
-
-
-async def _use(state: AppState, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
-    """((node, GPU) -> percent, why there is none)."""
-    now = state.clock()
-    try:
-        rows = await state.work.metrics(cluster, [_USE], now, now, SCRAPE_S)
-    except HeadwayError as error:
-        return {}, error.message.splitlines()[0]
-    found = {
-        (row.labels.get("node", ""), int(row.labels["gpu"])): round(row.values[-1][1])
-        for row in rows
-        if row.values and row.labels.get("gpu", "").isdigit()
-    }
-    return found, "" if found else "Prometheus has no figures yet"

@@ -23,11 +23,10 @@ from headway.web.place import see_other
 from headway.web.route import page_router
 from headway.web.stream import Parts, pulse_of, stream
 from headway.wire.base import API_PREFIX
-from headway.wire.jobs import ArrayOut, JobRunOut, JobRunsOut, ScriptOut
+from headway.wire.jobs import JobRunOut, JobRunsOut, ScriptOut
 from headway.wire.work import LineageOut
 
 router = page_router()
-GPU_SERIES = ("gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature")
 _SAID = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "hold": "{} is held",
          "release": "{} is released"}  # fmt: skip
 
@@ -50,13 +49,9 @@ async def job(name: str, job_id: Number, state: State, who: Anyone) -> Response:
         mine=mine,
         script=await _script(name, job_id, state, who) if mine else None,
         lineage=await _lineage(name, found.array_job_id or job_id, state, who) if mine else None,
-        tasks=await _tasks(cluster, found, state),
         pulse=pulse_of(state, name),
-        api=f"{API_PREFIX}/clusters/{name}",
         log=f"{API_PREFIX}/clusters/{name}/jobs/{job_id}/log",
         task=found.array_task if found.array_job_id == job_id and found.array_task.isdigit() else "",
-        series=GPU_SERIES if found.gpus and found.start_time else (),
-        marks=view.marks(runs),
         apart=found.stderr != found.stdout and found.stderr.startswith("/"),
     )
 
@@ -106,12 +101,14 @@ async def _parts(
     state: AppState, cluster: Cluster, job: JobState, runs: JobRunsOut, *, mine: bool, clone: bool
 ) -> Parts:
     progress = state.live.snapshot(cluster.name).progress.get(job.id)
-    return {
+    parts: dict[str, object] = {
         "head": view.head(cluster.name, job, why_of(state, cluster, job), mine=mine, clone=clone),
         "facts": view.facts(job, progress, runs, simulated=cluster.simulated_gpus),
         "timeline": view.timeline(cluster.name, job, runs),
         "chart": view.chart(job.id, progress),
+        "gpus": view.gpus(cluster.name, job, runs, simulated=cluster.simulated_gpus),
     }
+    return parts | await _tasks(state, cluster, job)
 
 
 async def _mine(state: AppState, cluster: Cluster, who: Principal, job: JobState) -> bool:
@@ -134,13 +131,13 @@ async def _runs(state: AppState, cluster: Cluster, job: JobState, who: Principal
         return JobRunsOut(runs=[run])
 
 
-async def _tasks(cluster: Cluster, job: JobState, state: AppState) -> ArrayOut | None:
-    """How those of its array stand."""
-    if not job.array_job_id:
-        return None
-    with contextlib.suppress(HeadwayError, TimeoutError):
-        return array_out(await state.work.array(cluster, job.array_job_id))
-    return None
+async def _tasks(state: AppState, cluster: Cluster, job: JobState) -> dict[str, object]:
+    """How those of its array stand; nothing new while that can't be said."""
+    if job.array_job_id:
+        with contextlib.suppress(HeadwayError, TimeoutError):
+            out = array_out(await state.array(cluster, job.array_job_id))
+            return {"tasks": view.Tasks(cluster.name, job.array_job_id, out)}
+    return {}
 
 
 async def _script(name: str, job_id: Number, state: AppState, who: Principal) -> ScriptOut | None:

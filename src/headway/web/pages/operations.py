@@ -1,12 +1,16 @@
 """What an operation does, live: its steps with their seconds, its error with what to do next.
 
 GET /operations/ID        the page; it stands by itself, and is loaded again where no scripts run
-GET /operations/ID/live   its progress as server-sent events: `progress` (the whole part as HTML), `pulse` and `leave`"""
+GET /operations/ID/live   its progress as server-sent events: `progress` (the whole part as HTML), `pulse` (the server's
+                          clock) and `leave`"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 
 from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -15,59 +19,68 @@ from starlette.responses import Response
 from headway.api.access import Everywhere, Right, State
 from headway.api.going import while_allowed
 from headway.api.live import operation_topic
-from headway.api.shapes import event_out, operation_out
+from headway.api.shapes import operation_out
 from headway.api.state import AppState
 from headway.errors import NotFound
 from headway.web.html import render, templates
+from headway.web.operation_view import Progress, Steps
 from headway.web.route import page_router
-from headway.web.stream import HEADERS, LEAVE, PULSE_S
-from headway.wire.base import ErrorOut
-from headway.wire.clusters import EventOut, OperationOut
+from headway.web.stream import HEADERS, LEAVE, PULSE_S, in_turn
 
 router = page_router()
 LOOK_S = 1.0  # another server may write the events: look at least this often
-MOST_EVENTS = 20_000
+GATHER_S = 0.25  # between two looks; more when there is much to send
+MOST_PER_S = 1_000_000  # characters: an apply of a thousand nodes has a part of 300,000
+BATCH = 5000
 OTHERS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing an operation does ("machines", a node, "accounts"), as its last line says it."""
+@dataclass(eq=False)
+class _Looked:
+    """An operation for all who look at it: its events are read once, each from where the last reading ended, and what they
+    make is drawn once."""
 
-    name: str
-    text: str
-    kind: str  # "running", "done" or "failed"
-    warning: bool
-    began: float
-    seconds: float | None  # None while it runs
-
-
-@dataclass(frozen=True)
-class Progress:
-    operation: OperationOut
-    steps: tuple[Step, ...]
+    operation_id: str
+    number: int = -1  # of its topic when it was last read
+    _steps: Steps = field(default_factory=Steps)
+    _progress: Progress | None = None
+    _drawn: str = ""
+    _at: float = float("-inf")
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
-    def open(self) -> bool:
-        return self.operation.state in ("queued", "running")
+    def pause_s(self) -> float:
+        return GATHER_S + len(self._drawn) / MOST_PER_S
 
-    @property
-    def done(self) -> int:
-        return sum(step.kind == "done" for step in self.steps)
+    async def progress(self, state: AppState) -> Progress:
+        """The very same value until something is another. Raises NotFound."""
+        async with self._lock:
+            number, at = state.live.hub.number(operation_topic(self.operation_id)), time.monotonic()
+            age = at - self._at
+            if self._progress is None or (age >= self.pause_s and (number != self.number or age >= LOOK_S)):
+                found = await self._read(state)
+                if found != self._progress:
+                    self._progress, self._drawn = found, ""
+                self.number, self._at = number, at
+            assert self._progress is not None
+            return self._progress
 
-    @property
-    def error(self) -> ErrorOut | None:
-        return self.operation.error
+    async def _read(self, state: AppState) -> Progress:
+        operation = operation_out(await state.store.operation(self.operation_id))  # none is written after its end
+        while rows := await state.store.events_after(self.operation_id, self._steps.seq, limit=BATCH):
+            self._steps.tell(rows)
+        return self._steps.of(operation)
 
-    @property
-    def seconds(self) -> float | None:
-        began, ended = self.operation.started_at, self.operation.finished_at
-        return None if began is None or ended is None else ended - began
+    def drawn(self, state: AppState) -> str:
+        if not self._drawn:
+            part = templates().get_template("parts/operation.html")
+            self._drawn = part.render(v=self._progress, now=state.clock())
+        return self._drawn
 
 
 @router.get("/operations/{operation_id}")
 async def operation(operation_id: str, state: State, who: Everywhere) -> Response:
-    progress = await _progress(state, operation_id)
+    progress = await _looked(state, operation_id).progress(state)
     who.must_reach(progress.operation.cluster)
     known = await state.store.operations(progress.operation.cluster, limit=OTHERS + 1)
     others = [operation_out(one) for one in known if one.id != operation_id and who.reaches(one.cluster)]
@@ -78,61 +91,38 @@ async def operation(operation_id: str, state: State, who: Everywhere) -> Respons
 @router.get("/operations/{operation_id}/live")
 async def live(operation_id: str, request: Request, state: State, who: Everywhere) -> Response:
     who.must_reach((await state.store.operation(operation_id)).cluster)
-    return EventSourceResponse(while_allowed(request, _events(state, operation_id), Right.READ), headers=HEADERS)
+    return EventSourceResponse(while_allowed(request, events(state, operation_id), Right.READ), headers=HEADERS)
 
 
-async def _events(state: AppState, operation_id: str) -> AsyncIterator[ServerSentEvent]:
+def _looked(state: AppState, operation_id: str) -> _Looked:
+    found: _Looked = state.looked.setdefault(operation_id, _Looked(operation_id))
+    return found
+
+
+async def events(state: AppState, operation_id: str) -> AsyncIterator[ServerSentEvent]:
     """The part whenever it is another, and a pulse; `leave` at the end, for the page says then where to go on."""
-    topic, before, told_at = operation_topic(operation_id), "", 0.0
-    part = templates().get_template("parts/operation.html")
+    looked, shown, seen, pulse_at = _looked(state, operation_id), None, 0, -PULSE_S
     pulse = templates().get_template("parts/now.html")
+
+    async def news() -> list[ServerSentEvent]:
+        nonlocal shown, seen, pulse_at
+        before, shown = shown, await looked.progress(state)
+        seen = looked.number
+        found = [] if shown is before else [ServerSentEvent(looked.drawn(state), event="progress")]
+        if time.monotonic() - pulse_at >= PULSE_S:
+            pulse_at = time.monotonic()
+            found.append(ServerSentEvent(pulse.render(now=state.clock()), event="pulse"))
+        return found if shown.open else [*found, LEAVE]
+
     while not state.live.stopping.is_set():
-        number = state.live.hub.number(topic)
         try:
-            progress = await _progress(state, operation_id)
+            for event in await in_turn(state.live.streams, news):
+                yield event
         except NotFound:
             return
-        now = state.clock()
-        text = part.render(v=progress, now=now)
-        if text != before:
-            before = text
-            yield ServerSentEvent(text, event="progress")
-        if now - told_at >= PULSE_S:
-            told_at = now
-            yield ServerSentEvent(pulse.render(now=now), event="pulse")
-        if not progress.open:
-            yield LEAVE
+        if shown is not None and not shown.open:
             return
-        await state.live.hub.changed(topic, number, LOOK_S)
-
-
-async def _progress(state: AppState, operation_id: str) -> Progress:
-    found = operation_out(await state.store.operation(operation_id))  # before the events: none is written after its end
-    rows = await state.store.events_after(operation_id, 0, limit=MOST_EVENTS)
-    return Progress(found, tuple(steps_of([event_out(row) for row in rows], ended=found.state in ("done", "failed"))))
-
-
-def steps_of(events: Sequence[EventOut], *, ended: bool) -> list[Step]:
-    """One row a step, in the order they began. A step that was open when the operation ended did not end well."""
-    found: dict[str, Step] = {}
-    for event in events:
-        before = found.get(event.step)
-        again = before is None or before.kind != "running"
-        began = event.at if again or before is None else before.began
-        failed = event.level == "error"
-        kind = "failed" if failed else "done" if event.done else "running"
-        took = event.seconds if event.seconds is not None else event.at - began
-        found[event.step] = Step(
-            event.step,
-            event.text,
-            kind,
-            event.level == "warning" or bool(not again and before and before.warning),
-            began,
-            None if kind == "running" else took,
-        )
-    if not ended:
-        return list(found.values())
-    return [
-        Step(s.name, s.text, "failed" if s.kind == "running" else s.kind, s.warning, s.began, s.seconds)
-        for s in found.values()
-    ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(looked.pause_s):
+                await state.live.stopping.wait()
+        await state.live.hub.changed(operation_topic(operation_id), seen, LOOK_S)

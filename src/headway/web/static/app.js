@@ -23,14 +23,15 @@
     if (element.textContent !== text) element.textContent = text;
   }
 
+  // Moments in the reader's own zone: [data-clock] with the date unless it is today's, [data-day] with the date always.
+  let today = "";
   function clocks(root) {
-    for (const time of root.querySelectorAll("[data-clock]")) {
-      const at = new Date(Number(time.dataset.clock) * 1000);
-      write(time, `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`);
-    }
-    for (const time of root.querySelectorAll("[data-day]")) {
-      const at = new Date(Number(time.dataset.day) * 1000);
-      write(time, `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}`);
+    const now = new Date(seconds() * 1000).toDateString();
+    if (now !== today) { today = now; root = document; } // what was written yesterday gets its date
+    for (const time of root.querySelectorAll("[data-clock], [data-day]")) {
+      const at = new Date(Number(time.dataset.clock ?? time.dataset.day) * 1000);
+      if (time.dataset.clock && at.toDateString() === today) write(time, `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`);
+      else write(time, `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}`);
     }
   }
 

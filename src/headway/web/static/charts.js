@@ -45,7 +45,10 @@
       document.addEventListener("headway:theme", () => this.redraw());
       new ResizeObserver(() => this.resize()).observe(this.grid);
       this.load();
-      setInterval(() => { if (!document.hidden && !box.hasAttribute("data-still")) this.load(); }, AGAIN_MS);
+      const again = setInterval(() => {
+        if (!box.isConnected) clearInterval(again); // its part of the page was brought up to date and holds another
+        else if (!document.hidden && !box.hasAttribute("data-still")) this.load();
+      }, AGAIN_MS);
     }
 
     // Nobody reads tens of thousands of MiB.
@@ -241,4 +244,11 @@
   };
   begin(document);
   document.addEventListener("htmx:afterSwap", (event) => begin(event.target));
+
+  // A stream that connects again says everything once more: charts of the very same are let be.
+  document.addEventListener("htmx:sseBeforeMessage", (event) => {
+    const box = event.target.querySelector("[data-charts]");
+    const fresh = box && new DOMParser().parseFromString(event.detail.data, "text/html").querySelector("[data-charts]");
+    if (fresh && ["charts", "marks"].every((key) => fresh.dataset[key] === box.dataset[key])) event.preventDefault();
+  });
 })();

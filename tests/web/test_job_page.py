@@ -1,0 +1,65 @@
+"""A job's page while the job goes on: what stands on it is of one time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from conftest import Site
+from playwright.sync_api import Page, expect
+from tests import builders
+
+from headway.domain.live import JobState
+
+pytestmark = pytest.mark.browser
+
+
+def shows(site: Site, *jobs: JobState) -> None:
+    async def put() -> None:
+        known = site.state.live.snapshot("demo")
+        others = [job for job in known.jobs if job.id not in {one.id for one in jobs}]
+        site.state.live.put(replace(known, jobs=(*others, *jobs), as_of=time.time()))
+
+    site.run(put())
+
+
+def test_a_job_that_starts_while_one_looks_gets_its_charts(demo: Site, page: Page) -> None:
+    expected = int(time.time()) + 600
+    job = builders.job(300, "PENDING", user="alice", gpus=8, node_count=1, start_time=expected, reason="Priority")
+    shows(demo, job)
+    demo.goto(page, "/clusters/demo/jobs/300")
+    expect(page.locator("#job-state")).to_have_text("waiting")
+    expect(page.locator("#gpus")).to_be_empty()
+    assert page.locator("#gpus").bounding_box() is None, "and takes no room"
+    shows(demo, replace(job, state="RUNNING", start_time=int(time.time()) - 60, nodes=("demo-1-1",), reason=""))
+    expect(page.locator("#job-state")).to_have_text("running")
+    expect(page.locator("#gpus [data-charts]")).to_have_attribute("data-state", "drawn")
+    expect(page.locator("#gpus figure")).to_have_count(4)
+
+
+def test_the_count_of_an_arrays_tasks_goes_on(demo: Site, page: Page) -> None:
+    states: dict[str, Any] = {"0": "RUNNING", "1": "PENDING"}
+    demo.work.answers["array"] = lambda *_: dict(states)
+    task = replace(builders.job(300, "RUNNING", user="alice"), array_job_id=300, array_task="0")
+    other = replace(builders.job(301, "PENDING", user="alice"), array_job_id=300, array_task="1")
+    shows(demo, task, other)
+    demo.goto(page, "/clusters/demo/jobs/300", role="viewer")
+    expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 1 waiting")
+    demo.state._kept.clear()
+    states |= {"0": "RUNNING", "1": "FAILED"}
+    shows(demo, task, replace(other, state="FAILED"))
+    expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 0 waiting, 1 failed: 1")
+
+
+def test_charts_stay_when_the_stream_says_the_same_again(demo: Site, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url) if "/metrics?" in one.url else None)
+    page.add_init_script(
+        "document.addEventListener('htmx:sseBeforeMessage', (one) => { if (one.target.id === 'gpus') window.told = 'yes'; })"
+    )
+    demo.goto(page, "/clusters/demo/jobs/104")
+    expect(page.locator("#gpus [data-charts]")).to_have_attribute("data-state", "drawn")
+    page.wait_for_function("window.told")
+    assert len(asked) == 1
