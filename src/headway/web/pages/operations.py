@@ -101,7 +101,7 @@ def _looked(state: AppState, operation_id: str) -> _Looked:
 
 async def events(state: AppState, operation_id: str) -> AsyncIterator[ServerSentEvent]:
     """The part whenever it is another, and a pulse; `leave` at the end, for the page says then where to go on."""
-    looked, shown, seen, pulse_at = _looked(state, operation_id), None, 0, -PULSE_S
+    looked, shown, seen, pulse_at = _looked(state, operation_id), None, 0, time.monotonic()
     pulse = templates().get_template("parts/now.html")
 
     async def news() -> list[ServerSentEvent]:
