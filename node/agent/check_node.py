@@ -16,13 +16,14 @@ STUCK_S = 120.0
 SLOW_S = 5.0
 DAEMON_S = 30.0
 _ROOM = (("/", 500), ("/var/lib/headway", 500), ("/tmp", 200))  # (folder, MiB below which jobs fail)
-# (what the kernel says, what it is, what helps). Each begins as the kernel's own line does and is longer than the 15 letters of a
-# process's name: the kernel tells of programs that crash, too, and anybody may name a program "Oops: ".
+# (what the kernel says, what it is, what helps). Each begins as the kernel's own line does, and with more of its words than the
+# 15 letters of a process's name: the kernel tells of programs that crash, too, and anybody may name a program "Oops: ".
+_DIED = r"[0-9a-f]{1,16} \[#\d+\] (?:SMP|PREEMPT|NOPTI|PTI)"
 KERNEL = (
     (
         re.compile(
             r"BUG: (?:unable to handle |kernel NULL pointer |scheduling while atomic: |workqueue lockup|Bad page \w+ in process)"
-            r"|general protection fault[,:]|Oops: .*\b(?:SMP|PREEMPT|NOPTI|PTI)\b|Internal error: \S"
+            rf"|general protection fault[,:]|(?:Oops|Internal error): (?:[^\[\]]*: )?{_DIED}"
             r"|kernel BUG at \S+:\d+!|Kernel panic - not syncing"
         ),
         "an error of the kernel",
@@ -38,7 +39,8 @@ KERNEL = (
     ),
     (  # not those that were corrected, which come every day, nor the line before them, which says nothing of it
         re.compile(
-            r".*\[Hardware Error\]: .*(?:\b[Uu]ncorrected\b|Machine Check Exception|severity: (?:fatal|recoverable))"
+            r"(?:mce: |\{\d+\})?\[Hardware Error\]: "
+            r".*(?:\b[Uu]ncorrected\b|Machine Check Exception|severity: (?:fatal|recoverable))"
         ),
         "an error of the hardware",
         REPLACE,
@@ -46,17 +48,23 @@ KERNEL = (
     (
         re.compile(
             r"EXT4-fs error \(device |EXT4-fs \(\S+\): Remounting filesystem read-only"
-            r"|XFS \(\S+\): .*(?:[Cc]orrupt|[Ss]hut ?down)"
+            r"|XFS \(\S+\): (?:Corruption (?:of \w+-\w+|detected)|Metadata (?:corruption|CRC error) detected"
+            r"|corrupt (?:dinode \d|inode \d+ \()|(?:Log )?I/O Error (?:\(\w+\) )?[Dd]etected"
+            r"|xfs_do_force_shutdown\(|Filesystem has been shut ?down|User initiated shutdown)"
         ),
         "a broken file system",
         DRAIN,
     ),
 )
+# What the kernel says of a process: its name comes first, letters that it does not print as \xNN.
+_OF_A_PROCESS = re.compile(
+    r"(?:\\x[0-9a-f]{2}|.){1,15}(?:\[\d+\][: ]|/\d+: |: page allocation failure| invoked oom-killer)"
+)
 
 
 def kernel_trouble(text: str) -> bool:
     """Whether a line of the kernel's log is one that `kernel_errors` tells of."""
-    return any(what.match(text) for what, _, _ in KERNEL)
+    return not _OF_A_PROCESS.match(text) and any(what.match(text) for what, _, _ in KERNEL)
 
 
 @check(every_s=5)
