@@ -9,6 +9,7 @@ import time
 
 from . import machine
 from .checks import DRAIN, MOUNT, REBOOT, REPLACE, Result, Seen, bad, check, warn
+from .job import of_root
 from .machine import text_of
 
 MOST_SKEW_S = 2.0  # MUNGE takes minutes, but logs and incidents of two nodes should have one order
@@ -237,7 +238,8 @@ def stuck_processes(seen: Seen) -> Result | None:
 
 @check(every_s=5, times=2)
 def slurmd(seen: Seen) -> Result | None:
-    if seen.now - seen.started > DAEMON_S and not any(one.name == "slurmd" for one in seen.processes):
+    runs = any(one.name == "slurmd" and of_root(one.pid, seen.proc) for one in seen.processes)
+    if seen.now - seen.started > DAEMON_S and not runs:
         return bad("slurmd does not run")
     return None
 

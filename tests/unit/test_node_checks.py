@@ -230,9 +230,12 @@ def test_a_port_without_a_cable_is_a_fault_only_where_it_has_worked(tmp_path: Pa
     assert check_node.network(now).reason == "InfiniBand port mlx5_1/1 is down", "since the agent looks"
 
 
-def test_daemons_clock_and_stuck_processes() -> None:
+def test_daemons_clock_and_stuck_processes(tmp_path: Path) -> None:
     slurmd = checks.Process(7, "slurmd", "S", 0.0)
-    assert check_node.slurmd(seen(processes=[slurmd])) is None
+    proc = str(machine(tmp_path, **{"7__status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n"}))
+    assert check_node.slurmd(seen(processes=[slurmd], proc=proc)) is None
+    machine(tmp_path, **{"7__status": "Name:\tslurmd\nUid:\t1000\t0\t0\t0\n"})
+    assert check_node.slurmd(seen(processes=[slurmd], proc=proc)).state == "bad", "a person's is none"
     assert check_node.slurmd(seen()).state == "bad"
     assert check_node.slurmd(seen(started=990.0)) is None, "it may still start"
     assert check_node.munge(seen()) is None
