@@ -24,6 +24,7 @@ import time
 
 LOG = "/run/headway/kmsg"
 KERNEL = "/dev/kmsg"
+LOCAL7 = 23 << 3  # the agent takes it for the kernel's: that one's own facility is not given to programs
 SETTINGS = "/etc/headway/gpus.json"
 MADE = "/run/headway/faults"  # one file a fault; the simulated GPU reads those of its GPUs
 REFUSED = 97
@@ -111,7 +112,7 @@ def xid(ask):
     said = f"NVRM: Xid (PCI:{bus(gpu)}): {code}, {pid}{words}"
     if ask.get("real"):
         with open(KERNEL, "w") as file:
-            file.write(f"<4>{said}\n")
+            file.write(f"<{LOCAL7 | 4}>{said}\n")
         return f"{said} (in the kernel's log; nothing else was done)"
     number = sum(1 for _ in open(LOG)) if os.path.exists(LOG) else 0  # noqa: SIM115
     with open(LOG, "a") as file:

@@ -23,7 +23,7 @@ from .checks import BAD, Seen, every
 from .config import PATH, Config, load
 from .gpu import Gpu, Source, source_of
 from .held import jobs
-from .kernel import KernelLog
+from .kernel import KernelLog, said_by_kernel
 from .munge import Munge
 
 NAMES = ("checks", "memory", "burn", "copy", "allreduce", "all")
@@ -119,7 +119,7 @@ def look(config: Config, source: Source | None) -> Seen:
     seen.processes = [Process(pid, name, state, now) for pid, name, state in processes()]
     log = KernelLog(config.kernel_log)
     while records := log.records():
-        seen.kernel += [text for text in (one.partition(";")[2] for one in records) if kernel_trouble(text)]
+        seen.kernel += [text for text in map(said_by_kernel, records) if kernel_trouble(text)]
     try:
         Munge().seal(b"")
         seen.sealed_at = now

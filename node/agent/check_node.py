@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
@@ -9,20 +10,25 @@ import time
 
 from . import machine
 from .checks import DRAIN, MOUNT, REBOOT, REPLACE, Result, Seen, bad, check, warn
+from .job import of_root
 from .machine import text_of
+from .room import holders
 
 MOST_SKEW_S = 2.0  # MUNGE takes minutes, but logs and incidents of two nodes should have one order
 STUCK_S = 120.0
 SLOW_S = 5.0
 DAEMON_S = 30.0
 _ROOM = (("/", 500), ("/var/lib/headway", 500), ("/tmp", 200))  # (folder, MiB below which jobs fail)
-# (what the kernel says, what it is, what helps). Each begins as the kernel's own line does and is longer than the 15 letters of a
-# process's name: the kernel tells of programs that crash, too, and anybody may name a program "Oops: ".
+_FILES = 1000  # the same of their number
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# (what the kernel says, what it is, what helps). Each begins as the kernel's own line does, and with more of its words than the
+# 15 letters of a process's name: the kernel tells of programs that crash, too, and anybody may name a program "Oops: ".
+_DIED = r"[0-9a-f]{1,16} \[#\d+\] (?:SMP|PREEMPT|NOPTI|PTI)"
 KERNEL = (
     (
         re.compile(
             r"BUG: (?:unable to handle |kernel NULL pointer |scheduling while atomic: |workqueue lockup|Bad page \w+ in process)"
-            r"|general protection fault[,:]|Oops: .*\b(?:SMP|PREEMPT|NOPTI|PTI)\b|Internal error: \S"
+            rf"|general protection fault[,:]|(?:Oops|Internal error): (?:[^\[\]]*: )?{_DIED}"
             r"|kernel BUG at \S+:\d+!|Kernel panic - not syncing"
         ),
         "an error of the kernel",
@@ -38,7 +44,8 @@ KERNEL = (
     ),
     (  # not those that were corrected, which come every day, nor the line before them, which says nothing of it
         re.compile(
-            r".*\[Hardware Error\]: .*(?:\b[Uu]ncorrected\b|Machine Check Exception|severity: (?:fatal|recoverable))"
+            r"(?:mce: |\{\d+\})?\[Hardware Error\]: "
+            r".*(?:\b[Uu]ncorrected\b|Machine Check Exception|severity: (?:fatal|recoverable))"
         ),
         "an error of the hardware",
         REPLACE,
@@ -46,17 +53,23 @@ KERNEL = (
     (
         re.compile(
             r"EXT4-fs error \(device |EXT4-fs \(\S+\): Remounting filesystem read-only"
-            r"|XFS \(\S+\): .*(?:[Cc]orrupt|[Ss]hut ?down)"
+            r"|XFS \(\S+\): (?:Corruption (?:of \w+-\w+|detected)|Metadata (?:corruption|CRC error) detected"
+            r"|corrupt (?:dinode \d|inode \d+ \()|(?:Log )?I/O Error (?:\(\w+\) )?[Dd]etected"
+            r"|xfs_do_force_shutdown\(|Filesystem has been shut ?down|User initiated shutdown)"
         ),
         "a broken file system",
         DRAIN,
     ),
 )
+# What the kernel says of a process: its name comes first, letters that it does not print as \xNN.
+_OF_A_PROCESS = re.compile(
+    r"(?:\\x[0-9a-f]{2}|.){1,15}(?:\[\d+\][: ]|/\d+: |: page allocation failure| invoked oom-killer)"
+)
 
 
 def kernel_trouble(text: str) -> bool:
     """Whether a line of the kernel's log is one that `kernel_errors` tells of."""
-    return any(what.match(text) for what, _, _ in KERNEL)
+    return not _OF_A_PROCESS.match(text) and any(what.match(text) for what, _, _ in KERNEL)
 
 
 @check(every_s=5)
@@ -130,18 +143,24 @@ def _answering(seen: Seen, action: str, *, outside: bool) -> Result | None:
     return None
 
 
-@check(every_s=30, limit_s=10, prolog=True)
-def disk(_: Seen) -> Result | None:
-    """Room on the machine's own disks."""
+@check(every_s=15, limit_s=20, prolog=True, times=2)
+def disk(seen: Seen) -> Result | None:
+    """Room on the machine's own disks. What jobs have filled is treated as a volume that is away: no job begins, those that run
+    go on, and it comes back by itself."""
     for place, least_mib in _ROOM:
         if not os.path.isdir(place):
             continue
         told = os.statvfs(place)
-        free_mib = told.f_bavail * told.f_frsize >> 20
-        if free_mib < least_mib:
-            return bad(f"{free_mib} MiB free in {place}")
-        if told.f_files and told.f_favail < 1000:
-            return bad(f"no more files fit in {place}: {told.f_favail} left")
+        free = told.f_bavail * told.f_frsize
+        why, lacks, lacks_files = "", (least_mib << 20) - free, 0
+        if lacks > 0:
+            why = f"{free >> 20} MiB free in {place}"
+        elif told.f_files and told.f_favail < _FILES:
+            why, lacks_files = f"no more files fit in {place}: {told.f_favail} left", _FILES - told.f_favail
+        if why:
+            jobs = holders(place, lacks, lacks_files, proc=seen.proc)
+            held = f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(map(str, jobs))}"
+            return bad(f"{why}, held by {held}", MOUNT) if jobs else bad(why)
         if told.f_blocks and told.f_bavail < told.f_blocks * 0.03:
             return warn(f"{place} is 97 % full")
     return None
@@ -157,8 +176,8 @@ def disk_writes(_: Seen) -> Result | None:
             file.write(b"headway" * 20_000)
             file.flush()
             os.fsync(file.fileno())
-    except OSError as error:
-        return bad(f"{place} can't be written to: {error.strerror}")
+    except OSError as error:  # of room `disk` tells
+        return None if error.errno in _FULL else bad(f"{place} can't be written to: {error.strerror}")
     took = time.monotonic() - began
     return bad(f"140 kB take {took:.1f} s to be written to {place}") if took > SLOW_S else None
 
@@ -177,6 +196,8 @@ def scratch_writes(seen: Seen) -> Result | None:
             file.seek(0)
             same = file.read() == b"headway" * 1000
     except OSError as error:
+        if error.errno in _FULL:  # people have filled it: no fault of this node's
+            return warn(f"{place} is full")
         return bad(f"{place} can't be written to: {error.strerror}")
     return None if same else bad(f"{place} gives back something else than was written", DRAIN)
 
@@ -229,7 +250,8 @@ def stuck_processes(seen: Seen) -> Result | None:
 
 @check(every_s=5, times=2)
 def slurmd(seen: Seen) -> Result | None:
-    if seen.now - seen.started > DAEMON_S and not any(one.name == "slurmd" for one in seen.processes):
+    runs = any(one.name == "slurmd" and of_root(one.pid, seen.proc) for one in seen.processes)
+    if seen.now - seen.started > DAEMON_S and not runs:
         return bad("slurmd does not run")
     return None
 

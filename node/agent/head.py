@@ -81,7 +81,7 @@ class Head:
             if self._numbers.get(job) != number:
                 self._numbers[job] = number
                 try:
-                    self._add(job, {"t": round(said_at, 1), **values})
+                    self._add(job, {**values, "t": round(said_at, 1)})
                 except OSError as error:
                     say(f"what job {job} reports is not kept: {error}")
         if not _NODE.fullmatch(node):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from .machine import text_of
+
 # v1: .../slurm/uid_1000/job_12/step_0/...   v2: .../system.slice/[NODE_]slurmstepd.scope/job_12/step_0/...
 _CGROUP = re.compile(r"(?:/slurm(?:_[^/]+)?/uid_\d+|/system\.slice/(?:[^/]+_)?slurmstepd\.scope)/job_(\d+)(?:/|$)")
 
@@ -30,6 +32,13 @@ def job_of(pid: int, uid: int, proc: str = "/proc") -> int | None:
         if found:
             return int(found[1])
     return None
+
+
+def of_root(pid: int, proc: str = "/proc") -> bool:
+    """Whether root started this process: whatever it is called, none of a person's. By its real uid, for anybody may wait at the
+    password of a program that is set-uid root."""
+    found = re.search(r"^Uid:\t(\d+)\t", text_of(f"{proc}/{pid}/status"), re.MULTILINE)
+    return found is not None and found[1] == "0"
 
 
 def _paths(text: str) -> dict[str, str]:

@@ -14,7 +14,9 @@ from .job import job_of, owner_of
 SAME_S = 10.0  # an error that the log and NVML tell of within so long is one
 MOST_RECORDS = 200  # read in one go, then the rest of the agent has its turn
 MOST_IN_A_BEAT = 20
-_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,4})(?:, ?(.*))?")
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,4})(?:, ?(.*))?")  # at the line's beginning
+# The kernel's own facility, which no program can write under, and that of `headway fault` on a real machine (node/fault.py).
+_FACILITIES = frozenset({0, 23})
 
 
 class KernelLog:
@@ -56,6 +58,13 @@ class KernelLog:
         return lines
 
 
+def said_by_kernel(record: str) -> str:
+    """The line of a record, "" where a program has written it."""
+    head, _, text = record.partition(";")
+    number = head.partition(",")[0]
+    return text.split("\n")[0] if number.isdigit() and int(number) >> 3 in _FACILITIES else ""
+
+
 def gpus_by_bus() -> dict[str, int]:
     """PCI bus address ("3b:00") -> number of the GPU; {} where there is none."""
     argv = ["nvidia-smi", "--query-gpu=index,pci.bus_id", "--format=csv,noheader"]
@@ -91,9 +100,8 @@ class Faults:
 
     def take(self, record: str, now: float, monotonic: float) -> bool:
         """Whether the record is a GPU error."""
-        head, _, text = record.partition(";")
-        found = _XID.search(text.split("\n")[0])
-        words = head.split(",")
+        words = record.partition(";")[0].split(",")
+        found = _XID.match(said_by_kernel(record))  # the names of people's programs and files stand further on in lines
         if found is None or len(words) < 3 or not words[1].isdigit() or not words[2].isdigit():
             return False
         bus, code, more = found.groups()

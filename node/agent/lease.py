@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from .job import job_of
+from .job import job_of, of_root
 from .machine import text_of
 from .munge import Munge
 from .say import say
@@ -159,7 +159,7 @@ def _job(pid: int, proc: str) -> int | None:
         return None
     name = text_of(f"{proc}/{pid}/comm").strip()
     state = text_of(f"{proc}/{pid}/stat").rpartition(")")[2].split()[:1]
-    return None if name in _SPARED or state == ["Z"] else job_of(pid, uid, proc)
+    return None if state == ["Z"] or (name in _SPARED and of_root(pid, proc)) else job_of(pid, uid, proc)
 
 
 def other_nodes(heads: Collection[str], path: str = "/etc/hosts") -> list[str]:

@@ -17,7 +17,7 @@ from .checks import BAD
 from .config import Config
 from .gpu import Source, source_of
 from .head import PORT
-from .kernel import MOST_IN_A_BEAT, Faults, KernelLog, boot_id
+from .kernel import MOST_IN_A_BEAT, Faults, KernelLog, boot_id, said_by_kernel
 from .lease import Lease, other_nodes
 from .metrics import Giver
 from .munge import Munge
@@ -145,7 +145,7 @@ def take_log(log: KernelLog, faults: Faults, trouble: deque[str], now: float) ->
     for record in log.records():
         if faults.take(record, time.time(), now):
             found = True
-        elif kernel_trouble(text := record.partition(";")[2].split("\n")[0]):
+        elif kernel_trouble(text := said_by_kernel(record)):
             trouble.append(text)
     return found
 

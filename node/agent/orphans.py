@@ -21,7 +21,7 @@ class Orphans:
         self._missed: set[int] = set()  # at the last reading
 
     def look(self, daemons: Iterable[int]) -> list[int]:
-        """`daemons`: processes that are called slurmstepd. The jobs that were lost since the last look, each once."""
+        """`daemons`: processes of root's that are called slurmstepd. The jobs that were lost since the last look, each once."""
         found: dict[str, set[int]] = {"batch": set(), "extern": set()}
         for pid in daemons:
             said = _STEP.search(text_of(f"{self._proc}/{pid}/cmdline"))

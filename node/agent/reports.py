@@ -19,6 +19,7 @@ TIMES = 2  # each report is sent so often: a datagram may be lost
 FORGET_S = 600.0  # a job that has said nothing for so long is forgotten by its node
 MOST_BYTES = 4096
 MOST_SENT = 32 * 1024  # bytes in one message to the head: sealed, it stays below the 64 KiB that UDP takes
+MEASURED = frozenset({"t", "n", "ago_s", "tokens_per_s"})  # what the agents themselves say beside it
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]{0,63}")
 
 
@@ -33,7 +34,8 @@ def parse(data: bytes) -> dict[str, Any] | None:
         return None
     values: dict[str, Any] = {}
     for name, value in list(told.items())[:20]:
-        if not _NAME.fullmatch(name) or isinstance(value, bool) or not isinstance(value, int | float):
+        refused = name in MEASURED or not _NAME.fullmatch(name)
+        if refused or isinstance(value, bool) or not isinstance(value, int | float):
             continue
         if name in ("step", "tokens"):
             if isinstance(value, int) and 0 <= value < 2**63:

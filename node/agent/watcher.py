@@ -15,6 +15,7 @@ from .checks import LEVELS, Process, Runner, Seen
 from .config import Config
 from .gpu import Gpu, Source
 from .held import jobs
+from .job import of_root
 from .lease import end_jobs
 from .machine import Figure
 from .orphans import Orphans
@@ -177,7 +178,8 @@ class Watcher(threading.Thread):
             old = self._states.get(pid)
             found[pid] = (comm, state, old[2] if old and old[:2] == (comm, state) else now)
         self._states = found
-        for job in self._orphans.look(pid for pid, (name, _, _) in found.items() if name == "slurmstepd"):
+        daemons = (pid for pid, (name, _, _) in found.items() if name == "slurmstepd")
+        for job in self._orphans.look(pid for pid in daemons if of_root(pid, self._proc)):
             if self.seen.config.acts:
                 end_jobs(self._proc, only=job)
             self.lost.append(job)

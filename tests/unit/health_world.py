@@ -19,6 +19,7 @@ from headway.health.repair import AWAY_S
 from headway.health.respond import Responder
 from headway.machines.base import Notice
 from headway.machines.run import Ran
+from headway.render.agent import UNFIT
 from headway.render.scripts import HOLD
 from tests import builders
 from tests.builders import Clock, cluster, machine
@@ -69,6 +70,7 @@ class World:
         self.missing: set[str] = set()  # other slots without a machine
         self.reboot_fails: Callable[[], tuple[int, str]] | None = None
         self.away = 0  # tries of mounting that fail, or FOR_GOOD
+        self.unfit: list[str] = []  # what its agent says at the next looks
         self.lemons: str = ""  # what the reservation of lemons holds
 
     # --- the provider
@@ -213,6 +215,10 @@ class World:
             self.tested.append(words[5])
             rows = [{"test": "mounts", "ok": self.sound, "reason": "" if self.sound else "/scratch is gone"}]
             return int(not self.sound), "".join(json.dumps(row) + "\n" for row in rows)
+        if list(words) == ["cat", UNFIT]:
+            self.order.append("look for room")
+            said = self.unfit.pop(0) if self.unfit else ""
+            return int(not said), said
         if words[:2] == ["systemctl", "start"]:
             assert words[2] == "--no-block", "a mount whose server is away lasts half a minute"
             self.order.append(f"mount {words[3]}")

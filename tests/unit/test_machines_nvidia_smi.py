@@ -142,6 +142,22 @@ def test_what_it_can_not_do_is_an_error(smi: Smi) -> None:
     assert smi("--query-gpu=name")[0] == 1
 
 
+def test_a_query_that_does_not_show_it_says_beside_the_answer_that_gpus_are_simulated(
+    module: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask(fields: str) -> tuple[str, str]:
+        module.say_so.cache_clear()
+        assert module.main([fields, "--format=csv,noheader"]) == 0
+        said = capsys.readouterr()
+        return said.out, said.err
+
+    out, beside = ask("--query-gpu=index,memory.total")
+    assert (out.splitlines(), beside) == (["0, 81559 MiB", "1, 81559 MiB"], f"({module.HEAD})\n")
+    assert ask("--query-compute-apps=pid") == ("", f"({module.HEAD})\n")
+    out, beside = ask("--query-gpu=index,gpu_name")
+    assert ("(simulated)" in out, beside) == (True, "")
+
+
 def test_every_field_it_names_can_be_queried(smi: Smi) -> None:
     fields = smi("--help-query-gpu")[1].split()
     code, text = smi(f"--query-gpu={','.join(fields)}", "--format=csv,noheader")

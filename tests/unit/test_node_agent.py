@@ -63,10 +63,17 @@ def test_a_process_that_is_gone_or_another_s_speaks_for_nobody(tmp_path: Path) -
         (b"[" * 3000, None),
         (b"\xff", None),
         (b"[1]", None),
+        (b'{"step": 3, "t": 9e9, "n": 7, "ago_s": 1e6, "tokens_per_s": 1e9}', {"step": 3}),
     ],
 )
 def test_what_a_training_says_is_numbers_or_nothing(data: bytes, values: Any) -> None:
     assert reports.parse(data) == values
+
+
+def test_when_something_was_said_is_the_head_s_word(tmp_path: Path) -> None:
+    head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "faults"), str(tmp_path / "turns"))
+    head.take(b'{"jobs": {"7": {"n": "1", "ago_s": 2, "step": 5, "t": 9e9}}}', 1000.0)
+    assert json.loads((tmp_path / "reports/7.jsonl").read_text()) == {"step": 5, "t": 998.0}
 
 
 def node(sent: list[dict[str, Any]]) -> Any:

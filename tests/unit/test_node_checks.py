@@ -83,7 +83,10 @@ def test_a_driver_that_hangs_is_bad_though_nothing_new_is_read() -> None:
         ("watchdog: BUG: soft lockup - CPU#3 stuck for 26s!", "reboot"),
         ("general protection fault, probably for non-canonical address 0xdead: 0000 [#1] PREEMPT SMP NOPTI", "reboot"),
         ("Oops: 0002 [#1] SMP PTI", "reboot"),
+        ("Oops: general protection fault, probably for non-canonical address 0xdead: 0000 [#2] SMP NOPTI", "reboot"),
+        ("Oops: Oops: 0002 [#1] PREEMPT(voluntary) SMP", "reboot"),
         ("Internal error: Oops: 0000000096000004 [#1] PREEMPT SMP", "reboot"),
+        ("Internal error: Oops - BUG: 00000000f2000800 [#1] SMP", "reboot"),
         ("kernel BUG at mm/slub.c:305!", "reboot"),
         ("Kernel panic - not syncing: Fatal exception", "reboot"),
         ("rcu: INFO: rcu_sched detected stalls on CPUs/tasks:", "reboot"),
@@ -93,6 +96,13 @@ def test_a_driver_that_hangs_is_bad_though_nothing_new_is_read() -> None:
         ("[Hardware Error]: Uncorrected, software restartable error.", "replace"),
         ("EXT4-fs error (device sda1): ext4_lookup:1855: inode #2: comm ls: deleted inode referenced", "drain"),
         ("XFS (nvme0n1): Corruption of in-memory data detected.  Shutting down filesystem", "drain"),
+        ("XFS (sda1): Metadata corruption detected at xfs_agf_read_verify+0x1/0x2 [xfs], xfs_agf block 0x1", "drain"),
+        ("XFS (sda1): xfs_do_force_shutdown(0x2) called from line 1 of file fs/xfs/xfs_log.c.", "drain"),
+        (
+            "XFS (sda1): Log I/O Error (0x2) detected at xlog_ioend_work+0x1/0x2 [xfs]. Shutting down filesystem.",
+            "drain",
+        ),
+        ("XFS (sda1): Filesystem has been shut down due to log error (0x2).", "drain"),
         ("EXT4-fs (sda1): Remounting filesystem read-only", "drain"),
     ],
 )
@@ -116,6 +126,10 @@ def test_the_kernel_s_own_trouble_is_read_from_its_log(text: str, action: str) -
         "kernel BUG at a[79]: segfault at 0 ip 0000000000401136 sp 00007ffc error 4",
         "Internal error:[80]: segfault at 0 ip 0000000000401136 sp 00007ffc error 4",
         "EXT4-fs error[81]: segfault at 0 ip 0000000000401136 sp 00007ffc error 4",
+        "Oops: 0000 [#1] invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "Internal error: invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "Oops: x: page allocation failure: order:0, cpuset=: 0000 [#1] SMP,mems_allowed=0",
+        "XFS (sda1): Corruption of (123) possible memory allocation deadlock size 8 in kmem_alloc (mode:0x2)",
         "mce: [Hardware Error]: Machine check events logged",
         "[Hardware Error]: Corrected error, no action required.",
         "{1}[Hardware Error]: It has been corrected by h/w and requires no further action",
@@ -216,9 +230,12 @@ def test_a_port_without_a_cable_is_a_fault_only_where_it_has_worked(tmp_path: Pa
     assert check_node.network(now).reason == "InfiniBand port mlx5_1/1 is down", "since the agent looks"
 
 
-def test_daemons_clock_and_stuck_processes() -> None:
+def test_daemons_clock_and_stuck_processes(tmp_path: Path) -> None:
     slurmd = checks.Process(7, "slurmd", "S", 0.0)
-    assert check_node.slurmd(seen(processes=[slurmd])) is None
+    proc = str(machine(tmp_path, **{"7__status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n"}))
+    assert check_node.slurmd(seen(processes=[slurmd], proc=proc)) is None
+    machine(tmp_path, **{"7__status": "Name:\tslurmd\nUid:\t1000\t0\t0\t0\n"})
+    assert check_node.slurmd(seen(processes=[slurmd], proc=proc)).state == "bad", "a person's is none"
     assert check_node.slurmd(seen()).state == "bad"
     assert check_node.slurmd(seen(started=990.0)) is None, "it may still start"
     assert check_node.munge(seen()) is None

@@ -416,6 +416,20 @@ def test_the_image_s_environment_does_not_take_the_job_s_place(runtime: dict[str
         assert b"PATH=/usr/local/sbin" in made.state(driver=False)
 
 
+def test_the_driver_s_libraries_are_found_before_the_image_s_or_else_the_user_s(
+    runtime: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    box = runtime["box"]
+    made = box.Box(str(tmp_path), {"LD_LIBRARY_PATH": "/mine:/too"})
+    made.make()
+    place = b"LD_LIBRARY_PATH=" + box.DRIVER_PLACE.encode()
+    assert place + b":/mine:/too" in made.state(driver=True).split(b"\0")
+    (Path(made.root) / ".headway-image.json").write_text('{"Env": ["LD_LIBRARY_PATH=/image"]}')
+    assert place + b":/image" in made.state(driver=True).split(b"\0")
+    assert place in box.Box(str(tmp_path / "other"), {}).state(driver=True).split(b"\0")
+    assert b"LD_LIBRARY_PATH" not in box.Box(str(tmp_path / "other"), {"LD_LIBRARY_PATH": "/x"}).state(driver=False)
+
+
 @pytest.fixture
 def enter(tmp_path: Path) -> Any:
     """Enters the container `work`, which runs: of image a/b:1, with two mounts. Gives what the step is told and what it says."""

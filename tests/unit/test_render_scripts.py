@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.render.scripts import JOB_SHM, LEFT, scripts
+from headway.render.scripts import JOB_SHM, LEFT, SYSV, scripts
 from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
+from headway.render.slurm_small import PMIX
 from headway.render.version import version
 
 
@@ -87,7 +88,7 @@ def program(folder: Path, name: str, text: str) -> None:
 def epilog(folder: Path, user: int) -> int:
     text = scripts(version("24.11"), acts=False)[EPILOG].text
     assert text.count(LEFT) == 1
-    text = text.replace(LEFT, f"{folder}/shm {folder}/tmp")
+    text = text.replace(LEFT, f"{folder}/shm {folder}/tmp").replace(SYSV, f"{folder}/sysvipc")
     text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
     for part in ("shm/headway", "tmp", "job-tmp"):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -119,3 +120,39 @@ def test_millions_of_files_keep_no_epilog_waiting(tmp_path: Path) -> None:
     first, beside = (tmp_path / "asked").read_text().splitlines()
     assert first.startswith(f"30 find {tmp_path}/shm {tmp_path}/tmp -xdev ")
     assert beside == "--quiet --collect --no-block " + first.removeprefix("30 ")
+
+
+SHM = "       key      shmid perms  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime\n"
+SEM = "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n"
+MSG = "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n"
+
+
+def sysv(folder: Path, later: int = 2**33) -> None:
+    """Of uid 20000: two that nobody uses, one that somebody has attached, one that is newer than this moment; and another's,
+    which its maker has given to this person."""
+    place = folder / "sysvipc"
+    place.mkdir()
+    row = "{key:10} {id:10}  1600 4096 11 12 {n:6} {uid:5} 20000 {made:5} 20000 0 0 {at:10}\n"
+    rows = [(3, 0, 20000, 20000, 9), (4, 1, 20000, 20000, 9), (5, 0, 20000, 20000, later), (6, 0, 20000, 20001, 9)]
+    shm = [row.format(key=0, id=number, n=n, uid=uid, made=made, at=at) for number, n, uid, made, at in rows]
+    (place / "shm").write_text(SHM + "".join(shm) + row.format(key=1, id=7, n=0, uid=20001, made=20000, at=9))
+    (place / "sem").write_text(
+        SEM + "         0         0   600          1 20000 20000 20000 20000          0          9\n"
+    )
+    (place / "msg").write_text(MSG + "         0        70   600 0 0 0 0 20001 20001 20001 20001 0 0 9\n")
+
+
+def test_shared_memory_queues_and_semaphores_go_with_a_person_s_last_job(tmp_path: Path) -> None:
+    sysv(tmp_path)
+    program(tmp_path, "ipcrm", f'echo "$@" >>{tmp_path}/removed')
+    (tmp_path / "job-tmp/8").mkdir(parents=True)
+    (tmp_path / "job-tmp/8/uid").write_text("20000\n")
+    assert epilog(tmp_path, 20000) == 0
+    assert not (tmp_path / "removed").exists(), "it may be the other job's"
+    (tmp_path / "job-tmp/8/uid").unlink()
+    assert epilog(tmp_path, 20000) == 0
+    assert (tmp_path / "removed").read_text().splitlines() == ["-m 3 -m 7", "-s 0"]
+
+
+def test_what_anybody_may_write_to_is_cleaned() -> None:
+    assert {"/dev/shm", "/dev/mqueue", PMIX, "/tmp", "/var/tmp"} == set(LEFT.split())

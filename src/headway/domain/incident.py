@@ -18,8 +18,8 @@ ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script has di
 
 class XidClass(StrEnum):
     """What a cluster does about an error; spec/xid.yaml says it of each GPU error code. The lightest first. MOUNT: a volume of
-    another machine's is lost. The last two are no errors of a node's: its machine is taken back by the provider, or can't be
-    made."""
+    another machine's is lost, or jobs have filled the disk: what runs there goes on. The last two are no errors of a node's: its
+    machine is taken back by the provider, or can't be made."""
 
     APP = "app"
     CONSEQUENCE = "consequence"

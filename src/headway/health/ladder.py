@@ -12,7 +12,7 @@ from headway.health.policy import DAY_S, Verdict
 WEEK_S = 7 * DAY_S
 # What an incident says against its node.
 _SCORES = {XidClass.RESET: 1, XidClass.REBOOT: 1, XidClass.DRAIN: 2, XidClass.RMA: 3, XidClass.HANDS_ON: 3}
-# rma: one repair, for it may have been a loose contact; hands_on: a person has to look first.
+# mount: it is waited for again; rma: one repair, for it may have been a loose contact; hands_on: a person has to look first.
 _LADDERS = {
     XidClass.MOUNT: (Repair.MOUNT,),
     XidClass.RESET: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),
@@ -38,7 +38,7 @@ def next_repair(incident: Incident, health: Health, *, makes_machines: bool) -> 
     if len(done) >= health.tries:
         return None
     for repair in _LADDERS.get(incident.action, ()):
-        if repair in done or (repair is Repair.REPLACE and not makes_machines):
+        if (repair in done and repair is not Repair.MOUNT) or (repair is Repair.REPLACE and not makes_machines):
             continue
         if repair is Repair.RESET and incident.found("gpu") is None:  # no GPU is named: nothing to reset
             continue

@@ -7,6 +7,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health import gone, ladder
 from headway.health.remount import mounted
+from headway.health.room import roomy, waits_for_room
 from headway.health.tools import Tools, fault_of
 from headway.machines.dial import HostKeyChanged, SudoRefused
 from headway.store import StoreAway
@@ -54,7 +55,8 @@ async def begin(tools: Tools, incident: Incident) -> Incident:
         return await _ask_for_another(tools, incident)
     if repair is Repair.REPLACE:
         repair = Repair.REBOOT  # an apply, say, has made one: that one has to register and is tested
-    return await tools.go(incident, IncidentState.REPAIRING, _WORDS[repair], evidence={"try": repair.value})
+    words = "jobs hold its disk's room until they end" if waits_for_room(incident) else _WORDS[repair]
+    return await tools.go(incident, IncidentState.REPAIRING, words, evidence={"try": repair.value})
 
 
 async def _jobs_are_on_their_way(tools: Tools, incident: Incident) -> bool:
@@ -71,7 +73,7 @@ async def carry_out(tools: Tools, incident: Incident) -> str:
     try:
         match ladder.tried(incident)[-1]:
             case Repair.MOUNT:
-                return await mounted(tools, incident.node)
+                return await mounted(tools, incident.node) or await roomy(tools, incident)
             case Repair.RESET:
                 return await _reset(tools, incident)
             case Repair.REBOOT:

@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from headway.domain.files import File
 from headway.render.agent import LOOKED, UNFIT
 from headway.render.slurm_conf import EPILOG, JOB_TMP, PROLOG
+from headway.render.slurm_small import PMIX
 from headway.render.text import MARK, path
 from headway.render.version import Version
 
 JOB_SHM = "/dev/shm/headway"
-LEFT = "/dev/shm /tmp /var/tmp"  # what is memory first: the others may hold millions of files
+# Where anybody may write, beside volumes; what is memory first: the others may hold millions of files.
+LEFT = f"/dev/shm /dev/mqueue {PMIX} /tmp /var/tmp"
+SYSV = "/proc/sysvipc"
 XID_MARK = "/run/headway/xid"  # made by the agent (node/agent), removed by health.respond
 HOLD = "/run/headway/hold"  # a file JOB there, made and removed by health.move: that job is going to be requeued
 
@@ -135,6 +138,13 @@ if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP
     clean=(find {LEFT} -xdev -mindepth 1 -user "$SLURM_JOB_UID" ! -newerct "$now" ! -path "{JOB_SHM}/*" -delete)
     timeout 30 "${{clean[@]}}" 2>/dev/null
     [ $? -ne 124 ] || systemd-run --quiet --collect --no-block "${{clean[@]}}"
+    # System V's shared memory, queues and semaphores are in no folder. What somebody has still attached stays.
+    for kind in shm:-m msg:-q sem:-s; do
+        awk -v uid="$SLURM_JOB_UID" -v now="${{now#@}}" -v option="${{kind#*:}}" '
+            NR == 1 {{ for (i = 1; i <= NF; i++) at[$i] = i; next }}
+            $at["cuid"] == uid && $at["ctime"] < int(now) && !(("nattch" in at) && $at["nattch"]) {{ print option, $2 }}
+        ' "{SYSV}/${{kind%:*}}" | xargs -r -n 1000 ipcrm
+    done 2>/dev/null
 fi
 for part in /etc/headway/epilog.d/*; do
     [ -x "$part" ] || continue

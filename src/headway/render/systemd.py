@@ -9,6 +9,7 @@ from headway.domain.files import File
 from headway.render import exports, sessions, state, takeback
 from headway.render.database import DATADIR
 from headway.render.slurm_conf import JOB_TMP
+from headway.render.slurm_small import PMIX
 from headway.render.text import MARK, path, script, word
 from headway.render.version import Version
 
@@ -102,11 +103,18 @@ OOMScoreAdjust=-500
 """
 
 
+_PMIX_ROOM = "size=256m,nr_inodes=64k,mode=1777,nosuid,nodev"
 _BOOTED = """\
 # slurmctld waits for a node that has booted since it asked for it, and a container tells the boot of its host. So the first
 # slurmd of a boot says that it was one; a later one must not, for jobs would be given up for lost.
 ExecStart=/bin/sh -c 'exec /usr/sbin/slurmd {arguments} $$([ -e /run/headway/slurmd-began ] || echo -b) --conf-server {head}'
 ExecStartPost=/usr/bin/touch /run/headway/slurmd-began"""
+
+
+# Not over what steps are using: then at the next start.
+_OWN_ROOM = f"""\
+# Everybody writes there. It has room of its own, for a full /run stops all of the machine.
+ExecStartPre=-/bin/sh -c 'mountpoint -q {PMIX} || [ -n "$$(ls -A {PMIX})" ] || exec mount -t tmpfs -o {_PMIX_ROOM} pmix {PMIX}'"""
 
 
 def node_units(cluster: Cluster, known: Version, group: Group) -> dict[str, File]:
@@ -123,6 +131,7 @@ ConditionPathExists=
 After=munge.service
 {TRIES}
 [Service]
+{_OWN_ROOM}
 ExecStart=
 {start}
 {_PROTECT}
@@ -293,7 +302,7 @@ def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", mor
             "R! /var/lib/slurm/slurmd/*pmix.*",
             f"d {JOB_TMP} 0755 root root -",
             "d /run/headway/hold 0700 root root -",
-            "d /run/headway/pmix 1777 root root -",
+            f"d {PMIX} 1777 root root -",
         ]
         if containers == "builtin":
             rows += [

@@ -218,7 +218,10 @@ class Box:
             if name and not KEPT.fullmatch(name):
                 values[name] = value
         if driver and not os.path.exists(SIMULATED):
-            values["LD_LIBRARY_PATH"] = ":".join(filter(None, (DRIVER_PLACE, values.get("LD_LIBRARY_PATH"))))
+            others = values.get("LD_LIBRARY_PATH") or self.environment.get(
+                "LD_LIBRARY_PATH"
+            )  # the image's, as of all variables
+            values["LD_LIBRARY_PATH"] = ":".join(filter(None, (DRIVER_PLACE, others)))
         rows = [str(config.get("WorkingDir") or "/"), *(f"{name}={value}" for name, value in values.items())]
         return b"".join(os.fsencode(row.replace("\0", "")) + b"\0" for row in rows)
 
