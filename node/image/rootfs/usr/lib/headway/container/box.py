@@ -218,9 +218,8 @@ class Box:
             if name and not KEPT.fullmatch(name):
                 values[name] = value
         if driver and not os.path.exists(SIMULATED):
-            others = values.get("LD_LIBRARY_PATH") or self.environment.get(
-                "LD_LIBRARY_PATH"
-            )  # the image's, as of all variables
+            # The image's or else the user's, as of all variables.
+            others = values.get("LD_LIBRARY_PATH") or self.environment.get("LD_LIBRARY_PATH")
             values["LD_LIBRARY_PATH"] = ":".join(filter(None, (DRIVER_PLACE, others)))
         rows = [str(config.get("WorkingDir") or "/"), *(f"{name}={value}" for name, value in values.items())]
         return b"".join(os.fsencode(row.replace("\0", "")) + b"\0" for row in rows)
