@@ -23,6 +23,7 @@ from headway.wire.people import AccessOut
 router = APIRouter(tags=["clusters"])
 LOOK_S = 1.0  # another server may write the events: look at least this often
 PING_S = 10
+EVENTS_AT_ONCE = 1000
 MOST_EVENTS = 10**15
 
 
@@ -170,9 +171,12 @@ async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterato
     while not state.live.stopping.is_set():
         number = state.live.hub.number(topic)
         operation = await state.store.operation(operation_id)  # before the events: none is written after the end
-        for event in await state.store.events_after(operation_id, seen):
+        found = await state.store.events_after(operation_id, seen, limit=EVENTS_AT_ONCE)
+        for event in found:
             seen = event.seq
             yield ServerSentEvent(event_out(event).model_dump_json(), event="progress", id=str(seen))
+        if len(found) == EVENTS_AT_ONCE:  # there may be more
+            continue
         if operation.finished:
             yield ServerSentEvent(operation_out(operation).model_dump_json(), event="end")
             return
