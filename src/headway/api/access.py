@@ -33,6 +33,7 @@ from headway.store import Locked
 from headway.store.records import Person
 
 log = structlog.get_logger("headway.api")
+MOST_NUMBER = 2**31 - 1  # what the database's columns hold; Slurm's own numbers are far below
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -227,7 +228,7 @@ def _a(role: str) -> str:
     return f"an {role}" if role[0] in "ao" else f"a {role}"
 
 
-Number = Annotated[int, Path(ge=0, le=2**53)]  # of a job, an incident: what JSON and every database can hold
+Number = Annotated[int, Path(ge=0, le=MOST_NUMBER)]  # of a job, an incident
 State = Annotated[AppState, Depends(_state)]
 Anyone = Annotated[Principal, Depends(needs(Right.READ))]
 Everywhere = Annotated[Principal, Depends(needs(Right.READ, anywhere=True))]  # of many clusters: use who.reaches

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headway.api import planning
-from headway.api.access import Admin, Anyone, Everywhere, Member, Planner, Right, State, audit
+from headway.api.access import MOST_NUMBER, Admin, Anyone, Everywhere, Member, Planner, Right, State, audit
 from headway.api.going import while_allowed
 from headway.api.live import operation_topic
 from headway.api.paging import ANY, DEEP, Page, States, Text, Words, fits, says
@@ -24,7 +24,6 @@ router = APIRouter(tags=["clusters"])
 LOOK_S = 1.0  # another server may write the events: look at least this often
 PING_S = 10
 EVENTS_AT_ONCE = 1000
-MOST_EVENTS = 10**15
 
 
 @router.post("/plan")
@@ -154,14 +153,14 @@ async def events(
     request: Request,
     state: State,
     who: Everywhere,
-    after: int = Query(0, ge=0, le=MOST_EVENTS),
+    after: int = Query(0, ge=0, le=MOST_NUMBER),
     last_event_id: str = Header(""),
 ) -> EventSourceResponse:
     """Progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut), or `stopping` when the
     server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
     who.must_reach((await state.store.operation(operation_id)).cluster)
-    told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MOST_EVENTS))
-    seen = int(last_event_id) if told else after
+    told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MOST_NUMBER))
+    seen = min(int(last_event_id), MOST_NUMBER) if told else after
     progress = while_allowed(request, _follow(state, operation_id, seen), Right.READ)
     return EventSourceResponse(progress, ping=PING_S, headers={"Cache-Control": "no-store"})
 
