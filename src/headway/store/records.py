@@ -187,7 +187,7 @@ class NotebookRow:
 
     id: str
     cluster: str
-    job_id: int
+    job_id: int  # 0: it is being submitted, or that was cut off
     person: str
     user: str
     folder: str  # on the cluster: socket, log and settings
