@@ -43,12 +43,18 @@ async def test_numbers_that_no_column_holds_are_no_bugs(server: Server) -> None:
         *(f"{LAB}/usage/runs?job={large}" for large in LARGE),
         *(f"{LAB}/usage/runs?cursor={cursor}" for cursor in cursors),
         *(f"{LAB}/usage/runs?waited=true&cursor={cursor}" for cursor in cursors),
-        *(f"{LAB}/happenings?cursor={cursor}" for cursor in cursors),
+        *(f"{LAB}/happenings?cursor={written((1e9, 'operation', large, 0))}" for large in LARGE),
+        *(
+            f"{LAB}/happenings?limit=1&cursor={written((1e9, kind, 7, 7))}"
+            for kind in ("operation", "incident", "deed")
+        ),
         *(f"/api/v1/audit?cursor={large}" for large in LARGE),
         *(f"/api/v1/operations/{operation}/events?after={large}" for large in LARGE),
         *(f"/clusters/lab/jobs/{large}" for large in LARGE),
         *(f"/clusters/lab/submit?from={large}" for large in LARGE),
         *(f"/clusters/lab/incidents/{large}" for large in LARGE),
+        "/api/v1/operations?limit=1&state=done&kind=apply&person=setup",
+        f"/api/v1/operations?cursor={written((1e9, 'op'))}",
         "/api/v1/clusters/a%00b",
         "/api/v1/people?q=a%00b",
         "/clusters/a%00b",

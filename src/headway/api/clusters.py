@@ -12,11 +12,12 @@ from headway.api import planning
 from headway.api.access import MOST_NUMBER, Admin, Anyone, Everywhere, Member, Planner, Right, State, audit
 from headway.api.going import while_allowed
 from headway.api.live import operation_topic
-from headway.api.paging import ANY, DEEP, Page, States, Text, Words, fits, says
+from headway.api.paging import ANY, Page, States, Text, Words, fits, says
 from headway.api.shapes import check_out, cluster_out, event_out, node_outs, operation_out, without_secrets
 from headway.api.state import AppState
 from headway.domain.machine import MachineState
 from headway.errors import Conflict
+from headway.store import OperationAsk
 from headway.wire.clusters import ApplyIn, ChangeSetOut, ClusterOut, Document, DownIn, OperationOut, ScaleIn, StatusOut
 from headway.wire.people import AccessOut
 
@@ -132,11 +133,10 @@ async def operations(
     person: Words = ANY,
 ) -> list[OperationOut]:
     """The latest first."""
-    found = [
-        one
-        for one in await state.store.operations(cluster, limit=DEEP)
-        if who.reaches(one.cluster) and fits(one.kind, kind) and fits(one.state, status) and fits(one.person, person)
-    ]
+    if not who.reaches(cluster or who.only):
+        return []
+    ask = OperationAsk(cluster or who.only, kind, status, person)
+    found = await state.store.operations_listed(ask, after=page.place(float, str), limit=page.limit + 1)
     return [operation_out(one) for one in page.cut(found, lambda one: (one.created_at, one.id), newest=True)]
 
 
