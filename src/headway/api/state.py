@@ -114,7 +114,7 @@ class AppState:
     _known: dict[str, tuple[float, Cluster | None]] = field(default_factory=dict)
     _resolved: dict[str, tuple[str, Cluster]] = field(default_factory=dict)
     _datasets: dict[str, tuple[float, tuple[str, ...]]] = field(default_factory=dict)
-    _reading: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _reading: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _looks: dict[str, asyncio.Task[Snapshot]] = field(default_factory=dict)
     _glanced: dict[str, dict[int, tuple[float, JobState]]] = field(default_factory=dict)
     _read_from: dict[str, float] = field(default_factory=dict)  # when the last reading of everything began, monotonic
