@@ -48,6 +48,8 @@ class HeadwayError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        # Done in part, and taken back: who sends it again under the same key gets this answer again (api.once).
+        self.settled = False
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 from pathlib import Path
@@ -98,6 +99,42 @@ async def test_people_are_made_changed_and_removed_by_admins(server: Server) -> 
     assert (await ann.delete(f"{API}/people/bob")).status_code == 204
     assert (await bob.get(f"{API}/me")).status_code == 401
     assert (await ann.delete(f"{API}/people/bob")).status_code == 404
+
+
+async def test_a_role_that_comes_with_a_token_is_a_change_of_the_person(server: Server) -> None:
+    ann, bob = await server.client("ann"), await server.client("bob", "member")
+    out: list[str] = []
+    server.state.notebooks.sign_out = out.append  # type: ignore[method-assign]
+    for person, role in (("bob", "operator"), ("new", "lead"), ("bob", "operator")):
+        assert (await ann.post(f"{API}/tokens", json={"person": person, "role": role})).status_code == 201
+    assert (await bob.get(f"{API}/me")).json()["role"] == "operator"
+    lines = [(one.action, one.target, one.detail["role"]) for one in await server.store.audit_trail()]
+    assert [line for line in lines[::-1] if line[0].startswith("person")] == [
+        ("person.change", "bob", "operator"),
+        ("person.add", "new", "lead"),
+    ]
+    assert out == ["bob", "new"]
+    taken = await ann.post(f"{API}/tokens", json={"person": "x", "role": "member"})
+    assert taken.status_code == 201
+    await server.store.change_person("x", role="member", user="y")
+    assert (await ann.post(f"{API}/tokens", json={"person": "y"})).status_code == 400
+
+
+async def test_the_last_admin_stays_one_also_by_way_of_a_token(server: Server) -> None:
+    ann, ben = await server.client("ann"), await server.client("ben")
+    asks = [(ann, "ben"), (ben, "ann")]  # each the other, at once
+    answers = await asyncio.gather(
+        *(who.post(f"{API}/tokens", json={"person": other, "role": "member"}) for who, other in asks)
+    )
+    assert {403, 409} & {answer.status_code for answer in answers}
+    assert "admin" in [one.role for one in await server.store.people()]
+
+
+async def test_two_at_once_never_get_one_linux_user(server: Server) -> None:
+    ann = await server.client("ann")
+    bodies = [(f"p{n}", {"role": "member", "user": "shared"}) for n in range(4)]
+    answers = await asyncio.gather(*(ann.put(f"{API}/people/{name}", json=body) for name, body in bodies))
+    assert sorted(answer.status_code for answer in answers) == [200, 400, 400, 400]
 
 
 async def test_attempts_to_sign_in_are_limited_but_a_good_token_always_works(server: Server) -> None:

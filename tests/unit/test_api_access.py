@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api.jobs import MOST_AT_ONCE
+from headway.api.access import MOST_AT_ONCE
 from headway.domain.cluster import Dataset, Host, Team, User
 from headway.wire.base import PROBLEM_JSON, Problem
 from headway.wire.jobs import JobsPage

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.api import clusters
 from headway.api.places import moved_datasets
 from headway.api.planning import digest_of
 from headway.api.shapes import without_secrets
@@ -105,6 +106,20 @@ async def test_apply_runs_and_its_events_can_be_followed(server: Server) -> None
         await client.get(f"/api/v1/operations/{operation.id}/events", headers={"last-event-id": "1"}),
     ):
         assert [e.get("id") for e in parse(resumed.text)] == ["2", None]
+
+
+async def test_all_events_of_a_long_operation_come_before_its_end(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "EVENTS_AT_ONCE", 3)
+    server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": None}
+    client = await server.client()
+    operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()
+    for number in range(7):
+        await server.store.add_event(operation["id"], "machines", f"machine {number}")
+    await server.work_off()
+    events = parse((await client.get(f"/api/v1/operations/{operation['id']}/events")).text)
+    assert [e.get("id") for e in events] == [*map(str, range(1, 8)), None]
 
 
 async def test_events_of_a_running_operation_arrive_as_they_happen(server: Server) -> None:

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headway.api.jobs import MOST_AT_ONCE
+from headway.api.access import MOST_AT_ONCE
+from headway.api.state import BUNDLES_AT_ONCE
 from headway.errors import Unreachable
 from headway.wire.base import ErrorOut
 from headway.wire.frames import frames
-from tests.unit.server_fakes import Server
+from tests import builders
+from tests.unit.server_fakes import Server, reading
 
 KEY = "0123456789abcdef" * 2
 PATH = "/api/v1/clusters/lab/commands"
@@ -74,3 +76,51 @@ async def echo(feed: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, bytes]]:
     async for piece in feed:
         yield "out", piece
     yield "code", b"0"
+
+
+async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {
+        "read": reading(builders.job(7, user="eve")),
+        "machines": (),
+        "job": builders.job(7, user="eve"),
+    }
+    eve, lab = await server.client("eve", "member"), "/api/v1/clusters/lab"
+    server.state.commands["eve"] = MOST_AT_ONCE
+    calls = [
+        eve.post(f"{lab}/run", json={"argv": ["true"]}),
+        eve.post(f"{lab}/jobs", json={"script": "#!/bin/sh\n"}),
+        eve.post(f"{lab}/pipelines", json={"document": {"name": "p", "steps": {"a": {"run": "true"}}}}),
+        eve.put(f"{lab}/bundles/{'a' * 64}", content=b"x"),
+        eve.get(f"{lab}/bundles/{'a' * 64}"),
+        eve.get(f"{lab}/jobs/7/log/part"),
+        eve.get(f"{lab}/jobs/7/log/search?q=x"),
+        eve.get(f"{lab}/jobs/7/script"),
+        eve.get(f"{lab}/jobs/7/tasks"),
+    ]
+    for call in calls:
+        answer = await call
+        assert (answer.status_code, "are running already" in answer.json()["detail"]) == (400, True), answer.text
+    assert server.state.commands["eve"] == MOST_AT_ONCE
+
+
+async def test_archives_wait_for_those_on_their_way_before_they_are_read_into_memory(server: Server) -> None:
+    await server.apply()
+    go, under_way = asyncio.Event(), 0
+
+    async def slowly(*_: Any) -> bool:
+        nonlocal under_way
+        under_way += 1
+        assert under_way <= BUNDLES_AT_ONCE
+        await go.wait()
+        under_way -= 1
+        return True
+
+    server.work.answers["keep_bundle"] = slowly
+    eve = await server.client("eve", "member")
+    path = "/api/v1/clusters/lab/bundles"
+    sent = [asyncio.create_task(eve.put(f"{path}/{n:064}", content=b"x" * 1000)) for n in range(BUNDLES_AT_ONCE + 3)]
+    while under_way < BUNDLES_AT_ONCE:
+        await asyncio.sleep(0)
+    go.set()
+    assert [answer.json()["present"] for answer in await asyncio.gather(*sent)] == [True] * len(sent)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from headway.api.paging import written
 from headway.domain.incident import IncidentState, XidClass
 from headway.wire.people import HappeningPage
 from tests.unit.server_fakes import Server
@@ -58,6 +61,26 @@ async def test_a_failed_operation_says_why(server: Server) -> None:
     )
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+async def test_pages_of_all_kinds_at_one_moment_lose_and_repeat_none(server: Server, limit: int) -> None:
+    await server.apply()
+    for number in range(4):
+        await server.store.enqueue_operation("lab", "backup", f"p{number}")
+        one = await server.store.open_incident("lab", f"lab-1-{number}", f"XID {number}", XidClass.RMA, 5.0, {})
+        await server.store.move_incident(one, IncidentState.RETURNED, "tests passed", evidence={"passed": ["gpus"]})
+        await server.store.note("olga", "node.test", f"lab/lab-1-{number}", {})
+    whole = (await read(server)).happenings
+    seen, cursor = [], ""
+    while True:
+        page = await read(server, f"?limit={limit}&cursor={cursor}")
+        seen += page.happenings
+        cursor = page.next
+        if not cursor:
+            break
+    assert len(whole) == 1 + 4 + 8 + 4
+    assert seen == whole
+
+
 async def test_pages_hold_each_once_though_all_happened_at_one_moment(server: Server) -> None:
     await server.apply()
     for number in range(7):
@@ -71,6 +94,8 @@ async def test_pages_hold_each_once_though_all_happened_at_one_moment(server: Se
             break
     assert sorted(seen) == [f"lab-1-{number}" for number in range(7)]
     client = await server.client(role="viewer")
-    for wrong in ("x", "1", "1~", "nan~1", "1~0", "-1~2", "inf~1"):
+    places = [(1,), (1, "deed", 1, 1), (-1.0, "deed", 1, 0), (float("inf"), "deed", 1, 0), (float("nan"), "deed", 1, 0),
+              (1.0, "x", 1, 0), (1.0, "deed", 2**31, 0), (1.0, "deed", "1", 0)]  # fmt: skip
+    for wrong in ("x", "1", *(written(place) for place in places)):
         assert (await client.get(f"{API}?cursor={wrong}")).status_code == 400, wrong
     assert (await client.get("/api/v1/clusters/none/happenings")).status_code == 404

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from headway.errors import Refused, Unreachable
+from headway.errors import Refused, Unanswered, Unreachable
 from headway.jobs import notebook as jupyter
 from headway.jobs.offer import offer_of
+from headway.store import StoreAway
 from headway.wire.work import NotebookIn, SubmitIn, SubmitOut
 from tests import builders
 from tests.unit import server_fakes
@@ -103,6 +104,32 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
     server.work.answers["read"] = reading()
     server.state.live.forget("lab")
     assert (await ann.get(PATH)).json() == []
+
+
+@pytest.mark.parametrize("fails", ["notebook_job", "note_job"])
+async def test_one_that_could_not_be_kept_does_not_run_unseen(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    async def away(*_: Any, **__: Any) -> None:
+        raise StoreAway("the database does not answer")
+
+    monkeypatch.setattr(server.store, fails, away)
+    server.work.answers["cancel"] = None
+    ann = await server.client("ann", "member")
+    assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
+    assert [call[1:3] for call in server.work.named("cancel")] == [("7", "ann")]
+    assert await server.store.notebooks("lab") == ()
+
+
+async def test_one_of_which_nobody_knows_whether_it_was_submitted_is_shown_to_nobody(server: Server) -> None:
+    ann = await server.client("ann", "member")
+    server.work.answers["submit"] = Unanswered("the line broke")
+    assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
+    assert (await ann.get(PATH)).json() == []
+    assert len(await server.store.notebooks("lab")) == 1
+    server.state.clock.now += 90_000  # type: ignore[attr-defined]
+    assert (await ann.get(PATH)).json() == []
+    assert await server.store.notebooks("lab") == ()
 
 
 async def test_only_its_own_person_opens_it_and_an_admin_may_stop_it(server: Server) -> None:

@@ -159,6 +159,19 @@ def test_gpus_are_counted_in_each_form_that_sbatch_takes(flag: str, gpus: list[t
         assert (want.gpus, want.gpu_types) == (sum(n for _, n in gpus), tuple(kind for kind, _ in gpus if kind))
 
 
+@pytest.mark.parametrize(
+    ("flags", "field"),
+    [
+        (["--cpus-per-task=²"], ""), (["--cpus-per-task=" + "9" * 5000], "cpus"), (["--mem=" + "9" * 400], "memory"),
+        (["--mem=" + "9" * 5000 + "T"], "memory"), (["--time=" + "9" * 5000], "time"),
+        (["--gpus-per-node=1", "--time=" + "9" * 400], "time"), (["--ntasks-per-node=" + "9" * 400, "-c2"], "cpus"),
+    ],
+)  # fmt: skip
+def test_numbers_without_end_are_faults_of_their_fields(flags: list[str], field: str) -> None:
+    request = SubmitIn(script="#!/bin/bash\n", args=flags)
+    assert [one.path for one in faults(request, LAB, "alice", offer_of(LAB, AS_FOUND))] == ([field] if field else [])
+
+
 def test_a_list_of_nodes_without_end_is_not_counted() -> None:
     [want] = asked(SubmitIn(args=["-w", "lab-[1-999999999]", "-N", "9" * 5000]))
     assert (want.unread, want.gpus) == (["nodes", "nodelist"], 0)

@@ -49,6 +49,18 @@ async def test_hub_loses_no_change_between_two_waits() -> None:
     assert await hub.changed("a", 2, 0.001) == 2
 
 
+async def test_nothing_is_kept_of_what_nobody_looks_at_and_of_clusters_that_are_not_there(server: Server) -> None:
+    hub = Hub()
+    with hub.watching("a"), hub.watching("a"):
+        assert await hub.changed("a", 0, 0.001) == 0
+        assert hub.watched("a")
+    assert (hub._watchers, hub._waiting) == ({}, {})
+    for name in ("x", "y"):
+        with pytest.raises(NotFound):
+            await server.state.known(name)
+    assert len(server.state._reading) == 0
+
+
 async def test_poller_reads_tells_the_watch_and_those_who_look(server: Server) -> None:
     await server.apply()
     server.work.answers |= {

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from headway.errors import Unanswered
+from headway.jobs import notebook as jupyter
 from headway.store import StoreAway
 from headway.wire.work import SubmitOut
-from tests.unit.server_fakes import Server
+from tests import builders
+from tests.unit.server_fakes import Server, reading
 
 SUBMIT = "/clusters/lab/submit"
 NOTEBOOKS = "/clusters/lab/notebooks"
@@ -49,27 +51,30 @@ async def test_what_comes_twice_is_done_once_and_leads_to_the_same(
     assert [answer.status_code for answer in (first, second, third)] == [303] * 3
     assert [answer.headers["location"] for answer in (first, second, third)] == [leads] * 3
     assert sent(server) == 1
-    # The head knows the request too, but for a notebook: one that was cut off has a secret that nobody knows any more.
-    assert len(server.work.tags) == (path == SUBMIT)
+    assert len(server.work.tags) == 1, "the head knows the request too"
     assert first.headers.get("set-cookie") == third.headers.get("set-cookie"), "and says the same"
     assert len(await server.store.notebooks("lab")) == (path == NOTEBOOKS)
 
 
-async def test_a_notebook_whose_start_was_cut_off_is_started_anew(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("fails", "submitted"), [("save_notebook", 1), ("notebook_job", 2), ("note_job", 2)])
+async def test_a_notebook_whose_start_was_cut_off_has_the_secret_of_the_job_that_the_head_knows(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fails: str, submitted: int
 ) -> None:
-    """Led to the first one's job, it would have a secret and a folder that no Jupyter has."""
-    alice, saved = await ready(server), server.store.save_notebook
+    """Led to the first one's job with another secret and folder, it would be one that no Jupyter has."""
+    alice, works = await ready(server), getattr(server.store, fails)
+    server.work.answers |= {"read": reading(builders.job(5, "PENDING", user="alice")), "machines": ()}
 
-    async def away(_: Any) -> None:
+    async def away(*_: Any, **__: Any) -> None:
         raise StoreAway("the database does not answer")
 
-    monkeypatch.setattr(server.store, "save_notebook", away)
+    monkeypatch.setattr(server.store, fails, away)
     assert (await alice.post(NOTEBOOKS, data=BOOK)).status_code == StoreAway.http_status
-    monkeypatch.setattr(server.store, "save_notebook", saved)
+    monkeypatch.setattr(server.store, fails, works)
     assert (await alice.post(NOTEBOOKS, data=BOOK)).status_code == 303
     (row,) = await server.store.notebooks("lab")
-    assert (row.job_id, sent(server)) == (6, 2)
+    requests = [call[1] for call in server.work.named("submit")]
+    assert (row.job_id, len(requests), len(set(server.work.tags))) == (4 + submitted, submitted, 1)
+    assert {(one.env[jupyter.SECRET], one.script_args[0]) for one in requests} == {(row.secret, row.folder)}
 
 
 async def test_another_page_other_words_and_other_sessions_are_other_requests(server: Server) -> None:

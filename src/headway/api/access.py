@@ -15,7 +15,8 @@ tests/unit/access_table.py, which says who must get through and who must not.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Protocol
@@ -33,6 +34,8 @@ from headway.store import Locked
 from headway.store.records import Person
 
 log = structlog.get_logger("headway.api")
+MOST_NUMBER = 2**31 - 1  # what the database's columns hold; Slurm's own numbers are far below
+MOST_AT_ONCE = 16  # commands that one person, other than an admin, may have running at once
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -227,7 +230,7 @@ def _a(role: str) -> str:
     return f"an {role}" if role[0] in "ao" else f"a {role}"
 
 
-Number = Annotated[int, Path(ge=0, le=2**53)]  # of a job, an incident: what JSON and every database can hold
+Number = Annotated[int, Path(ge=0, le=MOST_NUMBER)]  # of a job, an incident
 State = Annotated[AppState, Depends(_state)]
 Anyone = Annotated[Principal, Depends(needs(Right.READ))]
 Everywhere = Annotated[Principal, Depends(needs(Right.READ, anywhere=True))]  # of many clusters: use who.reaches
@@ -302,6 +305,20 @@ async def must_not_have_left(state: AppState, cluster: Cluster, who: Principal) 
         return
     if who.user in await state.store.users_of(cluster.name):
         raise NotAllowed(f"{who.user} may not work on {cluster.name} any more", hint="ask an admin of the cluster")
+
+
+@contextlib.contextmanager
+def connection(state: AppState, who: Principal) -> Iterator[None]:
+    """A command on a cluster holds one of its few connections for as long as it runs: no member may hold them all."""
+    if state.commands[who.person] >= MOST_AT_ONCE and not who.may(Right.ADMIN):
+        raise Refused(f"{MOST_AT_ONCE} commands of {who.person} are running already", hint="wait until one has ended")
+    state.commands[who.person] += 1
+    try:
+        yield
+    finally:
+        state.commands[who.person] -= 1
+        if not state.commands[who.person]:
+            del state.commands[who.person]
 
 
 async def audit(state: AppState, who: Principal, action: str, target: str, **detail: Any) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, HTTPException
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway import __version__
@@ -61,6 +62,10 @@ SECURITY_HEADERS = {
 HSTS = "strict-transport-security"
 MAX_BODY = 16 * 1024 * 1024  # bytes; a script and its document are far below
 _MOST_DIGITS = 15
+# What no text of ours holds, and no database takes, in addresses and forms.
+_IN_WORDS = re.compile(rb"\0|%00")
+_NUL_IN = {"application/x-www-form-urlencoded": _IN_WORDS, "multipart/form-data": re.compile(rb"\0")}
+_NUL = "the request holds a NUL byte"
 _BUNDLE = re.compile(rf"{API_PREFIX}/clusters/[^/]+/bundles/[0-9a-f]{{64}}")  # has a limit of its own
 
 
@@ -141,8 +146,8 @@ class Api(FastAPI):
 
 
 class Guard:
-    """Refuses requests for other host names (a page elsewhere that points its name at us) and bodies without end; puts
-    the security headers on every answer."""
+    """Refuses requests for other host names (a page elsewhere that points its name at us), bodies without end, and NUL bytes
+    in addresses and forms; puts the security headers on every answer."""
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...], headers: Mapping[str, str]) -> None:
         self._app = app
@@ -161,22 +166,32 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
+        headers = Headers(scope=scope)
+        nul = _NUL_IN.get(headers.get("content-type", "").partition(";")[0].strip().lower())
         most = runs.MAX_ARCHIVE if _BUNDLE.fullmatch(scope["path"]) else MAX_BODY
-        received = 0
+        received, end = 0, b""
 
         async def receive_bounded() -> Message:
             """A body may come in pieces, without its length said before."""
-            nonlocal received
+            nonlocal received, end
             message = await receive()
-            received += len(message.get("body", b""))
+            piece = message.get("body", b"")
+            received += len(piece)
             if received > most:
                 raise HTTPException(413, _too_large(most), {"connection": "close"})
+            if nul and nul.search(end + piece):
+                raise HTTPException(422, _NUL)
+            end = (end + piece)[-2:]
             return message
 
-        refusal = self._refusal(Headers(scope=scope), most)
+        refusal = self._refusal(headers, most)
+        if refusal is None and ("\0" in scope["path"] or _IN_WORDS.search(scope.get("query_string", b""))):
+            refusal = 400, ErrorOut(kind="refused", message=_NUL)
         if refusal is not None:
             status, said = refusal
-            await errors.answer(status, said)(scope, receive, send_with_headers)
+            plain = PlainTextResponse(said.message, status)
+            page = not scope["path"].startswith(API_PREFIX)
+            await (plain if page else errors.answer(status, said))(scope, receive, send_with_headers)
             return
         await self._app(scope, receive_bounded, send_with_headers)
 

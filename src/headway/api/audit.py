@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
 
-from headway.api.access import Admin, State
+from headway.api.access import MOST_NUMBER, Admin, State
 from headway.api.state import AppState
 from headway.errors import Refused
 from headway.store import AuditAsk, AuditRow
@@ -94,7 +94,7 @@ def _csv(cells: Any) -> str:
 def _before(cursor: str) -> int:
     if not cursor:
         return 0
-    if not (cursor.isascii() and cursor.isdigit() and 0 < int(cursor) < _MOST):
+    if not (cursor.isascii() and cursor.isdigit() and 0 < int(cursor) <= MOST_NUMBER):
         raise Refused("the cursor is none of this list's", hint="start again without it")
     return int(cursor)
 

@@ -33,7 +33,7 @@ async def origin_of(name: str, job_id: int, state: AppState, who: Principal) -> 
     cluster = await workplace(state, name, who)
     found = await state.job(cluster, job_id)
     await may_touch(state, cluster, who, found, f"read the script of job {job_id}")
-    sent, record = await what_was_sent(state, cluster, found)
+    sent, record = await what_was_sent(state, cluster, found, who)
     if record is not None and (why := _unlike(record, cluster, who)):
         raise Refused(f"job {job_id} {why}")
     fresh = without_dependency(SubmitIn(args=sent.sbatch_args, script=sent.text))

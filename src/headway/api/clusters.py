@@ -9,21 +9,22 @@ from fastapi import APIRouter, Header, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headway.api import planning
-from headway.api.access import Admin, Anyone, Everywhere, Member, Planner, Right, State, audit
+from headway.api.access import MOST_NUMBER, Admin, Anyone, Everywhere, Member, Planner, Right, State, audit
 from headway.api.going import while_allowed
 from headway.api.live import operation_topic
-from headway.api.paging import ANY, DEEP, Page, States, Text, Words, fits, says
+from headway.api.paging import ANY, Page, States, Text, Words, fits, says
 from headway.api.shapes import check_out, cluster_out, event_out, node_outs, operation_out, without_secrets
 from headway.api.state import AppState
 from headway.domain.machine import MachineState
 from headway.errors import Conflict
+from headway.store import OperationAsk
 from headway.wire.clusters import ApplyIn, ChangeSetOut, ClusterOut, Document, DownIn, OperationOut, ScaleIn, StatusOut
 from headway.wire.people import AccessOut
 
 router = APIRouter(tags=["clusters"])
 LOOK_S = 1.0  # another server may write the events: look at least this often
 PING_S = 10
-MOST_EVENTS = 10**15
+EVENTS_AT_ONCE = 1000
 
 
 @router.post("/plan")
@@ -132,11 +133,10 @@ async def operations(
     person: Words = ANY,
 ) -> list[OperationOut]:
     """The latest first."""
-    found = [
-        one
-        for one in await state.store.operations(cluster, limit=DEEP)
-        if who.reaches(one.cluster) and fits(one.kind, kind) and fits(one.state, status) and fits(one.person, person)
-    ]
+    if not who.reaches(cluster or who.only):
+        return []
+    ask = OperationAsk(cluster or who.only, kind, status, person)
+    found = await state.store.operations_listed(ask, after=page.place(float, str), limit=page.limit + 1)
     return [operation_out(one) for one in page.cut(found, lambda one: (one.created_at, one.id), newest=True)]
 
 
@@ -153,14 +153,14 @@ async def events(
     request: Request,
     state: State,
     who: Everywhere,
-    after: int = Query(0, ge=0, le=MOST_EVENTS),
+    after: int = Query(0, ge=0, le=MOST_NUMBER),
     last_event_id: str = Header(""),
 ) -> EventSourceResponse:
     """Progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut), or `stopping` when the
     server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
     who.must_reach((await state.store.operation(operation_id)).cluster)
-    told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MOST_EVENTS))
-    seen = int(last_event_id) if told else after
+    told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MOST_NUMBER))
+    seen = min(int(last_event_id), MOST_NUMBER) if told else after
     progress = while_allowed(request, _follow(state, operation_id, seen), Right.READ)
     return EventSourceResponse(progress, ping=PING_S, headers={"Cache-Control": "no-store"})
 
@@ -170,9 +170,12 @@ async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterato
     while not state.live.stopping.is_set():
         number = state.live.hub.number(topic)
         operation = await state.store.operation(operation_id)  # before the events: none is written after the end
-        for event in await state.store.events_after(operation_id, seen):
+        found = await state.store.events_after(operation_id, seen, limit=EVENTS_AT_ONCE)
+        for event in found:
             seen = event.seq
             yield ServerSentEvent(event_out(event).model_dump_json(), event="progress", id=str(seen))
+        if len(found) == EVENTS_AT_ONCE:  # there may be more
+            continue
         if operation.finished:
             yield ServerSentEvent(operation_out(operation).model_dump_json(), event="end")
             return

@@ -10,10 +10,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headway.api.access import Member, Principal, Right, State, audit, workplace
+from headway.api.access import Member, Principal, Right, State, audit, connection, workplace
 from headway.api.errors import error_out
 from headway.api.going import while_allowed
-from headway.api.jobs import Octets, over, place
+from headway.api.jobs import Octets, over
 from headway.api.state import AppState
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.wire.frames import frame
@@ -34,7 +34,7 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
     if key in state.inputs:
         raise Refused("two commands can't have the same input")
     held = contextlib.ExitStack()
-    held.enter_context(place(state, who))
+    held.enter_context(connection(state, who))
     await audit(state, who, "exec", name, user=user, program=ask.argv[0][:100])
     if ask.input:
         state.inputs[key] = asyncio.Queue(_AHEAD)

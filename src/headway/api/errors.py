@@ -64,7 +64,7 @@ def install(app: FastAPI, headers: Mapping[str, str]) -> None:
     app's own layers."""
 
     async def on_headway(request: Request, error: Any) -> JSONResponse:
-        request.state.unanswered = isinstance(error, Unanswered)  # it may have been done
+        request.state.settled = error.settled or isinstance(error, Unanswered)  # or it may have been done
         await note_failure(request, error)
         scheme = {"www-authenticate": "Bearer"} if error.http_status == 401 else None
         return answer(error.http_status, error_out(error), scheme)

@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from headway.api.access import Anyone, State
+from headway.api.access import MOST_NUMBER, Anyone, State
+from headway.api.paging import Cursor, read, written
 from headway.errors import Refused
-from headway.store import HappeningRow
+from headway.store import HappeningPlace, HappeningRow
+from headway.store.happenings import KINDS
 from headway.wire.people import HappeningOut, HappeningPage
 
 router = APIRouter(prefix="/clusters/{name}", tags=["events"])
@@ -43,36 +45,21 @@ async def happenings(
     _: Anyone,
     kind: Kind = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    cursor: Annotated[str, Query(max_length=60)] = "",
+    cursor: Cursor = "",
 ) -> HappeningPage:
     """The latest first. What happens now comes by the events stream."""
     await state.row(name)
-    until, skip = _place(cursor)
-    rows = await state.store.happenings(name, kind=kind, until=until, skip=skip, limit=limit + 1)
-    shown = rows[:limit]
-    return HappeningPage(
-        happenings=[told(row) for row in shown], next=_after(shown, until, skip) if len(rows) > limit else ""
-    )
+    after = _place(cursor) if cursor else None
+    rows = await state.store.happenings(name, kind=kind, after=after, limit=limit + 1)
+    more = written(rows[limit - 1].place) if len(rows) > limit else ""
+    return HappeningPage(happenings=[told(row) for row in rows[:limit]], next=more)
 
 
-def _place(cursor: str) -> tuple[float | None, int]:
-    """(moment, how many of that moment were shown)."""
-    if not cursor:
-        return None, 0
-    moment, _, shown = cursor.partition("~")
-    try:
-        until, skip = float(moment), int(shown)
-    except ValueError:
-        until, skip = -1.0, -1
-    if not (0 <= until < 1e12 and 0 < skip < 10_000):
+def _place(cursor: str) -> HappeningPlace:
+    at, kind, number, seq = read(cursor, float, str, int, int)
+    if not (0 <= at < 1e12 and kind in KINDS and 0 <= number <= MOST_NUMBER and 0 <= seq <= MOST_NUMBER):
         raise Refused("the cursor is none of this list's", hint="start again without it")
-    return until, skip
-
-
-def _after(shown: tuple[HappeningRow, ...], until: float | None, skip: int) -> str:
-    last = shown[-1].at
-    same = sum(row.at == last for row in shown)
-    return f"{last!r}~{same + (skip if last == until else 0)}"
+    return at, kind, number, seq
 
 
 def told(row: HappeningRow) -> HappeningOut:

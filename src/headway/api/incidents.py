@@ -12,7 +12,6 @@ from headway.health import ladder
 from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
 
 router = APIRouter(prefix="/clusters/{name}", tags=["incidents"])
-MOST = 2**31 - 1
 
 
 @router.get("/incidents")
@@ -42,7 +41,7 @@ async def incidents(
 @router.get("/incidents/{number}")
 async def incident(name: str, number: Number, state: State, _: Anyone) -> IncidentOut:
     await state.row(name)
-    found = await state.store.incident(number) if 0 < number <= MOST else None
+    found = await state.store.incident(number) if number else None
     if found is None or found.cluster != name:
         raise NotFound(f"{name} has no incident {number}", hint=f"headway incidents {name}")
     return incident_out(found)

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from headway.api.access import Anyone, Member, Number, Principal, State, audit, may_touch, workplace
+from headway.api.access import Anyone, Member, Number, Principal, State, audit, connection, may_touch, workplace
 from headway.api.jobs import Task, job_of, meant
 from headway.api.shapes import incident_out
 from headway.api.state import AppState
@@ -126,7 +126,8 @@ async def log_part(
 ) -> LogPartOut:
     """The last lines of the log, or those before a place in it."""
     cluster, found = await _readable(name, job_id, state, who, task)
-    return await state.work.log_part(cluster, found, before=before, lines=lines, err=err)
+    with connection(state, who):
+        return await state.work.log_part(cluster, found, before=before, lines=lines, err=err)
 
 
 @router.get("/log/search")
@@ -141,14 +142,20 @@ async def log_search(
 ) -> LogFoundOut:
     """Lines of the log that hold a text, whatever its case. The search is done on the cluster."""
     cluster, found = await _readable(name, job_id, state, who, task)
-    return await state.work.log_search(cluster, found, q, err=err) if q else LogFoundOut(found=[])
+    if not q:
+        return LogFoundOut(found=[])
+    with connection(state, who):
+        return await state.work.log_search(cluster, found, q, err=err)
 
 
 async def _readable(name: str, job_id: int, state: AppState, who: Principal, task: str) -> tuple[Cluster, JobState]:
     _, cluster = await state.cluster(name)
     found = await state.job(cluster, job_id)
     await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
-    return cluster, await state.work.task(cluster, job_id, task) if task else found
+    if not task:
+        return cluster, found
+    with connection(state, who):
+        return cluster, await state.work.task(cluster, job_id, task)
 
 
 @router.get("/script")
@@ -157,7 +164,7 @@ async def script(name: str, job_id: Number, state: State, who: Member) -> Script
     cluster = await workplace(state, name, who)
     found = await state.job(cluster, job_id)
     await may_touch(state, cluster, who, found, f"read the script of job {job_id}")
-    sent, _ = await what_was_sent(state, cluster, found)
+    sent, _ = await what_was_sent(state, cluster, found, who)
     return without_secrets(sent)
 
 
@@ -166,7 +173,9 @@ def without_secrets(sent: ScriptOut) -> ScriptOut:
     return sent.model_copy(update={"text": masked_text(sent.text), **told})
 
 
-async def what_was_sent(state: AppState, cluster: Cluster, found: JobState) -> tuple[ScriptOut, JobRecord | None]:
+async def what_was_sent(
+    state: AppState, cluster: Cluster, found: JobState, who: Principal
+) -> tuple[ScriptOut, JobRecord | None]:
     """(As its owner wrote it, the record it is from). For who may read it."""
     number = found.array_job_id or found.id
     record = await record_of(state, cluster, found)
@@ -182,7 +191,8 @@ async def what_was_sent(state: AppState, cluster: Cluster, found: JobState) -> t
         )
         return told, record
     ask = ExecIn(argv=["sacct", "--noheader", "--batch-script", "-j", str(number)], user=found.user)
-    ran = await state.work.run_command(cluster, ask, found.user)
+    with connection(state, who):
+        ran = await state.work.run_command(cluster, ask, found.user)
     text = base64.b64decode(ran.stdout_b64).decode(errors="replace")
     at = text.find("#!")
     if ran.code or at < 0:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
-from headway.api.access import Anyone, Member, Number, Principal, Right, State, audit, may_touch, workplace
+from headway.api.access import Anyone, Member, Number, Principal, Right, State, audit, connection, may_touch, workplace
 from headway.api.datasets import pinned
 from headway.api.errors import error_out
 from headway.api.going import while_allowed
@@ -55,7 +55,6 @@ router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 FIRST_PIECE_S = 2.0
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}  # times as unix seconds
 Task = Annotated[str, Query(pattern=r"^\d{0,9}$", description="of an array: only this task")]
-MOST_AT_ONCE = 16  # commands that one person, other than an admin, may have running at once
 
 
 @router.get("/jobs", response_model=JobsPage)
@@ -80,8 +79,7 @@ async def submit(name: str, request: SubmitIn, state: State, who: Member) -> Sub
     cluster = await workplace(state, name, who)
     request = request.model_copy(update={"stage_in": await pinned(state, cluster, request.stage_in)})
     prepared = prepare_submit(request, cluster, user, new_mark(who))
-    with place(state, who):
-        return await send(state, who, cluster, prepared, user, "submit")
+    return await send(state, who, cluster, prepared, user, "submit")
 
 
 @router.post("/jobs/check")
@@ -110,7 +108,7 @@ async def check(name: str, ask: CheckJobIn, state: State, who: Member) -> CheckJ
         )
     trial = submit.model_copy(update={"args": ["--test-only", *submit.args], "chdir": "", "bundle": "", "env": _EPOCH})
     try:
-        with place(state, who):
+        with connection(state, who):
             done = await state.work.submit(cluster, trial, user)
     except Refused as error:
         return CheckJobOut(faults=[fault_out(refusal(error.message, error.hint))], script=script)
@@ -131,7 +129,8 @@ async def job(name: str, job_id: Number, state: State, who: Anyone, task: Task =
         with contextlib.suppress(HeadwayError):
             await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
             end = ExecIn(argv=["timeout", "5", "tail", "-c", "4096", "--", found.stderr], user=found.user)
-            read = await state.work.run_command(cluster, end, found.user)
+            with connection(state, who):
+                read = await state.work.run_command(cluster, end, found.user)
             said = container_word(base64.b64decode(read.stdout_b64).decode(errors="replace"))
             told = told.model_copy(update={"why": said or told.why})
     return told
@@ -289,20 +288,8 @@ async def execute(name: str, request: ExecIn, state: State, who: Member) -> Exec
     user = who.acting(request.user)
     cluster = await workplace(state, name, who)
     await audit(state, who, "exec", name, user=user, program=request.argv[0][:100])
-    with place(state, who):
+    with connection(state, who):
         return await state.work.run_command(cluster, request, user)
-
-
-@contextlib.contextmanager
-def place(state: AppState, who: Principal) -> Iterator[None]:
-    """A command on a cluster holds one of its few connections for as long as it runs: no member may hold them all."""
-    if state.commands[who.person] >= MOST_AT_ONCE and not who.may(Right.ADMIN):
-        raise Refused(f"{MOST_AT_ONCE} commands of {who.person} are running already", hint="wait until one has ended")
-    state.commands[who.person] += 1
-    try:
-        yield
-    finally:
-        state.commands[who.person] -= 1
 
 
 async def job_of(state: AppState, cluster: Cluster, job_id: int) -> JobState:

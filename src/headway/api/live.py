@@ -114,7 +114,10 @@ class Hub:
             except TimeoutError:
                 pass
             finally:
-                self._waiting.get(topic, set()).discard(waiter)
+                others = self._waiting.get(topic, set())
+                others.discard(waiter)
+                if not others:
+                    self._waiting.pop(topic, None)
         return self.number(topic)
 
     @contextlib.contextmanager
@@ -126,6 +129,8 @@ class Hub:
             yield
         finally:
             self._watchers[topic] -= 1
+            if not self._watchers[topic]:
+                del self._watchers[topic]
 
     def watched(self, topic: str) -> bool:
         return self._watchers.get(topic, 0) > 0

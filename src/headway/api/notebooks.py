@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import secrets as random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from headway.api import jobs
-from headway.api.access import Anyone, Member, Principal, Right, State, audit, must_not_have_left, principal, workplace
+from headway.api.access import (
+    Anyone,
+    Member,
+    Principal,
+    Right,
+    State,
+    audit,
+    connection,
+    must_not_have_left,
+    principal,
+    workplace,
+)
 from headway.api.handover import Run
 from headway.api.paging import ANY, Page, States, Words, fits
-from headway.api.runs import offered, send
+from headway.api.runs import keep, offered
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
-from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
+from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs import notebook as jupyter
 from headway.jobs.words import waiting
-from headway.store import NotebookRow
+from headway.store import NotebookRow, StoreAway
 from headway.wire.work import NotebookIn, NotebookLinkOut, NotebookOut
 
 if TYPE_CHECKING:
@@ -29,6 +43,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/clusters/{name}/notebooks", tags=["notebooks"])
 PROBE_S = 2.0
+SENT_AGAIN_S = 86400.0  # a request whose submission was cut off may come again so long
 KEPT_S = 300.0  # an ended one is still listed, for its log says why
 
 
@@ -51,7 +66,11 @@ async def notebooks(
 async def notebooks_of(name: str, state: AppState, who: Principal) -> list[NotebookOut]:
     """Those that this person may see."""
     _, cluster = await state.cluster(name)
-    rows = [row for row in await state.store.notebooks(name) if row.person == who.person or who.may(Right.ADMIN)]
+    every = [row for row in await state.store.notebooks(name) if row.person == who.person or who.may(Right.ADMIN)]
+    rows = [row for row in every if row.job_id]
+    for row in every:
+        if not row.job_id and state.clock() - row.at > SENT_AGAIN_S:
+            await state.store.forget_notebook(row.id)
     if not rows:
         return []
     snapshot = await state.seen(cluster)
@@ -67,15 +86,41 @@ async def start(name: str, ask: NotebookIn, state: State, who: Member) -> Notebo
     if not state.settings.notebooks:
         raise Refused("this server shows no notebooks", hint="headway server start gives them a port of their own")
     cluster = await workplace(state, name, who)
-    notebook_id, secret = random.token_hex(8), random.token_urlsafe(32)
-    prepared, folder = jupyter.prepare(ask, cluster, offered(state, cluster), who.user, notebook_id, secret)
-    with jobs.place(state, who):
-        done = await send(state, who, cluster, prepared, who.user, "notebook")
-    row = NotebookRow(
-        notebook_id, name, done.job_id, who.person, who.user, folder, secret, ask.idle_minutes * 60, state.clock()
-    )
-    await state.store.save_notebook(row)
-    return _out(row, cluster, who, None, now=state.clock())
+    offer, number = offered(state, cluster), _number(who)
+    prepared, folder = jupyter.prepare(ask, cluster, offer, who.user, number, secret := random.token_urlsafe(32))
+    made = NotebookRow(number, name, 0, who.person, who.user, folder, secret, ask.idle_minutes * 60, state.clock())
+    row = await state.store.save_notebook(made)
+    if row.secret != secret:  # the request came before: its job, which the head may know, has the secret of then
+        prepared, _ = jupyter.prepare(ask, cluster, offer, who.user, number, row.secret)
+    try:
+        with connection(state, who):
+            done = await state.work.submit(cluster, prepared.request, who.user, prepared.stage, tag=who.deed)
+    except Unanswered:
+        raise
+    except HeadwayError:
+        await _drop(state, row)
+        raise
+    try:
+        await state.store.notebook_job(row.id, done.job_id)
+        await keep(state, who, cluster, prepared, who.user, done, "notebook")
+    except HeadwayError:
+        if not who.deed:  # else the same request finds it again
+            with contextlib.suppress(HeadwayError):
+                await state.work.cancel(cluster, str(done.job_id), who.user, as_operator=False)
+            await _drop(state, row)
+        raise
+    return _out(replace(row, job_id=done.job_id), cluster, who, None, now=state.clock())
+
+
+def _number(who: Principal) -> str:
+    """A new notebook's; the same again for the same request."""
+    return hashlib.sha256(f"notebook\n{who.deed}".encode()).hexdigest()[:16] if who.deed else random.token_hex(8)
+
+
+async def _drop(state: AppState, row: NotebookRow) -> None:
+    """Of one that has no job. A row that stays is shown to nobody, and goes later."""
+    with contextlib.suppress(StoreAway):
+        await state.store.forget_notebook(row.id)
 
 
 @router.get("/{notebook_id}")
@@ -108,7 +153,8 @@ async def stop(name: str, notebook_id: str, state: State, who: Member) -> Respon
     """Cancels its job. What it has saved stays."""
     row = await _row(state, who, name, notebook_id)
     try:
-        await jobs.cancel(name, row.job_id, state, who)
+        if row.job_id:
+            await jobs.cancel(name, row.job_id, state, who)
     except (Conflict, NotFound):
         pass  # it has ended by itself
     await state.notebooks.forget(row.id)
@@ -244,6 +290,8 @@ def _why(job: JobState) -> str:
 
 
 async def _job(state: AppState, cluster: Cluster, row: NotebookRow) -> JobState | None:
+    if not row.job_id:
+        return None
     try:
         return await jobs.job_of(state, cluster, row.job_id)
     except NotFound:

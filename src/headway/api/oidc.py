@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway.api.state import AppState, Oidc
@@ -140,17 +140,15 @@ class Provider:
         if known is None:
             name = _name(claims)
             try:
-                await _need_free(state, name, user)
-                known = await state.store.add_from_provider(name, subject, role=role or "viewer", user=user or "")
+                known = await _added(state, name, subject, role, user)
             except Conflict:
                 name = f"{name[:50]}-{hashlib.sha256(subject.encode()).hexdigest()[:8]}"
-                await _need_free(state, name, user)
-                known = await state.store.add_from_provider(name, subject, role=role or "viewer", user=user or "")
+                known = await _added(state, name, subject, role, user)
             await state.store.note(known.name, "person.add", known.name, {"by": "sign-in provider", "role": known.role})
         wanted = (role or known.role, known.user if user is None else user)
         if wanted != (known.role, known.user):
-            await _need_free(state, known.name, wanted[1])
-            known = await state.store.change_person(known.name, role=wanted[0], user=wanted[1])
+            beside = _free(known.name, wanted[1])
+            known = await state.store.change_person(known.name, role=wanted[0], user=wanted[1], beside=beside)
             await state.store.note(
                 known.name, "person.change", known.name, {"by": "sign-in provider", "role": known.role}
             )
@@ -250,12 +248,21 @@ def _name(claims: Mapping[str, Any]) -> str:
     return "somebody"
 
 
-async def _need_free(state: AppState, name: str, user: str | None) -> None:
-    """Raises NotAllowed when the Linux user is somebody else's here already: two people never act as one."""
-    from headway.api.people import need_own_user
+async def _added(state: AppState, name: str, subject: str, role: str, user: str | None) -> Person:
+    return await state.store.add_from_provider(
+        name, subject, role=role or "viewer", user=user or "", beside=_free(name, user)
+    )
+
+
+def _free(name: str, user: str | None) -> Callable[[Sequence[Person]], None]:
+    """What raises NotAllowed when the Linux user is another of these people's already: two never act as one."""
+    from headway.api.people import own_user
     from headway.errors import Refused
 
-    try:
-        await need_own_user(state, name, user or "")
-    except Refused as error:
-        raise NotAllowed(error.message, hint="ask an admin to make one person of the two") from None
+    def look(people: Sequence[Person]) -> None:
+        try:
+            own_user(name, user or "")(people)
+        except Refused as error:
+            raise NotAllowed(error.message, hint="ask an admin to make one person of the two") from None
+
+    return look

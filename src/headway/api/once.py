@@ -10,6 +10,7 @@ encrypted under that very token and key, of which the server has only hashes."""
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import re
@@ -26,7 +27,7 @@ from headway.api.access import Principal, audit, principal_of, state_of
 from headway.api.shapes import operation_out
 from headway.api.state import AppState
 from headway.errors import HeadwayError
-from headway.store import AuditAsk, Operation
+from headway.store import AuditAsk, Operation, StoreAway
 from headway.store.answers import Answer
 from headway.wire.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
 
@@ -34,7 +35,7 @@ NOTED_S = 60.0  # an operation has its line in the audit trail by then
 REPLAYED = "idempotency-replayed"
 _KEEP_HEADERS = ("content-type", "location")
 _QUEUES = r"apply|scale|down|backup|restore|roll|secrets/rotate|datasets|datasets/.+/(verify|remove)"
-_SUBMITS = r"jobs|run|jobs/\d+/(retry|rerun)"
+_SUBMITS = r"jobs|run|jobs/\d+/(retry|rerun)|pipelines|pipelines/[^/]+/retry"
 FOUND_AGAIN = re.compile(rf"{API_PREFIX}/clusters/[^/]+/({_QUEUES}|{_SUBMITS})")
 
 
@@ -88,11 +89,12 @@ class Once:
         except BaseException:
             await store.drop_answer(deed.name)
             raise
-        undone = given.status >= 500 and not scope.get("state", {}).get("unanswered")
-        if undone or not given.whole:
-            await store.drop_answer(deed.name)
-        else:
-            await store.end_answer(deed.name, given.status, deed.seal(given.headers, given.body))
+        undone = given.status >= 500 and not scope.get("state", {}).get("settled")
+        with contextlib.suppress(StoreAway):  # the answer is out; to who asks again the request is still under way
+            if undone or not given.whole:
+                await store.drop_answer(deed.name)
+            else:
+                await store.end_answer(deed.name, given.status, deed.seal(given.headers, given.body))
 
 
 async def _ours(state: AppState, who: Principal, deed: _Deed, before: Answer, request: str, path: str) -> bool:

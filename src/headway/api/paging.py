@@ -36,6 +36,14 @@ class Paging:
         self._limit = limit
         self._cursor = cursor
 
+    @property
+    def limit(self) -> int:
+        return self._limit
+
+    def place(self, *kinds: type) -> tuple[Any, ...] | None:
+        """The key of the row before this page, of values of these kinds; None at the top."""
+        return read(self._cursor, *kinds) if self._cursor else None
+
     def cut(self, rows: Iterable[T], key: Callable[[T], tuple[Any, ...]], *, newest: bool = False) -> list[T]:
         """Ordered by `key`, which no two rows share; `newest`: the largest first. A cursor is the key of the row before,
         so a list that changes in between loses and repeats nothing that stayed."""

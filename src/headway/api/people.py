@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from headway import __version__
-from headway.api.access import Admin, Everywhere, Right, State, audit, principal_user
+from headway.api.access import Admin, Everywhere, Principal, Right, State, audit, principal_user
 from headway.api.paging import ANY, Page, Text, Words, fits, says
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
@@ -66,6 +66,11 @@ async def person(person: str, state: State, _: Admin) -> PersonOut:
 @router.put("/people/{person}")
 async def put_person(person: str, ask: PersonIn, state: State, who: Admin) -> PersonOut:
     """Makes the person, or gives them this role and Linux user. The last admin stays one."""
+    return person_out(await changed(state, who, person, ask), await resolved_clusters(state))
+
+
+async def changed(state: AppState, who: Principal, person: str, ask: PersonIn) -> Person:
+    """The person, made or changed by an admin, with the line of the audit trail."""
     known = await state.store.person(person)
     if known is None:
         fault = user_name_fault(person)
@@ -76,13 +81,11 @@ async def put_person(person: str, ask: PersonIn, state: State, who: Admin) -> Pe
         if fault:
             raise Refused(f"the user name {ask.user!r} {fault}", hint="use the person's name on the machines")
     user = ask.user if known is None or ask.user is not None else known.user
-    await need_own_user(state, person, person if user is None else user)
-    if known is None:
-        await state.store.put_person(person, ask.role)
-    changed = await state.store.change_person(person, role=ask.role, user=user)
+    beside = own_user(person, person if user is None else user)
+    now = await state.store.change_person(person, role=ask.role, user=user, beside=beside, made=known is None)
     state.notebooks.sign_out(person)  # they may open them again, as who they are now
     await audit(state, who, "person.change" if known else "person.add", person, role=ask.role, user=user)
-    return person_out(changed, await resolved_clusters(state))
+    return now
 
 
 @router.delete("/people/{person}", status_code=204)
@@ -102,11 +105,16 @@ async def _known(state: AppState, name: str) -> Person:
     return found
 
 
-async def need_own_user(state: AppState, person: str, user: str) -> None:
-    """Raises Refused when somebody else acts as this Linux user already: `root` and `Ann.Lee` have other names there."""
-    for other in await state.store.people():
-        if user and other.name != person and principal_user(other) == user:
-            raise Refused(f"{other.name} is the user {user} on clusters already", hint="use another name")
+def own_user(person: str, user: str) -> Callable[[Sequence[Person]], None]:
+    """What raises Refused when, of all people, somebody else acts as this Linux user: `root` and `Ann.Lee` have other names
+    there."""
+
+    def look(people: Sequence[Person]) -> None:
+        for other in people:
+            if user and other.name != person and principal_user(other) == user:
+                raise Refused(f"{other.name} is the user {user} on clusters already", hint="use another name")
+
+    return look
 
 
 async def resolved_clusters(state: AppState) -> list[Cluster]:

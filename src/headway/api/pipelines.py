@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from fastapi import APIRouter
 
-from headway.api.access import Anyone, Member, Principal, State, audit, must_own, workplace
+from headway.api.access import Anyone, Member, Principal, State, audit, connection, must_own, workplace
 from headway.api.paging import ANY, DEEP, Page, Text, Words, fits, says
-from headway.api.runs import new_mark, offered, send
+from headway.api.runs import keep, new_mark, offered
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.jobstate import ENDED
@@ -22,7 +24,7 @@ from headway.jobs.pipeline import latest, pipeline_out, step_run, to_repeat
 from headway.jobs.place import place
 from headway.jobs.run import prepare_run
 from headway.spec.pipeline import Pipeline, read_pipeline
-from headway.store import JobRecord, PipelineRow
+from headway.store import PipelineRow
 from headway.wire.work import GitIn, PipelineIn, PipelineOut, PipelineRetryIn
 
 router = APIRouter(prefix="/clusters/{name}/pipelines", tags=["jobs"])
@@ -41,12 +43,13 @@ async def start(name: str, request: PipelineIn, state: State, who: Member) -> Pi
         "bundle": request.bundle,
         "git": request.git.model_dump() if request.git else None,
     }
-    row = await state.store.save_pipeline(
-        name, pipeline.name, person=who.person, user=user, workdir=work, document=kept
-    )
-    await audit(state, who, "pipeline", name, pipeline=row.id, user=user)
-    await _submit(state, who, cluster, row, pipeline, pipeline.order(), {})
-    return await _shown(state, cluster, row)
+    with connection(state, who):
+        row = await state.store.save_pipeline(
+            name, pipeline.name, person=who.person, user=user, workdir=work, document=kept, key=who.deed
+        )
+        await audit(state, who, "pipeline", name, pipeline=row.id, user=user)
+        made = await _submit(state, who, cluster, row, pipeline, pipeline.order(), {})
+    return await _out(state, cluster, row, made)
 
 
 @router.get("")
@@ -57,7 +60,12 @@ async def pipelines(
     _, cluster = await state.cluster(name)
     rows = await state.store.pipelines(name, limit=DEEP)
     found = [row for row in rows if fits(row.person, person) and says(q, row.name)]
-    return [await _shown(state, cluster, row) for row in page.cut(found, lambda row: (row.at, row.id), newest=True)]
+    shown = page.cut(found, lambda row: (row.at, row.id), newest=True)
+    ended: dict[int, JobState] = {}
+    if shown:
+        with contextlib.suppress(HeadwayError):  # those of the last days, which everybody shares
+            ended = {job.id: job for job in await state.history(cluster)}
+    return [await _shown(state, cluster, row, ended) for row in shown]
 
 
 @router.get("/{pipeline}")
@@ -77,20 +85,24 @@ async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State
     unknown = [step for step in request.steps if step not in plan.steps]
     if unknown:
         raise NotFound(f"{row.name} has no step {', '.join(unknown)}", hint=f"it has {', '.join(plan.steps)}")
-    now = latest(await state.store.jobs_of_pipeline(row.id))
+    records = await state.store.jobs_of_pipeline(row.id)
+    # A server that was killed under this very request may have sent some of it.
+    before = [(one.step, one.job_id) for one in records if not who.deed or one.at < who.deed_at]
+    now = latest(before)
     jobs = await _jobs(state, cluster, now.values())
     states = {step: jobs[number].state if number in jobs else "UNKNOWN" for step, number in now.items()}
     again = to_repeat(plan, states, request.steps)
     if not again:
         raise Refused(f"no step of {row.name} has failed", hint=f"headway pipeline show {row.name}, or --step NAME")
-    for step in again:
-        if states.get(step, "COMPLETED") not in ENDED:
-            with contextlib.suppress(HeadwayError):  # it ended just now
-                await state.work.cancel(cluster, str(now[step]), row.user, as_operator=row.user != who.user)
-    await audit(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
-    waits = {step: number for step, number in now.items() if step not in again and states[step] not in ENDED}
-    await _submit(state, who, cluster, row, plan, again, waits)
-    return await _shown(state, cluster, row)
+    with connection(state, who):
+        for step in again:
+            if states.get(step, "COMPLETED") not in ENDED:
+                with contextlib.suppress(HeadwayError):  # it ended just now
+                    await state.work.cancel(cluster, str(now[step]), row.user, as_operator=row.user != who.user)
+        await audit(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
+        waits = {step: number for step, number in now.items() if step not in again and states[step] not in ENDED}
+        made = await _submit(state, who, cluster, row, plan, again, waits)
+    return await _out(state, cluster, row, [*before, *made])
 
 
 async def _submit(
@@ -101,26 +113,35 @@ async def _submit(
     pipeline: Pipeline,
     steps: Sequence[str],
     jobs: Mapping[str, int],
-) -> None:
-    """`jobs`: steps that run already, by name."""
+) -> list[tuple[str, int]]:
+    """(step, job) each, in order. `jobs`: steps that run already, by name. Where one fails, none of them stays."""
     known = dict(jobs)
     git = row.document.get("git")
-    made: list[int] = []
+    made: list[tuple[str, int]] = []
     for step in steps:
         bundle, commit = str(row.document["bundle"]), GitIn.model_validate(git) if git else None
         try:
             run = step_run(pipeline, step, known, bundle=bundle, git=commit)
             prepared = prepare_run(run, cluster, row.user, "", work=row.workdir, offer=offered(state, cluster))
-            links: dict[str, Any] = {"pipeline": row.id, "step": step}
-            done = await send(state, who, cluster, prepared, row.user, "run", **links)
+            done = await state.work.submit(
+                cluster, prepared.request, row.user, prepared.stage, tag=_tag(who, row, step)
+            )
+            known[step] = done.job_id
+            made.append((step, done.job_id))
+            await keep(state, who, cluster, prepared, row.user, done, "run", pipeline=row.id, step=step)
         except HeadwayError as error:
-            for number in made:
+            for _, number in made:
                 with contextlib.suppress(HeadwayError):
                     await state.work.cancel(cluster, str(number), row.user, as_operator=row.user != who.user)
             error.message = f"step {step}: {error.message}"
+            error.settled = bool(made)  # the head would answer the same request with jobs that are cancelled now
             raise
-        made.append(done.job_id)
-        known[step] = done.job_id
+    return made
+
+
+def _tag(who: Principal, row: PipelineRow, step: str) -> str:
+    """Of one step's submission, by which the head knows it again."""
+    return hashlib.sha256(f"{who.deed}\n{row.id}\n{step}".encode()).hexdigest() if who.deed else ""
 
 
 def _check(pipeline: Pipeline, cluster: Cluster, offer: Offer, user: str, work: str) -> None:
@@ -157,15 +178,30 @@ def _with_env(pipeline: Pipeline, env: Mapping[str, str]) -> Pipeline:
     return pipeline
 
 
-async def _shown(state: AppState, cluster: Cluster, row: PipelineRow) -> PipelineOut:
-    records: Sequence[JobRecord] = await state.store.jobs_of_pipeline(row.id)
-    jobs = await _jobs(state, cluster, latest(records).values())
-    return pipeline_out(row, read_pipeline(row.document["document"]), records, jobs)
+async def _shown(
+    state: AppState, cluster: Cluster, row: PipelineRow, ended: Mapping[int, JobState] = MappingProxyType({})
+) -> PipelineOut:
+    records = await state.store.jobs_of_pipeline(row.id)
+    return await _out(state, cluster, row, [(one.step, one.job_id) for one in records], ended)
 
 
-async def _jobs(state: AppState, cluster: Cluster, numbers: Any) -> dict[int, JobState]:
-    """These jobs, from the snapshot or, when it has forgotten them, one by one from accounting."""
-    found = {job.id: job for job in (await state.seen(cluster)).jobs}
+async def _out(
+    state: AppState,
+    cluster: Cluster,
+    row: PipelineRow,
+    made: Sequence[tuple[str, int]],
+    ended: Mapping[int, JobState] = MappingProxyType({}),
+) -> PipelineOut:
+    """`made`: every (step, job) of it, in the order they were submitted."""
+    jobs = await _jobs(state, cluster, latest(made).values(), ended)
+    return pipeline_out(row, read_pipeline(row.document["document"]), made, jobs)
+
+
+async def _jobs(
+    state: AppState, cluster: Cluster, numbers: Collection[int], ended: Mapping[int, JobState] = MappingProxyType({})
+) -> dict[int, JobState]:
+    """These jobs, from the snapshot, from those that ended lately, else one by one from accounting."""
+    found = dict(ended) | (await state.seen(cluster)).by_id
     for number in numbers:
         if number not in found:
             with contextlib.suppress(HeadwayError):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
 import secrets as random
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
-from headway.api.access import Member, Number, Principal, State, audit, may_touch, must_own, workplace
+from headway.api.access import Member, Number, Principal, State, audit, connection, may_touch, must_own, workplace
 from headway.api.datasets import pinned
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
@@ -54,11 +56,26 @@ def offered(state: AppState, cluster: Cluster) -> Offer:
 async def send(
     state: AppState, who: Principal, cluster: Cluster, prepared: Prepared, user: str, kind: str, **links: Any
 ) -> SubmitOut:
-    """Submits and keeps where it comes from. `links`: parent, pipeline, step."""
-    tag = "" if "step" in links else who.deed  # a pipeline's request has many submissions
-    answer = await state.work.submit(cluster, prepared.request, user, prepared.stage, tag=tag)
-    if tag and await _kept_already(state, cluster, answer.job_id, who):
-        return answer
+    """Submits and keeps where it comes from. `links`: parent."""
+    with connection(state, who):
+        answer = await state.work.submit(cluster, prepared.request, user, prepared.stage, tag=who.deed)
+    await keep(state, who, cluster, prepared, user, answer, kind, **links)
+    return answer
+
+
+async def keep(
+    state: AppState,
+    who: Principal,
+    cluster: Cluster,
+    prepared: Prepared,
+    user: str,
+    answer: SubmitOut,
+    kind: str,
+    **links: Any,
+) -> None:
+    """Where a job comes from that was submitted just now. `links`: parent, pipeline, step."""
+    if who.deed and await _kept_already(state, cluster, answer.job_id, who):
+        return
     versions = await _versions(state, cluster, prepared)
     told = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
     if answer.job_id:
@@ -78,7 +95,6 @@ async def send(
     else:
         await audit(state, who, kind, cluster.name, **told)
     state.live.poke(cluster.name, (answer.job_id,) if answer.job_id else ())
-    return answer
 
 
 async def _kept_already(state: AppState, cluster: Cluster, job_id: int, who: Principal) -> bool:
@@ -132,31 +148,40 @@ async def put_bundle(
     name: str, digest: Digest, state: State, who: Member, request: Request, user: str = ""
 ) -> BundleOut:
     """A tar.gz of files, kept under their digest as the person's own, read-only."""
-    archive = bytearray()
-    async for chunk in request.stream():
-        archive += chunk
-        if len(archive) > MAX_ARCHIVE:
-            raise Refused(
-                f"the files are larger than {MAX_ARCHIVE // 2**20} MiB",
-                hint="leave some out by .gitignore; data goes to scratch by headway cp",
-            )
-    kept = await _bundle(name, digest, state, who, user, bytes(archive))
-    await audit(state, who, "files", name, digest=digest, bytes=len(archive), user=user or who.user)
+    size = 0
+    with tempfile.TemporaryFile(dir=state.settings.state_dir) as file:  # it may come slowly, and many at once
+        async for chunk in request.stream():
+            size += file.write(chunk)
+            if size > MAX_ARCHIVE:
+                raise Refused(
+                    f"the files are larger than {MAX_ARCHIVE // 2**20} MiB",
+                    hint="leave some out by .gitignore; data goes to scratch by headway cp",
+                )
+        file.seek(0)
+        async with state.bundles:
+            kept = await _bundle(name, digest, state, who, user, await asyncio.to_thread(file.read))
+    await audit(state, who, "files", name, digest=digest, bytes=size, user=user or who.user)
     return kept
 
 
 async def _bundle(name: str, digest: str, state: AppState, who: Principal, asked: str, archive: bytes) -> BundleOut:
     user = who.acting(asked)
     cluster = await workplace(state, name, who)
-    present = await state.work.keep_bundle(cluster, user, place(cluster, user).root, digest, archive)
+    with connection(state, who):
+        present = await state.work.keep_bundle(cluster, user, place(cluster, user).root, digest, archive)
     return BundleOut(digest=digest, present=present)
 
 
 @router.get("/jobs/{job_id}/tasks")
-async def tasks(name: str, job_id: Number, state: State, _who: Member) -> ArrayOut:
+async def tasks(name: str, job_id: Number, state: State, who: Member) -> ArrayOut:
     """How the tasks of an array stand; total 0 for a job that is none."""
     _, cluster = await state.cluster(name)
-    return array_out(await state.work.array(cluster, job_id))
+    return array_out(await _array(state, who, cluster, job_id))
+
+
+async def _array(state: AppState, who: Principal, cluster: Cluster, job_id: int) -> dict[str, str]:
+    with connection(state, who):
+        return await state.work.array(cluster, job_id)
 
 
 @router.get("/jobs/{job_id}/lineage")
@@ -166,9 +191,10 @@ async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> 
     record = await _record(state, cluster, job_id)
     await may_touch(state, cluster, who, record, f"look into job {job_id}")
     request = SubmitIn.model_validate(record.request)
-    job = await _job(state, cluster, job_id)
-    folder, named = _checkpoints(record, job), str(record.facts.get("container_image", ""))
-    seen = await _found(state, cluster, record.user, job_id, folder)
+    with connection(state, who):
+        job = await _job(state, cluster, job_id)
+        folder, named = _checkpoints(record, job), str(record.facts.get("container_image", ""))
+        seen = await _found(state, cluster, record.user, job_id, folder)
     ran = dict.fromkeys(str(one["image"]) for one in seen["used"] if one.get("image"))
     images = [named] if named else [*ran]
     return LineageOut(
@@ -209,7 +235,7 @@ async def retry(name: str, job_id: Number, request: RetryIn, state: State, who: 
     cluster = await workplace(state, name, who)
     record = await _record(state, cluster, job_id)
     await must_own(state, cluster, who, record, f"retry job {job_id}")
-    states = await state.work.array(cluster, job_id)
+    states = await _array(state, who, cluster, job_id)
     if not states:
         raise Refused(f"job {job_id} is no array", hint=f"headway job rerun {name} {job_id} repeats the whole job")
     if request.task:
@@ -234,7 +260,7 @@ async def rerun(name: str, job_id: Number, request: RetryIn, state: State, who: 
     await must_own(state, cluster, who, record, f"run job {job_id} again")
     sent = without_dependency(_with_secrets(record, request))
     if request.task:
-        sent = with_array(sent, *_only(await state.work.array(cluster, job_id), cluster, job_id, request.task))
+        sent = with_array(sent, *_only(await _array(state, who, cluster, job_id), cluster, job_id, request.task))
     prepared = again(sent, record.facts, cluster, record.user, new_mark(who))
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from headway.api import reckoning
-from headway.api.access import Anyone, State
+from headway.api.access import MOST_NUMBER, Anyone, State
 from headway.api.causes import CHECKPOINTS, NAMED
 from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
@@ -67,7 +67,7 @@ async def checkpoints(
     every_s: Annotated[float, Query(ge=0, le=1e7, description="0: as measured of the job")] = 0,
     write_s: Annotated[float, Query(ge=0, le=1e6, description="0: as measured of the job")] = 0,
     nodes: Annotated[int, Query(ge=0, le=100_000, description="0: those of the job")] = 0,
-    job: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    job: Annotated[int, Query(ge=0, le=MOST_NUMBER)] = 0,
 ) -> AdviceOut:
     """How often a job should write a checkpoint, by how often nodes of this cluster failed lately: of one that reports, as
     it was measured, else by what is said here. Raises Refused where neither is known."""

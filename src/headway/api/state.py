@@ -42,6 +42,7 @@ SEEN_S = 2.0  # and what somebody only looks at is not older than this, when Slu
 GLANCE_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
 HISTORY_S = 5.0
 COLLECTED_S = 10.0  # the ledger is brought up to date for whoever looks at it
+BUNDLES_AT_ONCE = 4
 _MOST_KEPT = 500
 T = TypeVar("T")
 
@@ -103,6 +104,8 @@ class AppState:
     tries: Tries = field(default_factory=Tries)
     notebooks: Notebooks = field(default_factory=Notebooks)
     commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
+    # Archives of files that are in memory at once, on their way to clusters.
+    bundles: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(BUNDLES_AT_ONCE))
     forms: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # under way, by web.deed
     looked: WeakValueDictionary[str, Any] = field(
         default_factory=WeakValueDictionary
@@ -115,7 +118,7 @@ class AppState:
     _known: dict[str, tuple[float, Cluster | None]] = field(default_factory=dict)
     _resolved: dict[str, tuple[str, Cluster]] = field(default_factory=dict)
     _datasets: dict[str, tuple[float, tuple[str, ...]]] = field(default_factory=dict)
-    _reading: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _reading: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _looks: dict[str, asyncio.Task[Snapshot]] = field(default_factory=dict)
     _glanced: dict[str, dict[int, tuple[float, JobState]]] = field(default_factory=dict)
     _read_from: dict[str, float] = field(default_factory=dict)  # when the last reading of everything began, monotonic

@@ -9,12 +9,11 @@ from starlette.responses import Response
 
 from headway.api.access import Owner, Principal, Right, State, audit
 from headway.api.paging import ANY, Page, Text, Words, fits, says
-from headway.api.people import need_own_user
+from headway.api.people import changed
 from headway.api.state import AppState
 from headway.errors import NotAllowed, NotFound, Refused
-from headway.spec.words import user_name_fault
 from headway.store import Token
-from headway.wire.people import SignInLinkOut, TokenIn, TokenOut
+from headway.wire.people import PersonIn, SignInLinkOut, TokenIn, TokenOut
 
 router = APIRouter(tags=["people"])
 
@@ -51,15 +50,10 @@ async def create_token(ask: TokenIn, state: State, who: Owner) -> TokenOut:
 
 async def _need_person(state: AppState, who: Principal, person: str, ask: TokenIn) -> None:
     known = await state.store.person(person)
-    if known is None:
-        fault = user_name_fault(person)
-        if fault:
-            raise Refused(f"the name {person!r} {fault}", hint="use the person's Linux user name")
-        await need_own_user(state, person, person)
     if known is None or (ask.role is not None and ask.role != known.role):
         if person == who.person and ask.role not in (None, "admin"):
             raise Refused("an admin can't take their own role away", hint="let another admin do it")
-        await state.store.put_person(person, ask.role or "member")
+        await changed(state, who, person, PersonIn(role=ask.role or "member"))
 
 
 @router.delete("/tokens/{token_id}", status_code=204)

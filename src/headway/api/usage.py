@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from headway.api import reckoning
-from headway.api.access import Anyone, Principal, Right, State, sees_usage
+from headway.api.access import MOST_NUMBER, Anyone, Principal, Right, State, sees_usage
 from headway.api.causes import QUEUE, behind
 from headway.api.paging import Cursor, read, written
 from headway.api.reckoning import Look, Place, place_of
@@ -233,7 +233,7 @@ async def runs(
     which: Asked,
     start: When = "",
     end: When = "",
-    job: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    job: Annotated[int, Query(ge=0, le=MOST_NUMBER)] = 0,
     lossy: Annotated[bool, Query(description="only those that lost or idled, the dearest first")] = False,
     waited: Annotated[bool, Query(description="only those that began then, the longest wait first")] = False,
     cause: Annotated[

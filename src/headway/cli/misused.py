@@ -14,10 +14,14 @@ def misused(error: Exception, argv: Sequence[str]) -> list[str]:
     kind = type(error).__name__  # pydantic is not imported for this
     if kind == "ValidationError" and str(getattr(error, "title", "")).endswith("In"):  # a request, never an answer
         faults: Any = error
-        return [_line(fault, argv) for fault in faults.errors(include_url=False)]
+        return _no_text(argv) or [_line(fault, argv) for fault in faults.errors(include_url=False)]
     if kind in ("UnicodeEncodeError", "PydanticSerializationError"):
-        return [f"{word!a} is not UTF-8" for word in argv if not _utf8(word)]
+        return _no_text(argv)
     return []
+
+
+def _no_text(argv: Sequence[str]) -> list[str]:
+    return [f"{word!a} is not UTF-8" for word in argv if not _utf8(word)]
 
 
 def _line(fault: Any, argv: Sequence[str]) -> str:
@@ -26,7 +30,7 @@ def _line(fault: Any, argv: Sequence[str]) -> str:
         why = "is not of the form it takes"
     name = str(fault["loc"][0]) if fault["loc"] else ""
     option = f"--{OTHERWISE.get(name, name).replace('_', '-')}"
-    typed = any(word.partition("=")[0] == option for word in argv)
+    typed = bool(name) and any(word.partition("=")[0] == option for word in argv)
     given = fault["input"]
     plain = isinstance(given, str | int | float) and any(str(given) in word for word in argv)  # else it may be a secret
     shown = ascii(given)[:200] if plain else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -39,8 +40,8 @@ _LETTERS = {
     "O": "overcommit", "o": "output", "p": "partition", "Q": "quiet", "q": "qos", "S": "core-spec", "s": "oversubscribe",
     "t": "time", "u": "usage", "V": "version", "v": "verbose", "W": "wait", "w": "nodelist", "x": "exclude",
 }  # fmt: skip
-# A word of an #SBATCH line with its quotes; from a # on the rest is a comment.
-_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s#])+""")
+# A word of an #SBATCH line with its quotes, and the blanks behind it; from a # on the rest is a comment.
+_WORD = re.compile(r"""((?:"[^"]*"|'[^']*'|\\.|[^\s#])+)\s*""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,16 @@ class Option:
 
 def options(words: Iterable[str]) -> Iterator[Option]:
     """Letters that were typed together (`-HW`) come one by one."""
-    left = list(words)
+    left = deque(words)
     while left:
-        word = left.pop(0)
+        word = left.popleft()
         if word.startswith("--"):
             typed, equals, value = word[2:].partition("=")
             name = full_name(typed)
             if equals or name not in LONG_WITH_VALUE or not left:
                 yield Option(name, _bare(value), (word,))
             else:
-                value = left.pop(0)
+                value = left.popleft()
                 yield Option(name, _bare(value), (word, value))
         elif word.startswith("-") and len(word) > 1:
             yield from _short(word, left)
@@ -71,14 +72,15 @@ def options(words: Iterable[str]) -> Iterator[Option]:
             yield Option("", "", (word,))
 
 
-def _short(word: str, left: list[str]) -> Iterator[Option]:
+def _short(word: str, left: deque[str]) -> Iterator[Option]:
     for at, letter in enumerate(word[1:], start=1):
-        rest, name = word[at + 1 :], _LETTERS.get(letter, "")
+        name = _LETTERS.get(letter, "")
         if letter in SHORT_WITHOUT_VALUE:
             yield Option(name, "", (f"-{letter}",))
             continue
+        rest = word[at + 1 :]
         if letter in SHORT_WITH_VALUE and not rest and left:
-            value = left.pop(0)
+            value = left.popleft()
             yield Option(name, _bare(value), (f"-{letter}", value))
         else:
             yield Option(name, _bare(rest), (f"-{letter}{rest}",))
@@ -133,11 +135,11 @@ def _head(script: str) -> list[str]:
 
 def _words(line: str) -> tuple[list[str], list[str]]:
     """(the words of an #SBATCH line with their quotes, its comment)"""
-    rest, words = line.removeprefix(_SIGN).strip(), list[str]()
-    while word := _WORD.match(rest):
-        words.append(word[0])
-        rest = rest[word.end() :].lstrip()
-    return words, [rest] if rest else []
+    text, words, at = line.removeprefix(_SIGN).strip(), list[str](), 0
+    while word := _WORD.match(text, at):
+        words.append(word[1])
+        at = word.end()
+    return words, [text[at:]] if at < len(text) else []
 
 
 def _end(line: str) -> str:

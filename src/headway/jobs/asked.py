@@ -220,7 +220,7 @@ def seconds(text: str) -> int | None:
     """Slurm's time: minutes, MM:SS, HH:MM:SS, D-HH[:MM[:SS]]. None for what is none; 0 for UNLIMITED."""
     if text.upper() in ("UNLIMITED", "INFINITE", "-1"):
         return 0
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    found = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", text)
     if found is None:
         return None
     days, *rest = found.groups()

@@ -112,7 +112,7 @@ def _limits(want: Asked, chosen: Sequence[Partition]) -> Iterator[Fault]:
     text = want.options.get("time", "")
     time_s = seconds(text) if text else None
     if text and time_s is None:
-        yield Fault("time", f"{text!r} is no length of time", "minutes, HH:MM:SS or D-HH:MM:SS")
+        yield Fault("time", f"{text[:40]!r} is no length of time", "minutes, HH:MM:SS or D-HH:MM:SS")
     longest = None if any(one.max_time_s is None for one in chosen) else max(one.max_time_s or 0 for one in chosen)
     if time_s is not None and longest is not None and (time_s == 0 or time_s > longest):
         asks = "no limit" if time_s == 0 else length(time_s)
@@ -167,9 +167,13 @@ def _caps(team: Team, parts: Sequence[Asked]) -> Iterator[Fault]:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    """0 for what is none; one that is too long to be read is more than any node has."""
+    if not re.fullmatch("[0-9]+", text):
+        return 0
+    return int(text) if len(text) < 10 else 10**9
 
 
 def _mib(text: str) -> int:
+    """The same."""
     found = _MEMORY.fullmatch(text)
-    return int(float(found[1]) * _UNITS[found[2].upper() or "M"]) if found else 0
+    return int(min(float(found[1]), 1e15) * _UNITS[found[2].upper() or "M"]) if found else 0

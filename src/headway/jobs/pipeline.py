@@ -8,7 +8,7 @@ from headway.domain.jobstate import FAILED
 from headway.domain.live import JobState
 from headway.jobs.words import why
 from headway.spec.pipeline import Pipeline
-from headway.store.records import JobRecord, PipelineRow
+from headway.store.records import PipelineRow
 from headway.wire.work import GitIn, PipelineOut, RunIn, StepOut
 
 
@@ -28,9 +28,9 @@ def step_run(pipeline: Pipeline, name: str, jobs: Mapping[str, int], *, bundle: 
     )
 
 
-def latest(records: Sequence[JobRecord]) -> dict[str, int]:
-    """The job that counts for each step: the last that was submitted."""
-    return {record.step: record.job_id for record in records}
+def latest(made: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """The job that counts for each step: the last of the (step, job) that were submitted."""
+    return dict(made)
 
 
 def to_repeat(pipeline: Pipeline, states: Mapping[str, str], asked: Sequence[str]) -> list[str]:
@@ -41,9 +41,10 @@ def to_repeat(pipeline: Pipeline, states: Mapping[str, str], asked: Sequence[str
 
 
 def pipeline_out(
-    row: PipelineRow, pipeline: Pipeline, records: Sequence[JobRecord], jobs: Mapping[int, JobState]
+    row: PipelineRow, pipeline: Pipeline, made: Sequence[tuple[str, int]], jobs: Mapping[int, JobState]
 ) -> PipelineOut:
-    now = latest(records)
+    """`made`: every (step, job) of it, in the order they were submitted."""
+    now = latest(made)
     steps = []
     for name in pipeline.order():
         job = jobs.get(now.get(name, 0))
@@ -54,7 +55,7 @@ def pipeline_out(
                 job_id=now.get(name, 0),
                 state=job.state if job else "UNKNOWN",
                 why=why(job) if job else "",
-                runs=sum(record.step == name for record in records),
+                runs=sum(step == name for step, _ in made),
             )
         )
     return PipelineOut(

@@ -2,10 +2,12 @@
 
 from headway.store.audit import AuditAsk
 from headway.store.base import Locked, StoreAway
+from headway.store.operations import OperationAsk
 from headway.store.records import (
     AuditRow,
     ClusterRow,
     Event,
+    HappeningPlace,
     HappeningRow,
     InvoiceRow,
     JobRecord,
@@ -24,12 +26,14 @@ __all__ = [
     "AuditRow",
     "ClusterRow",
     "Event",
+    "HappeningPlace",
     "HappeningRow",
     "InvoiceRow",
     "JobRecord",
     "Locked",
     "NotebookRow",
     "Operation",
+    "OperationAsk",
     "Person",
     "PipelineRow",
     "PriceRow",

@@ -36,15 +36,20 @@ def audit_line(
     address: str = "",
     result: str = "ok",
 ) -> Insert:
+    """Without NUL bytes, which PostgreSQL's texts can't have: a line that can't be written is a deed without one."""
     return insert(t.audit).values(
         at=at,
-        person=person[:64],
-        action=action[:64],
-        target=target[:200],
-        detail=dict(detail),
-        address=address[:64],
+        person=_text(person, 64),
+        action=_text(action, 64),
+        target=_text(target, 200),
+        detail={name: value.replace("\0", "") if isinstance(value, str) else value for name, value in detail.items()},
+        address=_text(address, 64),
         result=result,
     )
+
+
+def _text(text: str, most: int) -> str:
+    return text.replace("\0", "")[:most]
 
 
 class AuditStore(Base):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets as random
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from sqlalchemy import Row, delete, insert, select
 
 from headway.errors import NotFound
 from headway.store import schema as t
+from headway.store.answers import KEPT_S
 from headway.store.audit import audit_line
 from headway.store.base import Base
 from headway.store.datasets import job_lines
@@ -73,11 +75,27 @@ class JobStore(Base):
             return tuple(_record(row) for row in await db.execute(query))
 
     async def save_pipeline(
-        self, cluster: str, name: str, *, person: str, user: str, workdir: str, document: Mapping[str, Any]
+        self,
+        cluster: str,
+        name: str,
+        *,
+        person: str,
+        user: str,
+        workdir: str,
+        document: Mapping[str, Any],
+        key: str = "",
     ) -> PipelineRow:
-        row = PipelineRow(f"p-{random.token_hex(4)}", cluster, name, person, user, self._now(), workdir, dict(document))
+        """`key`: who saves one with it again within a day gets the first."""
+        p, now, number = t.pipelines, self._now(), random.token_hex(4)
         async with self._write() as db:
-            await db.execute(insert(t.pipelines).values(**vars(row)))
+            if key:
+                of_key = hashlib.sha256(key.encode()).hexdigest()[:24]
+                known = (await db.execute(select(p).where(p.c.id == f"p-{of_key}"))).first()
+                if known is not None and known.at > now - KEPT_S:
+                    return PipelineRow(**known._mapping)
+                number = number if known else of_key
+            row = PipelineRow(f"p-{number}", cluster, name, person, user, now, workdir, dict(document))
+            await db.execute(insert(p).values(**vars(row)))
         return row
 
     async def pipeline(self, cluster: str, pipeline: str) -> PipelineRow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 
 from headway.errors import NotFound
 from headway.store import schema as t
@@ -11,11 +11,21 @@ from headway.store.records import NotebookRow
 
 
 class NotebookStore(Base):
-    async def save_notebook(self, row: NotebookRow) -> None:
+    async def save_notebook(self, row: NotebookRow) -> NotebookRow:
+        """Before it is submitted; the one that is there already under its id."""
+        n = t.notebooks
         async with self._write() as db:
-            await db.execute(
-                insert(t.notebooks).values({name: getattr(row, name) for name in row.__dataclass_fields__})
-            )
+            known = (await db.execute(select(n).where(n.c.id == row.id))).first()
+            if known is not None:
+                return NotebookRow(**known._mapping)
+            await db.execute(insert(n).values({name: getattr(row, name) for name in row.__dataclass_fields__}))
+        return row
+
+    async def notebook_job(self, notebook_id: str, job_id: int) -> None:
+        """Which job it has become."""
+        n = t.notebooks
+        async with self._write() as db:
+            await db.execute(update(n).where(n.c.id == notebook_id).values(job_id=job_id))
 
     async def notebook(self, notebook_id: str) -> NotebookRow:
         """NotFound when there is none."""

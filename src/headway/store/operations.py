@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import secrets as random
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, and_, case, delete, exists, func, insert, or_, select, update
+from sqlalchemy import Row, and_, case, delete, exists, func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -24,6 +25,16 @@ from headway.store.records import OWN_SECRETS, Event, Operation, own_secret
 
 MAX_ATTEMPTS = 5  # an operation that brought its server down this often is not tried again
 UNFINISHED = ("queued", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class OperationAsk:
+    """Which operations are wanted; "" and nothing narrow nothing."""
+
+    cluster: str = ""
+    kinds: Collection[str] = ()
+    states: Collection[str] = ()
+    people: Collection[str] = ()
 
 
 class OperationStore(Base):
@@ -91,6 +102,23 @@ class OperationStore(Base):
             query = query.where(t.operations.c.cluster == cluster)
         async with self._read() as db:
             return tuple(_operation(row) for row in await db.execute(query))
+
+    async def operations_listed(
+        self, ask: OperationAsk, *, after: tuple[Any, ...] | None = None, limit: int
+    ) -> tuple[Operation, ...]:
+        """Those that fit, the latest first, without their documents and params. `after`: (created_at, id) of the one before."""
+        o = t.operations.c
+        query = select(*(column for column in o if column.name not in ("document", "params")))
+        if ask.cluster:
+            query = query.where(o.cluster == ask.cluster)
+        for column, wanted in ((o.kind, ask.kinds), (o.state, ask.states), (o.person, ask.people)):
+            if wanted:
+                query = query.where(column.in_(sorted(wanted)))
+        if after is not None:
+            query = query.where(tuple_(o.created_at, o.id) < tuple_(*after))
+        async with self._read() as db:
+            rows = await db.execute(query.order_by(o.created_at.desc(), o.id.desc()).limit(limit))
+            return tuple(_operation(row) for row in rows)
 
     async def last_down(self, cluster: str) -> Operation | None:
         """The one that took the cluster of that name down last; its document is what the cluster was."""
@@ -317,4 +345,4 @@ def _operation(row: Row[Any]) -> Operation:
     fields = dict(row._mapping)
     fields["kept"] = tuple(fields["kept"] or ())
     del fields["key"]  # its asker's alone
-    return Operation(**fields)
+    return Operation(**{"document": {}, "params": {}, **fields})

@@ -28,6 +28,7 @@ _TOUCH_S = 60.0  # a token's last use is written at most this often
 
 _HOLDER_S = 1.0
 T = TypeVar("T")
+Beside = Callable[[Sequence[Person]], None]
 _MOST_HOLDERS = 10_000
 
 
@@ -48,6 +49,10 @@ _PERSON = (t.people.c.name, t.people.c.role, t.people.c.user, t.people.c.subject
 
 def _person(row: Any) -> Person:
     return Person(row.name, row.role, row.user, row.subject or "", row.created_at)
+
+
+async def _everybody(db: AsyncConnection) -> tuple[Person, ...]:
+    return tuple(_person(row) for row in await db.execute(select(*_PERSON).order_by(t.people.c.name)))
 
 
 async def _need_other_admin(db: AsyncConnection, name: str) -> None:
@@ -113,16 +118,22 @@ class PeopleStore(Base):
                 await db.execute(insert(t.people).values(name=name, role=role, created_at=self._now()))
         return Person(name, role)
 
-    async def change_person(self, name: str, *, role: str, user: str | None) -> Person:
-        """NotFound for nobody, Conflict for the last admin of all, who would leave nobody to undo it."""
+    async def change_person(
+        self, name: str, *, role: str, user: str | None, beside: Beside = lambda _: None, made: bool = False
+    ) -> Person:
+        """Raises NotFound for nobody, unless they are to be `made`; Conflict for the last admin of all, who would leave nobody
+        to undo it; and what `beside` does when it is given everybody there is."""
         if role not in ROLES:
             raise Refused(f"no role {role!r}", hint=f"one of {', '.join(ROLES)}")
         async with self._change() as db:
             if role != "admin" or user == "":
                 await _need_other_admin(db, name)
+            beside(await _everybody(db))
             changed = await db.execute(update(t.people).where(t.people.c.name == name).values(role=role, user=user))
             if not changed.rowcount:
-                raise NotFound(f"no person {name!r}", hint="headway people")
+                if not made:
+                    raise NotFound(f"no person {name!r}", hint="headway people")
+                await db.execute(insert(t.people).values(name=name, role=role, user=user, created_at=self._now()))
             row = (await db.execute(select(*_PERSON).where(t.people.c.name == name))).one()
         return _person(row)
 
@@ -139,9 +150,13 @@ class PeopleStore(Base):
             row = (await db.execute(select(*_PERSON).where(t.people.c.subject == subject))).first()
         return _person(row) if row else None
 
-    async def add_from_provider(self, name: str, subject: str, *, role: str, user: str) -> Person:
-        """A person who came by the sign-in provider for the first time. Conflict when the name is another's already."""
+    async def add_from_provider(
+        self, name: str, subject: str, *, role: str, user: str, beside: Beside = lambda _: None
+    ) -> Person:
+        """A person who came by the sign-in provider for the first time. Conflict when the name is another's already; `beside`
+        as in `change_person`."""
         async with self._write() as db:
+            beside(await _everybody(db))
             if (await db.execute(select(t.people.c.name).where(t.people.c.name == name))).first():
                 raise Conflict(f"{name} is somebody else here already", hint="ask an admin")
             made = Person(name, role, user, subject, self._now())
@@ -155,7 +170,7 @@ class PeopleStore(Base):
 
     async def people(self) -> tuple[Person, ...]:
         async with self._read() as db:
-            return tuple(_person(row) for row in await db.execute(select(*_PERSON).order_by(t.people.c.name)))
+            return await _everybody(db)
 
     # --- tokens
 

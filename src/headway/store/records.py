@@ -137,6 +137,11 @@ class AuditRow:
     result: str = "ok"  # ok | refused | failed
 
 
+HappeningPlace = tuple[
+    float, str, int, int
+]  # the moment, the kind, and two numbers by which those of a kind are told apart
+
+
 @dataclass(frozen=True)
 class HappeningRow:
     """`kind`: operation (name = its id, detail kind, error, took_s), incident (name = its number, detail text) or deed (name
@@ -149,6 +154,13 @@ class HappeningRow:
     person: str
     node: str
     detail: Mapping[str, Any]
+    number: int  # of an operation, an incident, a line of the audit trail
+    seq: int = 0  # of an incident's step
+
+    @property
+    def place(self) -> HappeningPlace:
+        """In the one order that all kinds have together; no two share it."""
+        return (self.at, self.kind, self.number, self.seq)
 
 
 @dataclass(frozen=True)
@@ -187,7 +199,7 @@ class NotebookRow:
 
     id: str
     cluster: str
-    job_id: int
+    job_id: int  # 0: it is being submitted, or that was cut off
     person: str
     user: str
     folder: str  # on the cluster: socket, log and settings

@@ -85,6 +85,8 @@ class _Dashboard:
         cluster that is gone send the browser away; any other end leaves the page, which connects again by itself."""
         before: list[Page] = []
         try:
+            await self._viewer(request)  # nobody else, and of no other cluster, becomes one of those who watch
+            await self._live.snapshot(name)
             async for _ in ticks(self._live.subscribe(name)):
                 for event in await in_turn(self._live.streams, partial(self._news, request, name, job, before)):
                     yield event

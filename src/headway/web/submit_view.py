@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+from pydantic import ValidationError
+
 from headway.api.clones import Origin
 from headway.errors import Fault
 from headway.jobs.asked import asked, first_flags
@@ -92,7 +94,10 @@ class Draft:
     @property
     def known(self) -> dict[str, str]:
         """What the script itself asks for, of several components the first, shown as placeholders."""
-        return asked(SubmitIn(script=self.script))[0].options if self.how == "script" else {}
+        try:
+            return asked(SubmitIn(script=self.script))[0].options if self.how == "script" else {}
+        except ValidationError:
+            return {}
 
 
 def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
@@ -100,12 +105,21 @@ def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
     found = list(_unreadable(draft))
     if found:
         return None, [FaultOut(path=one.path, message=one.message, hint=one.hint) for one in found]
+    try:
+        return _request(draft), []
+    except ValidationError as error:
+        fields_of = {"script_args": "args", "args": "flags", "argv": "command"}
+        wrong = [(str(one["loc"][0]) if one["loc"] else "", one["msg"]) for one in error.errors()]
+        return None, [FaultOut(path=fields_of.get(field, field), message=message) for field, message in wrong]
+
+
+def _request(draft: Draft) -> CheckJobIn:
     if draft.how == "command":
-        return CheckJobIn(run=_run(draft)), []
+        return CheckJobIn(run=_run(draft))
     flags = [f"--{flag}={value}" for name, flag in _FLAGS if (value := getattr(draft, name))]
     sent = SubmitIn(script=draft.script, script_name=draft.script_name, script_args=shlex.split(draft.args),
                     args=first_flags(shlex.split(draft.flags), flags), chdir=draft.chdir, env=dict(draft.env))  # fmt: skip
-    return CheckJobIn(submit=sent), []
+    return CheckJobIn(submit=sent)
 
 
 def beside(faults: Sequence[FaultOut], how: str) -> dict[str, list[FaultOut]]:
@@ -138,7 +152,7 @@ def _unreadable(draft: Draft) -> list[Fault]:
     for name, value in draft.env.items():
         if not value:
             found.append(Fault("env", f"{name} was not kept, as it is a secret", "type its value again"))
-    if draft.origin and not re.fullmatch(r"\d{1,10}", draft.origin):
+    if draft.origin and not re.fullmatch(r"\d{1,9}", draft.origin):
         found.append(Fault("script", "there is no such job to clone", "begin at the job's page"))
     if draft.launcher not in dict(LAUNCHERS):
         found.append(Fault("launcher", "there is no such launcher"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
 
 API_PREFIX = "/api/v1"
 
@@ -14,9 +16,38 @@ class Wire(BaseModel):
 
 
 class Ask(BaseModel):
-    """Requests: strict."""
+    """Requests: strict. No text of theirs holds what a database, a file's name or a program's argument can't."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _texts(cls, sent: Any) -> Any:
+        left = [("", sent)]
+        while left:
+            place, value = left.pop()
+            if isinstance(value, str):
+                if fault := text_fault(value):
+                    raise ValueError(f"{place or 'it'} {fault}")
+            elif isinstance(value, dict):
+                if fault := next(filter(None, map(text_fault, map(str, value))), ""):
+                    raise ValueError(f"a name in {place or 'it'} {fault}")
+                left += [(f"{place}.{name}" if place else str(name), one) for name, one in value.items()]
+            elif isinstance(value, list):
+                left += [(place, one) for one in value]
+        return sent
+
+
+def text_fault(text: str) -> str:
+    """Why a text can't be kept or handed on; "" for one that can."""
+    if "\0" in text:
+        return "holds a NUL byte"
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return "holds half a character (a surrogate alone)"
+    return ""
 
 
 # --- errors

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from headway.wire.base import Ask, FaultOut, Wire
 
 StageIn = Annotated[
     str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}(@[1-9][0-9]{0,8})?$")
 ]  # NAME@VERSION, or NAME: the latest
+
+
+# What a program may be given at all: Linux takes no longer word, and not so many.
+Word = Annotated[str, Field(max_length=128 * 1024)]
+Words = Annotated[list[Word], Field(max_length=100_000)]
+Flags = Annotated[list[Word], Field(max_length=10_000)]  # of sbatch: each is read
+_MOST_SAID = 256 * 1024  # characters of a script's #SBATCH lines
+
+
+def _script(text: str) -> str:
+    if sum(len(line) for line in text.split("\n") if line.startswith("#SBATCH")) > _MOST_SAID:
+        raise ValueError(f"its #SBATCH lines have more than {_MOST_SAID // 1024} KiB")
+    return text
+
+
+Script = Annotated[str, AfterValidator(_script)]
 
 
 class GitIn(Ask):
@@ -24,10 +40,10 @@ class GitIn(Ask):
 class SubmitIn(Ask):
     """`args` are sbatch flags, `script` the text of the script (None with --wrap in args)."""
 
-    args: list[str] = []
-    script: str | None = None
+    args: Flags = []
+    script: Script | None = None
     script_name: str = "script.sbatch"
-    script_args: list[str] = []
+    script_args: Words = []
     chdir: str = ""
     user: str = ""  # admins only
     bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")  # files to work in; their digest
@@ -83,7 +99,7 @@ class ContainerIn(Ask):
     """The --container-* flags."""
 
     image: str = Field(min_length=1, max_length=500)
-    mounts: list[str] = []
+    mounts: list[str] = Field(default=[], max_length=1000)
     workdir: str = ""
     name: str = ""
     mount_home: bool | None = None
@@ -92,7 +108,7 @@ class ContainerIn(Ask):
 class RunIn(Ask):
     """A job without a script. `gpus` and `tasks` are for each node; "" and 0 leave the choice to the launcher."""
 
-    argv: list[str] = Field(min_length=1)
+    argv: Words = Field(min_length=1)
     launcher: Launcher | None = None  # None: by the first word of argv
     nodes: int = Field(default=1, ge=1, le=100_000)
     gpus: int = Field(default=0, ge=0, le=1024)
@@ -101,11 +117,11 @@ class RunIn(Ask):
     time: str = Field(default="", max_length=32)
     partition: str = Field(default="", max_length=64)
     team: str = Field(default="", max_length=64)
-    after: list[str] = []  # "ok:123", "any:123", "notok:123", "start:123"
+    after: list[str] = Field(default=[], max_length=1000)  # "ok:123", "any:123", "notok:123", "start:123"
     warn: bool = False  # USR1 two minutes before the time limit or preemption
     container: ContainerIn | None = None
     env: dict[str, str] = {}
-    sbatch: list[str] = []  # further flags of sbatch, as they are
+    sbatch: Flags = []  # further flags of sbatch, as they are
     bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     git: GitIn | None = None
     stage_in: list[StageIn] = Field(default=[], max_length=50)  # datasets copied to each node before the command begins
@@ -247,7 +263,7 @@ class SubmitOut(Wire):
 
 
 class ExecIn(Ask):
-    argv: list[str] = Field(min_length=1)
+    argv: Words = Field(min_length=1)
     user: str = "root"
     stdin_b64: str = ""
 
@@ -256,7 +272,7 @@ class CommandIn(Ask):
     """A command whose output is answered as it comes, in frames (`wire.frames`). `input` is a number of the client's own
     making under which it will post standard input; "" for none."""
 
-    argv: list[str] = Field(min_length=1)
+    argv: Words = Field(min_length=1)
     user: str = "root"
     input: str = Field("", pattern=r"^([0-9a-f]{32})?$")
 

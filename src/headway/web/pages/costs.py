@@ -12,7 +12,7 @@ from fastapi import Query
 from starlette.responses import HTMLResponse, Response
 
 from headway.api import budgets, costs, goodput, reckoning, reports, standing, usage
-from headway.api.access import Anyone, Principal, Right, State
+from headway.api.access import MOST_NUMBER, Anyone, Principal, Right, State
 from headway.api.paging import Cursor
 from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
@@ -97,7 +97,7 @@ async def page(
     lossy: bool = False,
     waited: bool = False,
     cause: Annotated[str, Query(max_length=4000)] = "",
-    job: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    job: Annotated[int, Query(ge=0, le=MOST_NUMBER)] = 0,
     cursor: Cursor = "",
 ) -> Response:
     place = await place_of(state, name)

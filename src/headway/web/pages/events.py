@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import Query
 from starlette.responses import Response
 
 from headway.api import happenings
 from headway.api.access import Anyone, State
+from headway.api.paging import Cursor
 from headway.web.html import render
 from headway.web.route import page_router
 
@@ -24,7 +23,7 @@ async def page(
     state: State,
     who: Anyone,
     show: happenings.Kind = "",
-    cursor: Annotated[str, Query(max_length=60)] = "",
+    cursor: Cursor = "",
 ) -> Response:
     found = await happenings.happenings(name, state, who, show, ROWS, cursor)
     here = {"show": show} if show else {}

@@ -33,7 +33,7 @@ router = page_router()
 async def form(name: str, request: Request, state: State, who: Member) -> Response:
     number = request.query_params.get("from", "")
     draft = Draft(how="command" if request.query_params.get("how") == "command" else "script")
-    if number.isascii() and number.isdigit() and len(number) < 12:
+    if number.isascii() and number.isdigit() and len(number) < 10:
         draft = Draft.like(await clones.origin_of(name, int(number), state, who))
     return await _page(name, state, who, draft, CheckJobOut(), copied=number)
 
