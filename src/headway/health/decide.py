@@ -80,15 +80,16 @@ def _outlived(job: JobState, machine: Machine | None) -> bool:
 
 
 def _dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> Dead | None:
-    """A node that a person has taken out of service and that nothing runs on is theirs; one that never came up is
-    apply's; one that leaves or is rolled is missed as long as jobs run there."""
+    """A node that a person has taken out of service and that nothing runs on is theirs, one of an incident the incident's;
+    one that never came up is apply's; one that leaves or is rolled is missed as long as jobs run there."""
     goes = node.reason.startswith((LEAVES, ROLLS)) and not node.cpus_used
     if node.absent or node.changes or goes:
         return None
     out = bool({"DOWN", "DRAIN", "FAIL"}.intersection(node.states))
     drained = "DRAIN" in node.states and node.reason.startswith(SLURM_DRAINS)
     a_persons = out and not drained and not node.reason.startswith((OWN_REASON, *SLURM_REASONS))
-    if not node.boot_time or (a_persons and not node.cpus_used) or node.reason.startswith(INCIDENT_REASON):
+    led = a_persons or node.reason.startswith(INCIDENT_REASON)
+    if not node.boot_time or (led and not node.cpus_used):
         return None
     if machine is None or machine.state is not MachineState.RUNNING:
         return Dead(node.name, f"its machine is {'stopped' if machine is not None else 'gone'}")
@@ -97,7 +98,7 @@ def _dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> De
     if lost:
         what = "its machine was started again under its jobs"
         return Dead(node.name, what, machine.started_at, runs=True, jobs=lost)
-    if "DOWN" in node.states and not a_persons and "NOT_RESPONDING" not in node.states:
+    if "DOWN" in node.states and not led and "NOT_RESPONDING" not in node.states:
         return Dead(node.name, f"Slurm had lost it: {node.reason}", runs=True)
     return None
 
