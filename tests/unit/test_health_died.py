@@ -91,7 +91,7 @@ async def test_a_node_that_dies_while_jobs_are_still_to_leave_it(lab: Ward, warn
 
 
 async def test_where_nobody_can_fence_its_repair_knows_since_when_it_was_silent(lab: Ward) -> None:
-    lab.world.fences = False  # type: ignore[misc]
+    lab.world.fences = False
     lab.world.jobs, lab.world.fixed = {7: "RUNNING"}, {7}
     await lab.responder.take(signal(48), [])
     lab.clock.now = 1050.0
@@ -130,8 +130,10 @@ def test_of_a_node_of_an_incident_the_watch_says_that_it_is_dead_while_jobs_are_
 
 
 async def unmade(lab: Ward) -> Incident:
-    incident: Incident = await lab.store.open_incident("lab", NODE, WHAT, XidClass.MAKE, 900.0, {"group": "gpu"})
-    return await lab.store.move_incident(incident, IncidentState.REPAIRING, "no capacity", evidence={"until": 2000.0})
+    found = await lab.store.open_incident("lab", NODE, WHAT, XidClass.MAKE, 900.0, {"group": "gpu"})
+    until = {"until": 2000.0}
+    incident: Incident = await lab.store.move_incident(found, IncidentState.REPAIRING, "no capacity", evidence=until)
+    return incident
 
 
 async def test_faults_of_a_node_are_no_part_of_what_kept_its_group_from_being_made(lab: Ward) -> None:

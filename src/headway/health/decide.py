@@ -7,15 +7,10 @@ from dataclasses import dataclass, replace
 
 from headway.cluster.spares import wanted_reserve
 from headway.domain.cluster import Cluster
-from headway.domain.incident import INCIDENT_REASON, OWN_REASON
+from headway.domain.incident import INCIDENT_REASON, OWN_REASON, SLURM_DRAINS, SLURM_REASONS
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES, ROLLS
-
-# slurmctld's own, for nodes that it has lost.
-SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding")
-# And for one that still ends a job which was requeued and sent to it again. Nobody else would ever return it.
-SLURM_DRAINS = ("Duplicate jobid",)
 
 
 @dataclass(frozen=True, slots=True)

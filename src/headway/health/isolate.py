@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair
+from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair, own
+from headway.domain.live import OUT
 from headway.domain.machine import MachineState
 from headway.domain.slots import LEAVES, out_before
 from headway.health.move import ENDED_BADLY, died, hold, numbers, requeue, victims
-from headway.health.prove import own
 from headway.health.tools import Tools
 from headway.slurm import control
-
-OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
 
 
 async def isolate(tools: Tools, incident: Incident) -> Incident:

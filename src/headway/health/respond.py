@@ -27,11 +27,11 @@ from headway.cluster.env import Env
 from headway.cluster.members import leaving
 from headway.domain.cluster import Cluster
 from headway.domain.incident import DRAINS, ORPHAN, Incident, IncidentState, IncidentStep, Signal, XidClass
-from headway.domain.live import JobState
+from headway.domain.live import OUT, JobState
 from headway.domain.slots import LEAVES, NO_MACHINE, ROLLS
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health import gone, ladder, prove, reclaim, repair
-from headway.health.isolate import OUT, isolate
+from headway.health.isolate import isolate
 from headway.health.listen import DEED, Beats, Deed
 from headway.health.move import ENDED_BADLY, move_jobs, once_more
 from headway.health.policy import DAY_S, Verdict, evidence_of, fold, heavier, holder, judge

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from headway.domain.incident import own
+from headway.domain.live import OUT
 from headway.domain.machine import MachineState
 from headway.errors import HeadwayError
-from headway.health import prove
 from headway.health.ask import ages, answers
-from headway.health.isolate import OUT
 from headway.health.listen import Beats
 from headway.health.silence import ASK_AGAIN_S, LEASE_OVER_S, LOOK_AGAIN_S, QUIET_S, SILENT_S, suspects
 from headway.health.tools import Tools
@@ -93,4 +93,4 @@ async def _others_too(tools: Tools, started: Mapping[str, float], late_s: float)
 async def _somebody_elses(tools: Tools, node: str) -> bool:
     """A person has taken it out of service and nothing runs on it: what they do with it is theirs."""
     states, reason = await tools.node_now(node)
-    return bool(states & OUT) and not prove.own(reason) and not await tools.jobs_on(node)
+    return bool(states & OUT) and not own(reason) and not await tools.jobs_on(node)
