@@ -107,7 +107,10 @@ class Responder:
         if incident is not None:
             incident = await self._again(incident, signal, verdict, await self._serves(signal.node))
             if verdict.action is XidClass.RESTART_JOB and incident.state is not IncidentState.SEEN:
-                incident = await once_more(self.tools, incident, signal)
+                again = await once_more(self.tools, incident, signal)
+                incident = again or await self._open(
+                    signal.node, verdict.why, verdict.action, signal.at, evidence_of(signal)
+                )
         elif verdict.acts and await self._in_a_roll(signal.node):
             verdict = Verdict(XidClass.LOG, f"{verdict.why}; the tests of its roll decide")
         elif verdict.acts:
@@ -119,7 +122,7 @@ class Responder:
         words = verdict.why if verdict.acts else f"{verdict.why}; {_QUIET.get(verdict.action, 'noted')}"
         said = [(signal.node, words)]
         if incident is not None and not incident.state.closed:
-            said += await self.advance(incident)
+            said += await self._as_far(incident)
         await self._release(signal.node)
         return said
 
