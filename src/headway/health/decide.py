@@ -12,6 +12,8 @@ from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES, ROLLS
 
+_REQUEUE_S = 150  # Slurm lets a requeued job wait for two minutes
+
 
 @dataclass(frozen=True, slots=True)
 class Dead:
@@ -99,4 +101,6 @@ def _dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> De
 
 
 def _waits_after_requeue(job: JobState) -> bool:
-    return job.state == "PENDING" and job.restarts > 0 and job.reason == "BeginTime"
+    """A later time than Slurm's own is its owner's (scontrol update StartTime=22:00). With a requeue a job is submitted anew."""
+    own = job.eligible_time > job.submit_time + _REQUEUE_S
+    return job.state == "PENDING" and job.restarts > 0 and job.reason == "BeginTime" and not own
