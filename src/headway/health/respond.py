@@ -156,11 +156,13 @@ class Responder:
         )
 
     async def _over_when(self, signal: Signal, history: Iterable[Incident]) -> Incident | None:
-        """The incident whose end came after the signal: what is heard late is no new fault."""
+        """The incident that has dealt with the signal: what is heard late is no new fault, unless it came after the tests that
+        returned the node had begun."""
         for incident in history:
             if incident.state.closed and (incident.drained or incident.action is XidClass.RECLAIM):
-                ended = (await self.env.store.incident(incident.number)).steps[-1].at
-                return incident if incident.fault_at <= signal.at <= ended else None
+                steps = (await self.env.store.incident(incident.number)).steps
+                over = next((step.at for step in reversed(steps) if "tests" in step.evidence), steps[-1].at)
+                return incident if incident.fault_at <= signal.at <= over else None
         return None
 
     async def _done_by_relay(self, incident: Incident, signal: Signal) -> Incident:
