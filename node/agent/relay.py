@@ -85,8 +85,9 @@ class Relay(threading.Thread):
         for line in whole_lines(self._faults)[-200:]:
             fault = json.loads(line)
             new = max(read_at, now - OLD_S) < float(fault["at"])
-            if new and int(fault.get("code") or 0) in self._config.drains and fault["id"] not in self._done:
-                self._drain(fault, now)
+            due = new and int(fault.get("code") or 0) in self._config.drains and fault["id"] not in self._done
+            if due and not self._drain(fault, now):
+                return
         if now - self._led_since >= LEASE_OVER_S:  # until then the other head has renewed leases
             self._silent(now)
 
@@ -105,19 +106,21 @@ class Relay(threading.Thread):
         except OSError:
             return 0.0
 
-    def _drain(self, fault: dict[str, Any], now: float) -> None:
-        """Where the controller does not answer all of it, or takes none of it, it is done with the next look."""
+    def _drain(self, fault: dict[str, Any], now: float) -> bool:
+        """Whether the controller answers at all. What it does not take is done with the next look."""
         node, name = str(fault["node"]), str(fault["id"])
         states, reason = self._node(node)
+        if not states and "not found" in reason:
+            self._done.add(name)
         if not states:
-            return
+            return name in self._done
         if not states & _OUT or reason.startswith(_OWN):
             code, _ = self._run(_update(node, "DRAIN", f"relay: XID {fault['code']}"))
             if code:
-                return
+                return True
         there = self._jobs(node)
         if there is None:
-            return
+            return True
         job = fault.get("job")
         if job is not None and self._state(int(job)) in _ENDED_BADLY:
             there.add(int(job))
@@ -132,6 +135,7 @@ class Relay(threading.Thread):
                 late = True
         if not late:
             self._note(name, node, now, sorted(self._sent.pop(name)), stay)
+        return True
 
     def _silent(self, now: float) -> None:
         # One that has been away for so long has been dealt with, or was given back.
@@ -146,7 +150,7 @@ class Relay(threading.Thread):
                 continue
             states, said = self._node(node)
             if not states and "not found" not in said:
-                continue  # the controller does not answer
+                return  # the controller does not answer
             if states and not states & (_OUT | _ASLEEP):
                 there = self._jobs(node)
                 if there is None or self._run(_update(node, "DOWN", "relay: no heartbeat, and its lease is over"))[0]:

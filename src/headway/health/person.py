@@ -60,13 +60,17 @@ async def reboot(tools: Tools, node: str, person: str, *, busy: bool = False) ->
     again = await rebooter(tools, node) == person
     served = again or not (await tools.node_now(node))[0] & OUT
     connections, head, mine = tools.env.connections, await tools.head(), f"{person}: {REBOOTS}"
+
+    def ours(reason: str) -> bool:
+        return reason.startswith(mine)  # slurmctld may say more behind it
+
     if served:
         await control.node_drain(connections, head, node, mine)
     try:
         jobs = () if busy else sorted(await tools.jobs_on(node))  # before the drain one may have begun
         if jobs:
             if served:
-                await control.return_own(connections, head, node, mine.__eq__)
+                await control.return_own(connections, head, node, ours)
             return f"not rebooted: by now jobs {', '.join(map(str, jobs))} run there"
         if not (tools.env.provider.fences or again):  # one that can't be told so now is not waited for
             await connections.remote(await tools.machine(node), ["true"], timeout_s=10)
@@ -78,11 +82,11 @@ async def reboot(tools: Tools, node: str, person: str, *, busy: bool = False) ->
         return fault
     fault = fault or (await prove.prove(tools, node)).fault or await _open_incident(tools, node)
     if not fault:
-        kept = await control.return_own(connections, head, node, mine.__eq__)
+        kept = await control.return_own(connections, head, node, ours)
         return kept and f"its tests passed; it stays out of service, for another reason by now: {kept}"
     with contextlib.suppress(HeadwayError):  # it has ended, and nobody goes on with it
         states, reason = await tools.node_now(node)
-        if not states & OUT or reason == mine:
+        if not states & OUT or ours(reason):
             await control.node_drain(connections, head, node, f"{person}: reboot: {fault}")
     return fault
 
