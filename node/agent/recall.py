@@ -388,7 +388,7 @@ def recall(
 
 
 def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
-    """Raises TimeoutError where the controller is away: who comes later may depend on who could not be submitted yet."""
+    """Raises TimeoutError naming what is to be tried again."""
     before: dict[int, list[int]] = {}
     numbers: dict[int, int] = {}
     taken = set[int]()
@@ -419,7 +419,11 @@ def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
         return
     slurm.close_records()  # before their numbers are known again
     there = _patiently(slurm.again)  # a try before this one may have got further than it could note
+    late: list[int] = []
     for note, (owner, files, began) in due.items():
+        if tuple(_dependent(note.argv, dict.fromkeys(late, 0))) != note.argv:  # it depends on one of these
+            late.append(note.job)
+            continue
         mine_again = (a.job for a in there if (a.old, a.uid) == (note.job, note.uid) and a.submitted >= began)
         already = next((job for job in mine_again if job not in taken), 0)
         try:
@@ -431,11 +435,16 @@ def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
             numbers[note.job] = int(new[1])
             taken.add(int(new[1]))
         elif _later(note, said):
-            raise TimeoutError(f"job {note.job} is submitted again when the controller answers: {said or 'no answer'}")
+            late.append(note.job)
+            if any(words in said.lower() for words in _AWAY):
+                break
+            continue
         with open(done, "a") as file:
             file.write(json.dumps({"job": note.job, "at": note.at, "said": said}) + "\n")
         what = "submitted again" if new else "and can't be submitted again"
         yield f"job {note.job} was not saved by the controller before it was killed; {what}: {said}"
+    if late:
+        raise TimeoutError(f"what the controller did not take is tried again, from job {late[0]} on")
 
 
 def _later(note: Note, said: str) -> bool:

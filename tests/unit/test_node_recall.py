@@ -239,9 +239,9 @@ def test_what_the_controller_did_not_take_is_submitted_again_when_it_answers(hom
     noted(home, *(line(job, BEGAN - 4 + n) for n, job in enumerate((33, 34, 35))))
     slurm = Slurm({})
     slurm.answers = {34: AWAY}
-    with pytest.raises(TimeoutError, match="job 34 is submitted again when the controller answers"):
+    with pytest.raises(TimeoutError, match="is tried again, from job 34 on"):
         ran(slurm, home)
-    assert slurm.submitted == [33, 34], "35 may depend on 34"
+    assert slurm.submitted == [33, 34], "nor would it take 35"
     (home / "kept/saved").write_text(str(BEGAN + 60.0))
     again = Slurm({})
     assert len(ran(again, home)) == 2
@@ -250,16 +250,17 @@ def test_what_the_controller_did_not_take_is_submitted_again_when_it_answers(hom
 
 
 def test_what_may_have_been_taken_is_looked_for_first(home: Path) -> None:
-    noted(home, line(33, BEGAN - 4), line(34, BEGAN - 3))
+    noted(home, line(33, BEGAN - 4), line(34, BEGAN - 3, b"sbatch\0-d\0afterok:33\0a.sh"), line(35, BEGAN - 3))
     slurm = Slurm({})
     slurm.answers = {33: UNSURE}
     with pytest.raises(TimeoutError):
         ran(slurm, home)
+    assert slurm.submitted == [33, 35], "34 needs to know its number; what keeps one keeps no other"
     slurm = Slurm({})
     other = recall.Again(90, THEIRS, BEGAN + 1, 33), recall.Again(91, ME.pw_uid, BEGAN - 100, 33)  # of a time before
     slurm.there = [*other, recall.Again(92, ME.pw_uid, BEGAN + 1, 33)]
     assert "submitted again: Submitted batch job 92" in ran(slurm, home)[0]
-    assert (slurm.submitted, slurm.numbers) == ([34], {33: 92})
+    assert (slurm.submitted, slurm.numbers) == ([34], {33: 92, 35: 135})
 
 
 def test_what_may_have_been_taken_and_can_not_be_recognized_is_not_submitted_twice(home: Path) -> None:
