@@ -4,7 +4,8 @@ change: killed before that, it comes back without the jobs of those seconds, and
 `agent.pyz keep` runs before slurmctld starts: it copies the scripts and environments of the newest jobs, which slurmctld
 writes at once and deletes when it comes back without their jobs. `agent.pyz recall` runs after: what people's sbatch noted
 (cli_filter.lua), nobody knows any more and accounting has not seen end is submitted again, as its owner, in its old order and so
-as a rule by its old number. A run that may still be there is ended by Slurm first, as soon as its node registers.
+as a rule by its old number. A run that may still be there is ended by Slurm first, as soon as its node registers. Where the
+controller goes away again meanwhile, what it did not take is kept on a list, and tried again.
 
 Of two heads the second one takes over without the first one's last seconds, while accounting is away: it makes the list
 (inherit.py), which the first one carries out here when it is back."""
@@ -48,6 +49,9 @@ _MOST_BYTES = 256 * 1024
 _MOST_NOTES = 200  # of one person
 _MOST_JOB = 2**26
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL", "REVOKED")
+_AWAY = ("unable to contact", "connection refused", "standby mode", "temporarily unable")  # it has not taken the job
+_UNSURE = ("timed out", "zero bytes")  # it may have
+_AGAIN = "headway: submitted again, for the controller was killed before it had saved job"
 _UNIX_TIMES = {"SLURM_TIME_FORMAT": "%s"}
 _SUBMITTED = re.compile(r"^(?:Submitted batch job )?(\d+)", re.MULTILINE)  # or --parsable
 _BEGINS = re.compile(rb"^#SBATCH\s+(?:.*\s)?(?:--begin|-b)", re.MULTILINE)
@@ -87,6 +91,16 @@ class Kept:
 
     script: bytes = b""
     environment: bytes = b""
+
+
+@dataclass(frozen=True)
+class Again:
+    """A job that says of itself that it is an earlier one (`old`), submitted again."""
+
+    job: int
+    uid: int
+    submitted: int
+    old: int
 
 
 @dataclass(frozen=True)
@@ -176,7 +190,7 @@ def command(note: Note, script: bytes, numbers: Mapping[int, int], path: bytes) 
     """The same sbatch. What its owner says of begin and comment counts. `numbers`: what became of those submitted before, for
     jobs that depend on them. `path`: where the script is now."""
     begins = any(word.startswith((b"--begin", b"-b")) for word in note.argv[1:]) or _BEGINS.search(script)
-    words = b"headway: submitted again, for the controller was killed before it had saved job %d" % note.job
+    words = b"%s %d" % (_AGAIN.encode(), note.job)
     first = [b"/usr/bin/sbatch", b"--comment=" + words] + ([] if begins else [b"--begin=now+%d" % BEGIN_S])
     rest = list(note.argv[1:])
     at = script_at(rest)
@@ -237,6 +251,12 @@ class Slurm:
         rows = self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%F %U").splitlines()
         return {int(job): int(uid) for job, uid in (row.split() for row in rows)}
 
+    def again(self) -> list[Again]:
+        """Those that were submitted again, as far as their owner gave them no comment."""
+        rows = self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%F %U %V %k").splitlines()
+        found = (re.match(rf"(\d+) (\d+) (\d+) {_AGAIN} (\d+)$", row.strip()) for row in rows)
+        return [Again(*map(int, match.groups())) for match in found if match]
+
     def records(self, job: int) -> list[Record]:
         argv = ("sacct", "-D", "-X", "-a", "-n", "-P", "-o", "User,State,Submit,Start,End", "-j", str(job))
         rows = (line.split("|") for line in self._ask(*argv).splitlines())
@@ -282,7 +302,7 @@ class Slurm:
                 )
             try:
                 run.wait(_SUBMIT_S)
-            except subprocess.TimeoutExpired:  # sbatch --wait: its job is submitted
+            except subprocess.TimeoutExpired:  # sbatch --wait: its job is submitted, and it has said so
                 os.killpg(run.pid, signal.SIGKILL)
                 run.wait()
             said.seek(0)
@@ -319,7 +339,7 @@ def lost(slurm: Slurm, began: int, notes: str, kept: str) -> list[Lost]:
 
 
 def hand_on(found: Iterable[Lost], folder: str) -> None:
-    """Adds to the list that the first head carries out."""
+    """Adds to the list in this folder, which is carried out on the first head."""
     rows = [
         {"job": note.job, "at": note.at, "uid": note.uid, "argv": b"\0".join(note.argv).hex(), "began": one.began}
         for one in found
@@ -346,30 +366,41 @@ def recall(
     notes: str, slurm: Slurm | None = None, kept: str = KEPT, done: str = DONE, inherited: str = ""
 ) -> Iterator[str]:
     """Says what it did, job by job. `notes`: the files that sbatch writes. `inherited`: the folder of what the second head hands
-    on. Raises TimeoutError where it has not ended its list: it is tried again."""
+    on. Raises TimeoutError where it has not ended its list, or the controller does not take all: it is tried again."""
     slurm = slurm or Slurm()
     ends = time.monotonic() + HAND_S
     while inherited and os.path.exists(f"{inherited}/{SAVED}") and time.monotonic() < ends:
         time.sleep(0.1)
     whole = not os.path.exists(f"{inherited}/{SAVED}")
-    listed = handed(inherited) if inherited and whole else []
+    listed = [*handed(kept), *(handed(inherited) if inherited and whole else [])]  # ours: of a try that did not end
     there = {one.note for one in listed}
-    ours = lost(slurm, _patiently(slurm.began), notes, kept)
-    found = sorted(
-        (*listed, *(one for one in ours if one.note not in there)), key=lambda one: (one.note.at, one.note.job)
-    )
+    ours = [one for one in lost(slurm, _patiently(slurm.began), notes, kept) if one.note not in there]
+    if ours:  # noted before anything is submitted: the next controller takes the seconds of these for saved
+        hand_on(ours, kept)
+    found = sorted((*listed, *ours), key=lambda one: (one.note.at, one.note.job))
     yield from _again(slurm, found, done)
     if not whole:
         raise TimeoutError(f"the second head has not ended its list in {inherited}")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{kept}/{DUE}")
     if inherited:
         shutil.rmtree(inherited, ignore_errors=True)
 
 
 def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
+    """Raises TimeoutError naming what is to be tried again."""
     before: dict[int, list[int]] = {}
+    numbers: dict[int, int] = {}
+    taken = set[int]()
+    notes = {(one.note.job, one.note.at) for one in found}
     for row in map(json.loads, whole_lines(done)):
         before.setdefault(row["job"], []).append(row["at"])
-    due: dict[Note, tuple[pwd.struct_passwd, Kept]] = {}  # what was noted twice is one submission
+        new = _SUBMITTED.search(row["said"])
+        if new:
+            taken.add(int(new[1]))
+        if new and (row["job"], row["at"]) in notes:
+            numbers[row["job"]] = int(new[1])
+    due: dict[Note, tuple[pwd.struct_passwd, Kept, int]] = {}  # what was noted twice is one submission
     for one in found:
         note = one.note
         try:
@@ -383,22 +414,44 @@ def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
         records = mine(note, records, owner.pw_name, max(earlier, default=0))
         files = kept_of(f"{one.kept}/job.{note.job}", owner, known=bool(records))
         if not over(note, records, files.script, one.began):
-            due[note] = owner, files
-    if due:
-        slurm.close_records()  # before their numbers are known again
-    numbers: dict[int, int] = {}
-    for note, (owner, files) in due.items():
+            due[note] = owner, files, one.began
+    if not due:
+        return
+    slurm.close_records()  # before their numbers are known again
+    there = _patiently(slurm.again)  # a try before this one may have got further than it could note
+    late: list[int] = []
+    for note, (owner, files, began) in due.items():
+        if tuple(_dependent(note.argv, dict.fromkeys(late, 0))) != note.argv:  # it depends on one of these
+            late.append(note.job)
+            continue
+        mine_again = (a.job for a in there if (a.old, a.uid) == (note.job, note.uid) and a.submitted >= began)
+        already = next((job for job in mine_again if job not in taken), 0)
         try:
-            said = slurm.submit(note, owner, files, numbers)
+            said = f"Submitted batch job {already}" if already else slurm.submit(note, owner, files, numbers)
         except (OSError, ValueError) as error:
             said = str(error)
         new = _SUBMITTED.search(said)
         if new:
             numbers[note.job] = int(new[1])
+            taken.add(int(new[1]))
+        elif _later(note, said):
+            late.append(note.job)
+            if any(words in said.lower() for words in _AWAY):
+                break
+            continue
         with open(done, "a") as file:
             file.write(json.dumps({"job": note.job, "at": note.at, "said": said}) + "\n")
         what = "submitted again" if new else "and can't be submitted again"
         yield f"job {note.job} was not saved by the controller before it was killed; {what}: {said}"
+    if late:
+        raise TimeoutError(f"what the controller did not take is tried again, from job {late[0]} on")
+
+
+def _later(note: Note, said: str) -> bool:
+    """Whether it is to be tried again. Where the controller may have taken it, only what can be recognized then is."""
+    words = said.lower()
+    unsure = not said or any(one in words for one in _UNSURE)
+    return any(one in words for one in _AWAY) or (unsure and not any(w.startswith(b"--comment") for w in note.argv))
 
 
 def _number(text: str) -> int:

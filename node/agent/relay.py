@@ -33,16 +33,17 @@ _OWN = "headway: "
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
 _ASLEEP = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP"})  # nobody waits for word from there
 _ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
+_NEVER = ("presently disabled", "only batch jobs")  # of a requeue: the job itself forbids it
 Run = Callable[[Sequence[str]], "tuple[int, str]"]
 
 
 def run(argv: Sequence[str]) -> tuple[int, str]:
-    """(exit code, what it printed)."""
+    """(exit code, what it printed; of one that failed its errors too)."""
     try:
         done = subprocess.run(list(argv), capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         return 1, str(error)
-    return done.returncode, done.stdout
+    return done.returncode, done.stdout + (done.stderr if done.returncode else "")
 
 
 class Relay(threading.Thread):
@@ -64,6 +65,7 @@ class Relay(threading.Thread):
         self._led: bool | None = None
         self._led_since = 0.0
         self._began = time.time()
+        self._sent: dict[str, set[int]] = {}  # fault that is not done yet -> jobs that were requeued for it
         self._done = {str(json.loads(line)["signal"]) for line in whole_lines(deeds)}
 
     def run(self) -> None:
@@ -83,8 +85,9 @@ class Relay(threading.Thread):
         for line in whole_lines(self._faults)[-200:]:
             fault = json.loads(line)
             new = max(read_at, now - OLD_S) < float(fault["at"])
-            if new and int(fault.get("code") or 0) in self._config.drains and fault["id"] not in self._done:
-                self._drain(fault, now)
+            due = new and int(fault.get("code") or 0) in self._config.drains and fault["id"] not in self._done
+            if due and not self._drain(fault, now):
+                return
         if now - self._led_since >= LEASE_OVER_S:  # until then the other head has renewed leases
             self._silent(now)
 
@@ -103,19 +106,36 @@ class Relay(threading.Thread):
         except OSError:
             return 0.0
 
-    def _drain(self, fault: dict[str, Any], now: float) -> None:
-        node = str(fault["node"])
+    def _drain(self, fault: dict[str, Any], now: float) -> bool:
+        """Whether the controller answers at all. What it does not take is done with the next look."""
+        node, name = str(fault["node"]), str(fault["id"])
         states, reason = self._node(node)
+        if not states and "not found" in reason:
+            self._done.add(name)
+        if not states:
+            return name in self._done
         if not states & _OUT or reason.startswith(_OWN):
-            self._run(_update(node, "DRAIN", f"relay: XID {fault['code']}"))
+            code, _ = self._run(_update(node, "DRAIN", f"relay: XID {fault['code']}"))
+            if code:
+                return True
         there = self._jobs(node)
+        if there is None:
+            return True
         job = fault.get("job")
         if job is not None and self._state(int(job)) in _ENDED_BADLY:
             there.add(int(job))
-        requeued = [
-            number for number in sorted(there) if self._run(["scontrol", "requeue", self._alone(number)])[0] == 0
-        ]
-        self._note(str(fault["id"]), node, now, requeued, sorted(there - set(requeued)))
+        sent, stay, late = self._sent.setdefault(name, set()), list[int](), False
+        for number in sorted(there - sent):
+            code, said = self._run(["scontrol", "requeue", self._alone(number)])
+            if code == 0:
+                sent.add(number)
+            elif any(words in said.lower() for words in _NEVER):
+                stay.append(number)
+            else:
+                late = True
+        if not late:
+            self._note(name, node, now, sorted(self._sent.pop(name)), stay)
+        return True
 
     def _silent(self, now: float) -> None:
         # One that has been away for so long has been dealt with, or was given back.
@@ -128,11 +148,14 @@ class Relay(threading.Thread):
             name = f"silent {node} {self._beats[node]:.0f}"
             if name in self._done:
                 continue
-            states, _ = self._node(node)
+            states, said = self._node(node)
+            if not states and "not found" not in said:
+                return  # the controller does not answer
             if states and not states & (_OUT | _ASLEEP):
-                there = sorted(self._jobs(node))
-                self._run(_update(node, "DOWN", "relay: no heartbeat, and its lease is over"))
-                self._note(name, node, now, there, [])
+                there = self._jobs(node)
+                if there is None or self._run(_update(node, "DOWN", "relay: no heartbeat, and its lease is over"))[0]:
+                    continue
+                self._note(name, node, now, sorted(there), [])
             self._done.add(name)
 
     def _note(self, signal: str, node: str, now: float, requeued: list[int], stay: list[int]) -> None:
@@ -145,20 +168,24 @@ class Relay(threading.Thread):
         say(f"no server listens: {node} is out of service, jobs requeued: {requeued}")
 
     def _node(self, node: str) -> tuple[set[str], str]:
-        _, said = self._run(["scontrol", "--oneliner", "show", "node", node])
+        """(states, reason); no states, and what was said instead, without an answer."""
+        code, said = self._run(["scontrol", "--oneliner", "show", "node", node])
+        if code:
+            return set(), said
         fields = dict(word.split("=", 1) for word in said.split() if "=" in word)
         reason = said.partition(" Reason=")[2].partition(" [")[0]
         return {state.rstrip("*") for state in fields.get("State", "").split("+") if state}, reason
 
-    def _jobs(self, node: str) -> set[int]:
+    def _jobs(self, node: str) -> set[int] | None:
+        """None without an answer."""
         states = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
-        _, said = self._run(["squeue", "--noheader", f"--nodelist={node}", f"--states={states}", "--format=%A"])
-        return {int(word) for word in said.split() if word.isdigit()}
+        code, said = self._run(["squeue", "--noheader", f"--nodelist={node}", f"--states={states}", "--format=%A"])
+        return None if code else {int(word) for word in said.split() if word.isdigit()}
 
     def _alone(self, job: int) -> str:
         """What names this job and no other: an array's own number is one of its tasks' too, and means all of them."""
-        _, said = self._run(["squeue", "--all", "--noheader", f"--jobs={job}", "--states=all", "--format=%A %i"])
-        own = dict(line.split() for line in said.splitlines()).get(str(job), "")
+        code, said = self._run(["squeue", "--all", "--noheader", f"--jobs={job}", "--states=all", "--format=%A %i"])
+        own = "" if code else dict(line.split() for line in said.splitlines()).get(str(job), "")
         array, _, task = own.partition("_")
         return own if array.isdigit() and task.isdigit() else str(job)
 

@@ -44,6 +44,7 @@ class World:
         self.tasks: dict[int, str] = {}  # of an array: job -> its name, "7_2"
         self.scripts: dict[int, str] = {}
         self.fixed: set[int] = set()  # --no-requeue
+        self.stuck: set[int] = set()  # jobs of which the controller takes no word just now
         self.leaves = True  # a requeued job is off the node at once
         self.gpus = 8
         self.gpus_after_reset: int | None = 8  # None: the reset itself fails
@@ -116,7 +117,7 @@ class World:
     async def remote(self, at: Machine, argv: Sequence[str], *, check: bool = True, **_: Any) -> Ran:
         code, out = self._answer(at.name, list(argv))
         if check and code:
-            raise CommandFailed(argv, code, "refused", where=at.name)
+            raise CommandFailed(argv, code, out or "refused", where=at.name)
         return Ran(tuple(argv), code, out, "", 0.0)
 
     def _answer(self, at: str, words: Sequence[str]) -> tuple[int, str]:
@@ -262,7 +263,9 @@ class World:
 
     def _requeue(self, number: int) -> tuple[int, str]:
         if number in self.fixed:
-            return 1, ""
+            return 1, "Requested operation is presently disabled"
+        if number in self.stuck:
+            return 1, "Unable to contact slurm controller (connect failure)"
         self.requeued.append(number)
         self.jobs[number] = "PENDING" if self.leaves else "COMPLETING"
         return 0, ""

@@ -103,6 +103,12 @@ def test_a_requeued_job_is_started_without_waiting_out_begin_time() -> None:
     assert actions(world(), machines(), (waiting, chosen)) == [StartNow(7)]
 
 
+def test_a_time_that_its_owner_has_given_a_requeued_job_counts() -> None:
+    requeued = job(7, "PENDING", restarts=1, reason="BeginTime", submit_time=50_000, eligible_time=50_121)
+    assert actions(world(), machines(), (requeued,)) == [StartNow(7)]
+    assert actions(world(), machines(), (replace(requeued, eligible_time=53_600),)) == []
+
+
 def test_the_node_that_returned_stands_by_next_and_a_busy_one_is_never_taken() -> None:
     busy = world(lab_2_1=node("lab-2-1", "ALLOCATED", cpus_used=128))
     for name in ("lab-1-1", "lab-1-2", "lab-1-4"):

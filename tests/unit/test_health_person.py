@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headway.domain.incident import IncidentState, XidClass
+from headway.domain.incident import IncidentState, XidClass, own
 from headway.domain.machine import Machine, MachineState
 from headway.errors import Conflict, Unreachable
 from headway.health import person, prove
@@ -26,7 +26,7 @@ async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: 
 
 async def test_somebody_called_headway_drains_as_a_person(lab: Ward) -> None:
     await person.drain(lab.responder.tools, NODE, "incident 3: no", "headway")
-    assert not prove.own(lab.world.reason)
+    assert not own(lab.world.reason)
 
 
 async def test_a_node_is_returned_only_when_it_is_out_and_answers(lab: Ward) -> None:

@@ -299,6 +299,22 @@ async def test_what_is_heard_of_a_fault_after_its_end_is_no_new_fault(lab: Ward)
     assert len(await lab.store.incidents("lab")) == 2
 
 
+async def test_an_error_since_the_tests_began_is_a_new_fault_however_late_it_is_heard(lab: Ward) -> None:
+    await lab.responder.take(signal(46), [])
+    while (await lab.newest()).state is not IncidentState.TESTING:
+        await lab.responder.sleep(0)
+        await lab.responder.go_on()
+    began = lab.clock.now
+    lab.clock.now += 30.0
+    ended = (await lab.settle()).steps[-1].at
+    assert began < ended
+    await lab.responder.take(signal(48, at=began - 1.0), [])
+    assert len(await lab.store.incidents("lab")) == 1, "an echo"
+    await lab.responder.take(signal(48, at=ended - 10.0), [])
+    assert len(await lab.store.incidents("lab")) == 2
+    assert lab.world.state == "IDLE+DRAIN"
+
+
 async def test_a_cluster_that_only_watches_notes_and_touches_nothing(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(act=False))) as lab:
         lab.world.jobs = {7: "RUNNING"}

@@ -84,6 +84,11 @@ class Fleet:
         elif argv[0] == "sinfo":
             words = {name: "drained" if name in self.reasons else "idle" for name in NODES}
             out = "".join(f"{name}|{words[name]}|{self.reasons.get(name, 'none')}\n" for name in NODES)
+        elif "node" in argv:
+            why = self.reasons.get(argv[-1])
+            out = (
+                f"NodeName={argv[-1]} State={'IDLE' if why is None else f'IDLE+DRAIN Reason={why} [root@2026-01-01]'}\n"
+            )
         elif "show" in argv:
             out = f"JobId={argv[-1]} JobState=RUNNING\n"
         elif argv[:2] == ["scontrol", "update"]:

@@ -8,7 +8,7 @@ from headway.domain.cluster import StallRule
 from headway.health.stall import GpuUse, StallKind, forgotten, hangs, own_rules, span
 
 HALF_AN_HOUR = StallRule(1800)
-NOTHING, SPINS, WORKS = GpuUse(0, 0, 0), GpuUse(100, 100, 0), GpuUse(100, 99, 40)
+NOTHING, SPINS, WORKS = GpuUse(0, 0, 0, 8), GpuUse(100, 100, 0, 8), GpuUse(100, 99, 40, 8)
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ NOTHING, SPINS, WORKS = GpuUse(0, 0, 0), GpuUse(100, 100, 0), GpuUse(100, 99, 40
         (1800, SPINS, True),
         (1799, SPINS, False),  # not yet
         (9000, WORKS, False),  # long steps, or one that writes nothing
-        (9000, GpuUse(100, 20, 0), False),  # one GPU waits, another doesn't
+        (9000, GpuUse(100, 20, 0, 8), False),  # one GPU waits, another doesn't
         (9000, None, False),  # nobody knows
     ],
 )

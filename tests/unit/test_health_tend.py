@@ -26,6 +26,7 @@ class Head:
 
     def __init__(self) -> None:
         self.use = {"most": "0", "least": "0", "traffic": "0"}
+        self.samples = dict.fromkeys(range(running().gpus), 10000)  # that Prometheus has
         self.words: dict[str, int] = {}
         self.done: list[list[str]] = []
         self.prometheus = True
@@ -36,6 +37,11 @@ class Head:
         if argv[0] == "curl":
             if not self.prometheus:
                 return Ran(tuple(argv), 7, "", "refused", 0.0)
+            if argv[-1].startswith("query=count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=''}["):
+                least = int(argv[-1].rpartition(">= ")[2].rstrip(")"))
+                seen = sum(count >= least for count in self.samples.values())
+                rows = [{"metric": {"hpc_job": "7"}, "value": [NOW, str(seen)]}] * bool(seen)
+                return Ran(tuple(argv), 0, json.dumps({"data": {"result": rows}}), "", 0.0)
             name = "traffic" if "MEM_COPY" in argv[-1] else "most" if "max_over" in argv[-1] else "least"
             row = {"metric": {"hpc_job": "7"}, "value": [NOW, self.use[name]]}
             return Ran(tuple(argv), 0, json.dumps({"data": {"result": [row]}}), "", 0.0)
@@ -90,6 +96,23 @@ async def test_nothing_is_said_where_nobody_knows_what_the_gpus_do() -> None:
     head.prometheus = False
     assert await look(tender(head), running()) == []
     assert head.done == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([360] * 8, True),  # of 10 s each
+        ([350] * 8, True),  # some were missed
+        ([300] * 8, False),  # Prometheus was away for ten minutes
+        ([360] * 7 + [30], False),  # the agent of one of its nodes was
+        ([360] * 7, False),  # and had not come back
+    ],
+)
+async def test_nothing_is_said_of_a_time_in_which_nobody_looked(counts: list[int], said: bool) -> None:
+    head = Head()
+    head.samples = dict(enumerate(counts))
+    only_idle = tender(head, hang=StallRule(0), idle=StallRule(3600, acts=True))
+    assert bool(await look(only_idle, running(gpus=8))) is said
 
 
 async def test_by_policy_hung_jobs_are_requeued_and_idle_ones_cancelled() -> None:

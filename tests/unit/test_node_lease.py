@@ -170,10 +170,13 @@ class Head:
         self.jobs: dict[int, str] = {7: "RUNNING", 8: "RUNNING"}
         self.tasks: dict[int, str] = {}
         self.fixed: set[int] = set()
+        self.away = ""  # words that get no answer
         self.done: list[str] = []
 
     def __call__(self, argv: Sequence[str]) -> tuple[int, str]:
         line = " ".join(argv)
+        if self.away and self.away in line:
+            return 1, "Unable to contact slurm controller (connect failure)"
         if "show node" in line:
             return 0, f"NodeName=lab-1-2 State={self.state} X=1" + (
                 f" Reason={self.reason} [root@2026]" * bool(self.reason)
@@ -186,7 +189,7 @@ class Head:
             return 0, "\n".join(str(job) for job, state in self.jobs.items() if state == "RUNNING")
         assert argv[1] in {"update", "requeue"}, line
         if argv[-1].isdigit() and int(argv[-1]) in self.fixed:
-            return 1, ""
+            return 1, "Requested operation is presently disabled for job 8"
         self.done.append(" ".join(argv[1:]))
         return 0, ""
 
@@ -242,6 +245,37 @@ def test_while_no_server_listens_a_sure_error_is_acted_on_once(world: World) -> 
     relay.look(5001.0)
     world.relay().look(5002.0)
     assert len(world.head.done) == 3, "also by an agent that was started again"
+
+
+@pytest.mark.parametrize("away", ["show node", "State=DRAIN", "--nodelist", "requeue 8"])
+def test_what_the_controller_did_not_take_is_done_with_the_next_look(world: World, away: str) -> None:
+    world.fault()
+    world.head.away = away
+    relay = world.relay()
+    relay.look(5000.0)
+    assert world.told() == []
+    world.head.away = ""
+    world.head.jobs[7] = "COMPLETING" if away.startswith("requeue") else "RUNNING"
+    relay.look(5001.0)
+    assert [line for line in world.head.done if "requeue" in line] == ["requeue 7", "requeue 8"]
+    assert world.head.done[0].startswith("update NodeName=lab-1-2 State=DRAIN")
+    assert [(deed["requeued"], deed["stay"]) for deed in world.told()] == [([7, 8], [])]
+
+
+@pytest.mark.parametrize("away", ["show node", "State=DOWN", "--nodelist"])
+def test_nor_is_a_silent_node_taken_for_done_with_before_it_is_down(world: World, away: str) -> None:
+    world.beats |= {f"lab-2-{n}": 5100.0 for n in range(1, 5)}
+    world.beats |= {"lab-1-1": 5100.0, "lab-1-3": 5100.0}
+    world.head.away = away
+    relay = world.relay()
+    relay.look(5100.0)
+    assert world.told() == []
+    world.head.away = ""
+    relay.look(5101.0)
+    assert world.head.done == [
+        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
+    ]
+    assert [deed["requeued"] for deed in world.told()] == [[7, 8]]
 
 
 def test_only_the_tasks_that_ran_there_go_back_to_the_queue(world: World) -> None:

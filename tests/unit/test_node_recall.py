@@ -40,6 +40,11 @@ class Slurm:
         self.kept: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.closed = 0
+        self.answers: dict[int, str] = {}  # job -> what sbatch says instead
+        self.there: list[Any] = []
+
+    def again(self) -> list[Any]:
+        return self.there
 
     def began(self) -> int:
         return BEGAN
@@ -58,6 +63,8 @@ class Slurm:
         assert owner == ME
         self.submitted.append(note.job)
         self.numbers, self.kept[note.job] = dict(numbers), kept
+        if note.job in self.answers:
+            return self.answers[note.job]
         return f"Submitted batch job {note.job + 100}"
 
 
@@ -221,6 +228,55 @@ def test_scripts_of_jobs_that_may_be_unsaved_are_kept_and_go_later(tmp_path: Pat
     os.utime(state / "job_state", (BEGAN + 300, BEGAN + 300))
     recall.keep(str(state), str(kept))
     assert list(kept.glob("job.*")) == []
+
+
+AWAY = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)"
+UNSURE = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+
+
+def test_what_the_controller_did_not_take_is_submitted_again_when_it_answers(home: Path) -> None:
+    """Also when it was killed in between and has written its queue since: those seconds count as saved then."""
+    noted(home, *(line(job, BEGAN - 4 + n) for n, job in enumerate((33, 34, 35))))
+    slurm = Slurm({})
+    slurm.answers = {34: AWAY}
+    with pytest.raises(TimeoutError, match="is tried again, from job 34 on"):
+        ran(slurm, home)
+    assert slurm.submitted == [33, 34], "nor would it take 35"
+    (home / "kept/saved").write_text(str(BEGAN + 60.0))
+    again = Slurm({})
+    assert len(ran(again, home)) == 2
+    assert (again.submitted, again.numbers) == ([34, 35], {33: 133, 34: 134})
+    assert ran(again, home) == []
+
+
+def test_what_may_have_been_taken_is_looked_for_first(home: Path) -> None:
+    noted(home, line(33, BEGAN - 4), line(34, BEGAN - 3, b"sbatch\0-d\0afterok:33\0a.sh"), line(35, BEGAN - 3))
+    slurm = Slurm({})
+    slurm.answers = {33: UNSURE}
+    with pytest.raises(TimeoutError):
+        ran(slurm, home)
+    assert slurm.submitted == [33, 35], "34 needs to know its number; what keeps one keeps no other"
+    slurm = Slurm({})
+    other = recall.Again(90, THEIRS, BEGAN + 1, 33), recall.Again(91, ME.pw_uid, BEGAN - 100, 33)  # of a time before
+    slurm.there = [*other, recall.Again(92, ME.pw_uid, BEGAN + 1, 33)]
+    assert "submitted again: Submitted batch job 92" in ran(slurm, home)[0]
+    assert (slurm.submitted, slurm.numbers) == ([34], {33: 92, 35: 135})
+
+
+def test_what_may_have_been_taken_and_can_not_be_recognized_is_not_submitted_twice(home: Path) -> None:
+    noted(home, line(33, BEGAN - 4, b"sbatch\0--comment=mine\0a.sh\0"))
+    slurm = Slurm({})
+    slurm.answers = {33: UNSURE}
+    assert len(ran(slurm, home)) == 1
+    slurm.answers = {}
+    assert ran(slurm, home) == []
+
+
+def test_a_job_that_was_submitted_again_says_of_which_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    comment = recall.command(note(34), b"", {}, b"")[1].decode().partition("=")[2]
+    rows = f"92 1000 {BEGAN + 1} {comment}\n93 1000 {BEGAN} (null)\n94 1000 {BEGAN} about {comment}\n"
+    monkeypatch.setattr(recall.Slurm, "_ask", lambda *_: rows)
+    assert recall.Slurm().again() == [recall.Again(92, 1000, BEGAN + 1, 34)]
 
 
 def handed_on(home: Path, *notes: Any, began: int) -> Path:

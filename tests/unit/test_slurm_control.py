@@ -58,6 +58,16 @@ async def test_the_reservation_is_made_updated_and_removed_as_needed() -> None:
     assert slurm.said == [delete]
 
 
+async def test_a_reservation_that_a_job_names_stays_until_none_does() -> None:
+    delete = ("scontrol", "delete", "ReservationName=headway_spares")
+    used = (1, "", "Error deleting the reservation headway_spares: Requested reservation is in use")
+    slurm = Scontrol({SHOW: (0, HELD, ""), delete: used})
+    await control.reserve(slurm, HEAD, [])
+    assert slurm.said == [delete]
+    with pytest.raises(CommandFailed):
+        await control.reserve(Scontrol({SHOW: (0, HELD, ""), delete: (1, "", "Access/permission denied")}), HEAD, [])
+
+
 async def test_nodes_that_fail_too_often_are_everybody_s_who_asks_for_them() -> None:
     show = (*SHOW[:-1], "headway_lemons")
     create = ("scontrol", "create", "reservation", "ReservationName=headway_lemons", "Nodes=lab-1-2",
@@ -93,6 +103,22 @@ async def test_a_reason_stays_one_word_of_one_line() -> None:
     slurm = Scontrol({down: OK})
     await control.node_down(slurm, HEAD, "lab-1-1", "gpu 3\nlost; rm -rf /")
     assert slurm.said == [down]
+
+
+@pytest.mark.parametrize(
+    ("now", "kept"),
+    [
+        ("IDLE+DRAIN Reason=ours [x]", ""),
+        ("DOWN Reason=bob: a fan [x]", "bob: a fan"),
+        ("IDLE Reason=bob: a fan [x]", ""),
+    ],
+)
+async def test_a_node_is_returned_only_where_it_is_still_out_for_what_we_said(now: str, kept: str) -> None:
+    show = ("scontrol", "--oneliner", "show", "node", "lab-1-1")
+    resume = ("scontrol", "update", "NodeName=lab-1-1", "State=RESUME")
+    slurm = Scontrol({show: (0, f"NodeName=lab-1-1 State={now}\n", ""), resume: OK})
+    assert await control.return_own(slurm, HEAD, "lab-1-1", lambda reason: reason == "ours") == kept
+    assert slurm.said == ([show] if kept else [show, resume])
 
 
 async def test_resuming_a_node_in_service_is_no_error_and_other_errors_are() -> None:

@@ -14,7 +14,7 @@ from headway.api.paging import ANY, Page, States, Text, Words, fits, says
 from headway.api.shapes import incident_out, node_outs
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
-from headway.domain.incident import REBOOTS, Incident
+from headway.domain.incident import REBOOTS, Incident, XidClass
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.wire.clusters import NodeOut
 from headway.wire.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn, TestOut
@@ -196,4 +196,6 @@ async def _place(state: AppState, name: str, node: str) -> Cluster:
 
 
 async def _open_incident(state: AppState, name: str, node: str) -> Incident | None:
-    return next(iter(await state.store.incidents(name, node=node, unfinished=True)), None)
+    """A fault of the node's: that a machine can't be made, or given back, is none."""
+    found = await state.store.incidents(name, node=node, unfinished=True)
+    return next((one for one in found if one.action is not XidClass.MAKE), None)

@@ -16,7 +16,7 @@ from headway.cluster.observe import machines_of
 from headway.cluster.spares import wanted_reserve
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
-from headway.domain.incident import INCIDENT_REASON
+from headway.domain.incident import INCIDENT_REASON, own
 from headway.domain.live import Check, NodeState
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES, NO_MACHINE, choose
@@ -27,6 +27,7 @@ from headway.slurm.reader import SlurmReader
 REGISTER_S = 90
 REST_S = 30
 POLL_S = 0.25
+_TOO_LATE = "ResumeTimeout"  # slurmctld's own, of a node that took long to come up
 
 
 @asynccontextmanager
@@ -113,13 +114,16 @@ async def serve(env: Env, head: Machine, name: str) -> None:
 
 async def return_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> tuple[str, ...]:
     """Returns to service the nodes among these that Slurm holds DOWN although they have registered since.
-    A drain that a person asked for stays, and a node with an incident is returned by the end of that, after tests."""
+    What a person has said of one stays, and a node with an incident is returned by the end of that, after tests."""
     states = await node_states(cluster, env, head)
     back = [n for n in sorted(names) if n in states and "DOWN" in states[n].states and "DRAIN" not in states[n].states]
-    back = [name for name in back if not states[name].reason.startswith(INCIDENT_REASON)]
-    for name in back:
-        await control.node_resume(env.connections, head, name)
-    return tuple(back)
+    return tuple([name for name in back if not await control.return_own(env.connections, head, name, _of_nobody)])
+
+
+def _of_nobody(reason: str) -> bool:
+    """Whether Slurm's reason is Headway's or slurmctld's, and no incident's."""
+    told = own(reason) or reason.startswith(_TOO_LATE) or not reason
+    return told and not reason.startswith(INCIDENT_REASON)
 
 
 async def hold_spares(cluster: Cluster, env: Env, head: Machine) -> bool:

@@ -9,11 +9,21 @@ from enum import StrEnum
 # Reasons that Headway writes in Slurm begin so: what begins otherwise is somebody else's and is left as it is.
 OWN_REASON = "headway: "
 INCIDENT_REASON = f"{OWN_REASON}incident "  # such a node is returned by the end of its incident, after tests
+# slurmctld's own, for nodes that it has lost.
+SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding")
+# And for one that still ends a job which was requeued and sent to it again. Nobody else would ever return it.
+SLURM_DRAINS = ("Duplicate jobid",)
 # Behind a person's name: whoever finds it alone goes on with it.
 REBOOTS = "reboot, returned once its tests have passed"
 OUT_BEFORE = "out_before"  # evidence of a step: somebody else had taken the node out
 NUMBERS_BEFORE = "numbers_before"  # evidence of its first step: on other servers, where these are another's on this one
 ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script has died (node/agent/orphans.py)
+
+
+def own(reason: str) -> bool:
+    """Whether the reason of a node that is out is Headway's or slurmctld's: any other is a person's. "Prolog error": the
+    prolog turns jobs away from a node that the agent has found unfit."""
+    return reason.startswith((OWN_REASON, *SLURM_REASONS, *SLURM_DRAINS, "Prolog error"))
 
 
 class XidClass(StrEnum):

@@ -10,6 +10,7 @@ from headway.domain.slots import NO_MACHINE
 MOST_SIBLINGS = 8  # tasks that the number of an array may bring along where one job is asked for
 SPARES = "headway_spares"  # Slurm reservations of Headway's own: nodes that stand by,
 LEMONS = "headway_lemons"  # and nodes that fail too often, for jobs that say --reservation=headway_lemons
+OUT = frozenset({"DRAIN", "DOWN", "FAIL"})  # states of a node that takes no jobs until somebody returns it
 _BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN", "INVALID_REG", "FUTURE"})
 _CHANGES = frozenset({"POWERING_UP", "POWERING_DOWN", "POWER_DOWN"})
 

@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 
 from headway.cluster.spares import wanted_reserve
 from headway.domain.cluster import Cluster
-from headway.domain.incident import INCIDENT_REASON, OWN_REASON
+from headway.domain.incident import INCIDENT_REASON, OWN_REASON, SLURM_DRAINS, SLURM_REASONS
 from headway.domain.live import JobState, NodeState
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES, ROLLS
 
-# slurmctld's own, for nodes that it has lost.
-SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding")
-# And for one that still ends a job which was requeued and sent to it again. Nobody else would ever return it.
-SLURM_DRAINS = ("Duplicate jobid",)
+_REQUEUE_S = 150  # Slurm lets a requeued job wait for two minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +77,16 @@ def _outlived(job: JobState, machine: Machine | None) -> bool:
 
 
 def _dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> Dead | None:
-    """A node that a person has taken out of service and that nothing runs on is theirs; one that never came up is
-    apply's; one that leaves or is rolled is missed as long as jobs run there."""
+    """A node that a person has taken out of service and that nothing runs on is theirs, one of an incident the incident's;
+    one that never came up is apply's; one that leaves or is rolled is missed as long as jobs run there."""
     goes = node.reason.startswith((LEAVES, ROLLS)) and not node.cpus_used
     if node.absent or node.changes or goes:
         return None
     out = bool({"DOWN", "DRAIN", "FAIL"}.intersection(node.states))
     drained = "DRAIN" in node.states and node.reason.startswith(SLURM_DRAINS)
     a_persons = out and not drained and not node.reason.startswith((OWN_REASON, *SLURM_REASONS))
-    if not node.boot_time or (a_persons and not node.cpus_used) or node.reason.startswith(INCIDENT_REASON):
+    led = a_persons or node.reason.startswith(INCIDENT_REASON)
+    if not node.boot_time or (led and not node.cpus_used):
         return None
     if machine is None or machine.state is not MachineState.RUNNING:
         return Dead(node.name, f"its machine is {'stopped' if machine is not None else 'gone'}")
@@ -97,10 +95,12 @@ def _dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> De
     if lost:
         what = "its machine was started again under its jobs"
         return Dead(node.name, what, machine.started_at, runs=True, jobs=lost)
-    if "DOWN" in node.states and not a_persons and "NOT_RESPONDING" not in node.states:
+    if "DOWN" in node.states and not led and "NOT_RESPONDING" not in node.states:
         return Dead(node.name, f"Slurm had lost it: {node.reason}", runs=True)
     return None
 
 
 def _waits_after_requeue(job: JobState) -> bool:
-    return job.state == "PENDING" and job.restarts > 0 and job.reason == "BeginTime"
+    """A later time than Slurm's own is its owner's (scontrol update StartTime=22:00). With a requeue a job is submitted anew."""
+    own = job.eligible_time > job.submit_time + _REQUEUE_S
+    return job.state == "PENDING" and job.restarts > 0 and job.reason == "BeginTime" and not own

@@ -8,12 +8,11 @@ from dataclasses import replace
 
 from headway.cluster.members import leaving
 from headway.domain.cluster import Group
-from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, XidClass
+from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, XidClass, own
+from headway.domain.live import OUT
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import NO_MACHINE
-from headway.health.isolate import OUT
 from headway.health.power import scales
-from headway.health.prove import own
 from headway.health.tools import Tools
 from headway.slurm import control
 

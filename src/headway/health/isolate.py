@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair
+from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair, own
+from headway.domain.live import OUT
 from headway.domain.machine import MachineState
 from headway.domain.slots import LEAVES, out_before
-from headway.health.move import ENDED_BADLY, died, hold, numbers, requeue, victims
-from headway.health.prove import own
+from headway.health.move import ENDED_BADLY, died, hold, numbers, requeue, told, victims
 from headway.health.tools import Tools
 from headway.slurm import control
-
-OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
 
 
 async def isolate(tools: Tools, incident: Incident) -> Incident:
@@ -30,9 +28,10 @@ async def _only_its_jobs(tools: Tools, incident: Incident) -> Incident:
     """The error is over with the process that made it: the node stays in service."""
     there = await tools.jobs_on(incident.node)
     due = victims(incident) & there | await died(tools, incident, there)  # not one that runs again elsewhere
-    done = await requeue(tools, incident, due - numbers(incident, "requeued"))
-    words = f"jobs requeued: {', '.join(map(str, done)) or 'none'}; the node stays in service"
-    return await tools.go(incident, IncidentState.RETURNED, words, evidence={"requeued": done})
+    sent = await requeue(tools, incident, due - numbers(incident, "requeued"))
+    await told(tools, incident, sent)
+    words = f"jobs requeued: {', '.join(map(str, sent.done)) or 'none'}; the node stays in service"
+    return await tools.go(incident, IncidentState.RETURNED, words, evidence={"requeued": sent.done})
 
 
 async def _drain(tools: Tools, incident: Incident) -> Incident:
@@ -61,9 +60,10 @@ async def _jobs_of_before(tools: Tools, incident: Incident) -> Incident:
     ended = [job for job in sorted(had) if await tools.job_word(job) in ENDED_BADLY]
     if not ended:
         return incident
-    done = await requeue(tools, incident, ended)
-    words = f"jobs requeued: {', '.join(map(str, done)) or 'none'}"
-    return await tools.go(incident, IncidentState.SEEN, words, evidence={"requeued": done})
+    sent = await requeue(tools, incident, ended)
+    await told(tools, incident, sent)
+    words = f"jobs requeued: {', '.join(map(str, sent.done)) or 'none'}"
+    return await tools.go(incident, IncidentState.SEEN, words, evidence={"requeued": sent.done})
 
 
 async def _fence(tools: Tools, incident: Incident) -> Incident:

@@ -10,11 +10,14 @@ from headway.slurm import control
 _MOST = 2000  # incidents that are looked at, the latest first
 
 
-async def hold(tools: Tools) -> tuple[str, ...]:
-    """Brings the reservation in line with the scores; the nodes in it. It goes away with the last of them."""
+async def names(tools: Tools) -> tuple[str, ...]:
+    """Those that their score says are; none where the cluster has no such nodes."""
     health, now, store = tools.cluster.health, tools.clock(), tools.env.store
     found = await store.incidents(tools.cluster.name, limit=_MOST) if health.lemon_spare_work else ()
     of = {node: [one for one in found if one.node == node] for node in {one.node for one in found}}
-    names = [n for n in tools.cluster.slot_names if n in of and ladder.spare_work(of[n], health, now)]
-    await control.reserve(tools.env.connections, await tools.head(), names, LEMONS)
-    return tuple(names)
+    return tuple(n for n in tools.cluster.slot_names if n in of and ladder.spare_work(of[n], health, now))
+
+
+async def hold(tools: Tools) -> None:
+    """Brings the reservation in line with that. It goes away with the last of them, once no job names it any more."""
+    await control.reserve(tools.env.connections, await tools.head(), await names(tools), LEMONS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headway.domain.incident import Incident, IncidentState, Signal, XidClass
 from headway.domain.machine import Machine
@@ -44,20 +44,49 @@ async def move_jobs(tools: Tools, incident: Incident) -> Incident:
     return await tools.go(incident, IncidentState.JOBS_MOVED, "no job is left on it")
 
 
-async def requeue(tools: Tools, incident: Incident, jobs: Iterable[int]) -> list[int]:
-    """Those that may be requeued, and are now. Whole: a job over several nodes leaves all of them."""
-    done = []
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Jobs that are requeued now, and those that forbid it. `fault`: what others met, which are to be tried again."""
+
+    done: list[int]
+    stay: list[int]
+    fault: HeadwayError | None
+
+
+async def requeue(tools: Tools, incident: Incident, jobs: Iterable[int]) -> Sent:
+    """Whole: a job over several nodes leaves all of them."""
+    done, stay = list[int](), list[int]()
+    fault: HeadwayError | None = None
     head = await tools.head()
     for job in sorted(jobs):
-        with contextlib.suppress(CommandFailed):
+        try:
             await control.requeue(tools.env.connections, head, job)
             done.append(job)
+        except CommandFailed as error:
+            if control.forbids_requeue(error):
+                stay.append(job)
+            else:
+                fault = error
+        except HeadwayError as error:  # the head: no other would fare better
+            fault = error
+            break
     await tools.env.store.note_moved(incident.number, done, tools.clock())
-    return done
+    return Sent(done, stay, fault)
 
 
-async def once_more(tools: Tools, incident: Incident, signal: Signal) -> Incident:
-    """Another job, or another run of one, that an error has ended on a node whose incident has gone on already."""
+async def told(tools: Tools, incident: Incident, sent: Sent) -> None:
+    """Raises what kept jobs from being requeued, so that the step is taken again; what is done is noted first."""
+    if sent.fault is None:
+        return
+    if sent.done:
+        words = f"jobs requeued: {_list(sent.done)}"
+        await tools.go(incident, incident.state, words, evidence={"requeued": sent.done})
+    raise sent.fault
+
+
+async def once_more(tools: Tools, incident: Incident, signal: Signal) -> Incident | None:
+    """Another job, or another run of one, that an error has ended on a node whose incident has gone on already. None where
+    it could not be requeued this time."""
     job = signal.job
     if job is None or await _went_back_since(tools, incident, job, signal.at):
         return incident
@@ -65,8 +94,11 @@ async def once_more(tools: Tools, incident: Incident, signal: Signal) -> Inciden
     word = await tools.job_word(job)
     if word not in ENDED_BADLY and not there:
         return incident
-    done = await requeue(tools, incident, [job])
-    return await tools.go(incident, incident.state, f"jobs requeued: {_list(done)}", evidence={"requeued": done})
+    sent = await requeue(tools, incident, [job])
+    if sent.fault is not None:
+        return None
+    words = f"jobs requeued: {_list(sent.done)}"
+    return await tools.go(incident, incident.state, words, evidence={"requeued": sent.done})
 
 
 async def _went_back_since(tools: Tools, incident: Incident, job: int, at: float) -> bool:
@@ -76,11 +108,16 @@ async def _went_back_since(tools: Tools, incident: Incident, job: int, at: float
 
 
 async def _send_back(tools: Tools, incident: Incident, jobs: set[int]) -> Incident:
-    done = await requeue(tools, incident, jobs)
-    stay = sorted(jobs - set(done))
-    words = f"jobs requeued: {_list(done)}" + (f"; not to be requeued: {_list(stay)}" if stay else "")
-    await _let_go(tools, incident.node, jobs)
-    return await tools.go(incident, IncidentState.DRAINING, words, evidence={"requeued": done, "stay": stay})
+    sent = await requeue(tools, incident, jobs)
+    if sent.done or sent.stay:
+        words = f"jobs requeued: {_list(sent.done)}"
+        words += f"; not to be requeued: {_list(sent.stay)}" if sent.stay else ""
+        await _let_go(tools, incident.node, [*sent.done, *sent.stay])
+        evidence = {"requeued": sent.done, "stay": sent.stay}
+        incident = await tools.go(incident, IncidentState.DRAINING, words, evidence=evidence)
+    if sent.fault is not None:
+        raise sent.fault
+    return incident
 
 
 async def died(tools: Tools, incident: Incident, there: set[int]) -> set[int]:
@@ -105,7 +142,9 @@ async def _moved_by_slurm(tools: Tools, incident: Incident) -> Incident:
     for job in (job for job, state in states.items() if state == "COMPLETING"):
         if await control.ends_badly(tools.env.connections, head, job):  # for want of the node, and held in its epilog
             ended.add(job)
-    done = await requeue(tools, incident, ended)
+    sent = await requeue(tools, incident, ended - numbers(incident, "requeued"))
+    await told(tools, incident, sent)
+    done = sent.done
     over = {*ENDED_BADLY, "COMPLETED", "CANCELLED"}
     done += [job for job, state in states.items() if state and state not in over and job not in ended]
     done.sort()
@@ -178,17 +217,17 @@ def _warned(incident: Incident) -> dict[int, float]:
     """Job -> until when it may save itself."""
     found: dict[int, float] = {}
     for step in incident.current:
-        told = step.evidence.get("warned")
-        if isinstance(told, dict):
-            found |= {int(job): float(at) for job, at in told.items()}
+        until = step.evidence.get("warned")
+        if isinstance(until, dict):
+            found |= {int(job): float(at) for job, at in until.items()}
     return found
 
 
 def numbers(incident: Incident, key: str) -> set[int]:
     found: set[int] = set()
     for step in incident.current:
-        told = step.evidence.get(key)
-        found |= {int(job) for job in told} if isinstance(told, list) else set()
+        named = step.evidence.get(key)
+        found |= {int(job) for job in named} if isinstance(named, list) else set()
     return found
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import contextlib
 
-from headway.domain.incident import OWN_REASON, REBOOTS
+from headway.domain.incident import OWN_REASON, REBOOTS, XidClass
+from headway.domain.live import OUT
 from headway.errors import Conflict, HeadwayError
 from headway.health import prove, repair
-from headway.health.isolate import OUT
 from headway.health.tools import Tools, fault_of
 from headway.slurm import control
 
@@ -59,14 +59,18 @@ async def reboot(tools: Tools, node: str, person: str, *, busy: bool = False) ->
     began = tools.clock()
     again = await rebooter(tools, node) == person
     served = again or not (await tools.node_now(node))[0] & OUT
-    connections, head = tools.env.connections, await tools.head()
+    connections, head, mine = tools.env.connections, await tools.head(), f"{person}: {REBOOTS}"
+
+    def ours(reason: str) -> bool:
+        return reason.startswith(mine)  # slurmctld may say more behind it
+
     if served:
-        await control.node_drain(connections, head, node, f"{person}: {REBOOTS}")
+        await control.node_drain(connections, head, node, mine)
     try:
         jobs = () if busy else sorted(await tools.jobs_on(node))  # before the drain one may have begun
         if jobs:
             if served:
-                await control.node_resume(connections, head, node)
+                await control.return_own(connections, head, node, ours)
             return f"not rebooted: by now jobs {', '.join(map(str, jobs))} run there"
         if not (tools.env.provider.fences or again):  # one that can't be told so now is not waited for
             await connections.remote(await tools.machine(node), ["true"], timeout_s=10)
@@ -76,10 +80,19 @@ async def reboot(tools: Tools, node: str, person: str, *, busy: bool = False) ->
         fault = fault_of(error)
     if not served:
         return fault
-    fault = fault or (await prove.prove(tools, node)).fault
+    fault = fault or (await prove.prove(tools, node)).fault or await _open_incident(tools, node)
     if not fault:
-        await control.node_resume(connections, head, node)
-        return ""
+        kept = await control.return_own(connections, head, node, ours)
+        return kept and f"its tests passed; it stays out of service, for another reason by now: {kept}"
     with contextlib.suppress(HeadwayError):  # it has ended, and nobody goes on with it
-        await control.node_drain(connections, head, node, f"{person}: reboot: {fault}")
+        states, reason = await tools.node_now(node)
+        if not states & OUT or ours(reason):
+            await control.node_drain(connections, head, node, f"{person}: reboot: {fault}")
     return fault
+
+
+async def _open_incident(tools: Tools, node: str) -> str:
+    """Why a node whose tests passed does not serve: a fault that came while it was rebooted. "" for none."""
+    found = await tools.env.store.incidents(tools.cluster.name, node=node, unfinished=True)
+    numbers = [one.number for one in found if one.action is not XidClass.MAKE]
+    return f"incident {numbers[0]} is open: headway incident return {numbers[0]} first" if numbers else ""

@@ -54,9 +54,10 @@ def judge(signal: Signal, before: Iterable[Signal], overrides: Mapping[int, str]
 def fold(signal: Signal, incidents: Iterable[Incident], verdict: Verdict) -> Incident | None:
     """The incident that the signal belongs to: one of its node that is not over, or whose last signal came less than
     BURST_S before. What drains is never folded into an incident that is over: it is a new one; nor is a
-    job's own error, which is no part of a fault that was repaired and counts."""
+    job's own error, which is no part of a fault that was repaired and counts. Nothing belongs to a machine that can't be
+    made, or given back: that is none of the node's faults."""
     for incident in sorted(incidents, key=lambda one: -one.number):
-        if incident.node != signal.node:
+        if incident.node != signal.node or incident.action is XidClass.MAKE:
             continue
         if not incident.state.closed:
             return incident

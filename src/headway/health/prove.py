@@ -8,12 +8,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from headway.domain.incident import OWN_REASON, Incident, IncidentState, XidClass
+from headway.domain.incident import Incident, IncidentState, XidClass, own
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES
-from headway.errors import HeadwayError
+from headway.errors import CommandFailed, HeadwayError
 from headway.health import lemons
-from headway.health.decide import SLURM_DRAINS, SLURM_REASONS
 from headway.health.tools import Tools, fault_of
 from headway.render.agent import PROGRAM
 from headway.slurm import control
@@ -43,12 +42,6 @@ class Report:
         if not self.results:
             return "no test was run"
         return next((one.text or f"{one.name} failed" for one in self.results if not one.ok), "")
-
-
-def own(reason: str) -> bool:
-    """Whether the reason of a node that is out is Headway's or slurmctld's: any other is a person's. "Prolog error": the
-    prolog turns jobs away from a node that the agent has found unfit."""
-    return reason.startswith((OWN_REASON, *SLURM_REASONS, *SLURM_DRAINS, "Prolog error"))
 
 
 async def prove(tools: Tools, node: str, *, hard: bool = False) -> Report:
@@ -156,10 +149,13 @@ async def give_back(tools: Tools, incident: Incident, report: Report, state: Inc
         if reason.startswith(LEAVES):  # should it stay after all, it is returned then (`return_again`)
             words = "tests passed; it stays drained, for it leaves"
         elif own(reason):
-            spare_work = tools.cluster.health.lemon_spare_work and incident.node in await lemons.hold(tools)
-            await control.node_resume(tools.env.connections, await tools.head(), incident.node)
-            words = "tests passed; back in service"
-            words += " for spare work only: it fails too often" if spare_work else ""
+            spare_work = incident.node in await lemons.names(tools)
+            if tools.cluster.health.lemon_spare_work:
+                with contextlib.suppress(CommandFailed):  # the watch tries it again
+                    await lemons.hold(tools)
+            if not await control.return_own(tools.env.connections, await tools.head(), incident.node, own):
+                words = "tests passed; back in service"
+                words += " for spare work only: it fails too often" if spare_work else ""
     passed = {"passed": [one.name for one in report.results]}
     return await tools.go(incident, state, words, actor=actor, evidence=passed)
 
@@ -173,6 +169,7 @@ async def return_again(tools: Tools, node: str) -> str:
     _, reason = await tools.node_now(node)
     for incident in await store.with_steps(await store.incidents(name, node=node)):
         if incident.drained and reason in incident.reasons:
-            await control.node_resume(tools.env.connections, await tools.head(), node)
+            if await control.return_own(tools.env.connections, await tools.head(), node, incident.reasons.__contains__):
+                return ""
             return f"incident {incident.number} is over, which the controller had forgotten: back in service"
     return ""

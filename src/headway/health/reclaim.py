@@ -8,12 +8,11 @@ Which machine comes instead is `power`'s to say, as for every machine of such a 
 from __future__ import annotations
 
 from headway.cluster.members import leaving
-from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState
+from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, own
+from headway.domain.live import OUT
 from headway.domain.machine import MachineState
 from headway.health import gone
-from headway.health.isolate import OUT
 from headway.health.move import ENDED_BADLY, move_jobs
-from headway.health.prove import own
 from headway.health.tools import Tools
 from headway.slurm import control
 

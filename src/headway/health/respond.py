@@ -27,18 +27,16 @@ from headway.cluster.env import Env
 from headway.cluster.members import leaving
 from headway.domain.cluster import Cluster
 from headway.domain.incident import DRAINS, ORPHAN, Incident, IncidentState, IncidentStep, Signal, XidClass
-from headway.domain.live import JobState
-from headway.domain.machine import MachineState
+from headway.domain.live import OUT, JobState
 from headway.domain.slots import LEAVES, NO_MACHINE, ROLLS
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health import gone, ladder, prove, reclaim, repair
-from headway.health.ask import ages, answers
-from headway.health.isolate import OUT, isolate
+from headway.health.isolate import isolate
 from headway.health.listen import DEED, Beats, Deed
 from headway.health.move import ENDED_BADLY, move_jobs, once_more
 from headway.health.policy import DAY_S, Verdict, evidence_of, fold, heavier, holder, judge
-from headway.health.silence import ASK_AGAIN_S, LEASE_OVER_S, LOOK_AGAIN_S, QUIET_S, SILENT_S, suspects
 from headway.health.tools import MOUNTING, Tools, fault_of
+from headway.health.unheard import Said, Unheard
 from headway.render.scripts import XID_MARK
 
 _QUIET = {
@@ -49,7 +47,6 @@ _QUIET = {
 }
 MOST = 10_000  # incidents that are led at a time, the latest first
 FAULTS_A_LOOK = 4  # then the others wait for the next one: each may have taken half a minute
-Said = list[tuple[str, str]]  # (node or job, words) for people to read
 Step = Callable[[Tools, Incident], Awaitable[Incident]]
 _STEPS: Mapping[IncidentState, Step] = MappingProxyType(
     {IncidentState.SEEN: isolate, IncidentState.DRAINING: move_jobs, IncidentState.JOBS_MOVED: repair.begin}
@@ -74,8 +71,6 @@ class Responder:
     env: Env
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    asked: dict[str, float] = field(default_factory=dict)  # when silent nodes were last asked
-    looked: dict[str, float] = field(default_factory=dict)  # when their machines were last looked at
     silent: Mapping[str, float] = field(default_factory=dict)  # node -> seconds, as last heard
     absent: frozenset[str] = frozenset()  # slots without a machine; the head remembers them as silent nodes
     beside: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # incident -> its repair or tests
@@ -84,6 +79,10 @@ class Responder:
     )  # incident -> what its step met last; who was tried last is last
 
     mounting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTING))
+    unheard: Unheard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.unheard = Unheard(self._led, self.dead)
 
     @property
     def tools(self) -> Tools:
@@ -108,7 +107,10 @@ class Responder:
         if incident is not None:
             incident = await self._again(incident, signal, verdict, await self._serves(signal.node))
             if verdict.action is XidClass.RESTART_JOB and incident.state is not IncidentState.SEEN:
-                incident = await once_more(self.tools, incident, signal)
+                again = await once_more(self.tools, incident, signal)
+                incident = again or await self._open(
+                    signal.node, verdict.why, verdict.action, signal.at, evidence_of(signal)
+                )
         elif verdict.acts and await self._in_a_roll(signal.node):
             verdict = Verdict(XidClass.LOG, f"{verdict.why}; the tests of its roll decide")
         elif verdict.acts:
@@ -120,7 +122,7 @@ class Responder:
         words = verdict.why if verdict.acts else f"{verdict.why}; {_QUIET.get(verdict.action, 'noted')}"
         said = [(signal.node, words)]
         if incident is not None and not incident.state.closed:
-            said += await self.advance(incident)
+            said += await self._as_far(incident)
         await self._release(signal.node)
         return said
 
@@ -140,11 +142,13 @@ class Responder:
 
     async def _after_silence(self, deed: Deed, jobs: str) -> Incident:
         """A silence that the head's agent has dealt with: no signal of it follows, so the incident begins here."""
-        store, name, at = self.env.store, self.cluster.name, deed.silent_since or deed.at
-        found = await store.incidents(name, node=deed.node, unfinished=True)
+        store, at = self.env.store, deed.silent_since or deed.at
+        found = await self._unfinished(deed.node)
         evidence = {"dead": True, "at": at, "had": list(deed.requeued)}
-        what = "no heartbeat, and its lease was over"
-        incident = found[0] if found else await self._open(deed.node, what, XidClass.REBOOT, at, evidence)
+        if found and found[0].state is not IncidentState.OUT and not await self._may_yet_die(found[0]):
+            incident = found[0]
+        else:  # it served, or the head's agent would have let it be
+            incident = await self._dies(deed.node, "no heartbeat, and its lease was over", evidence, at)
         back = [job for job in deed.requeued if await self.tools.job_word(job) not in ENDED_BADLY]
         await store.note_moved(incident.number, back, deed.at)
         return await self.tools.go(
@@ -152,11 +156,13 @@ class Responder:
         )
 
     async def _over_when(self, signal: Signal, history: Iterable[Incident]) -> Incident | None:
-        """The incident whose end came after the signal: what is heard late is no new fault."""
+        """The incident that has dealt with the signal: what is heard late is no new fault, unless it came after the tests that
+        returned the node had begun."""
         for incident in history:
             if incident.state.closed and (incident.drained or incident.action is XidClass.RECLAIM):
-                ended = (await self.env.store.incident(incident.number)).steps[-1].at
-                return incident if incident.fault_at <= signal.at <= ended else None
+                steps = (await self.env.store.incident(incident.number)).steps
+                over = next((step.at for step in reversed(steps) if "tests" in step.evidence), steps[-1].at)
+                return incident if incident.fault_at <= signal.at <= over else None
         return None
 
     async def _done_by_relay(self, incident: Incident, signal: Signal) -> Incident:
@@ -171,19 +177,39 @@ class Responder:
 
     async def dead(self, node: str, what: str, **evidence: object) -> Said:
         """A node whose machine does not run, or that Slurm has lost. `at`: since when, as far as known."""
-        open_ones = await self._unfinished(node)
-        if any(map(_took_the_jobs, open_ones)) or await self._given_back(node):
+        if await self._led(node) or await self._given_back(node):
             return []
         given = evidence.get("at")
         at = float(given) if isinstance(given, int | float) and given else self.clock() - self.silent.get(node, 0.0)
-        evidence = {**evidence, "dead": True, "at": at}
-        if open_ones:  # it waits for a volume, while its jobs ran on
-            await self._let_be(open_ones[0])
-            seen = IncidentState.SEEN
-            incident = await self.tools.go(open_ones[0], seen, what, evidence=evidence, action=XidClass.REBOOT)
-        else:
-            incident = await self._open(node, what, XidClass.REBOOT, at, evidence)
+        incident = await self._dies(node, what, {**evidence, "dead": True, "at": at}, at)
         return [(node, what), *await self._as_far(incident)]
+
+    async def _dies(self, node: str, what: str, evidence: Mapping[str, object], at: float) -> Incident:
+        """It is fenced and set down as one fault with what was wrong before, and repaired at least as a dead one is."""
+        open_ones = await self._unfinished(node)
+        if not open_ones:
+            return await self._open(node, what, XidClass.REBOOT, at, evidence)
+        incident = open_ones[0]
+        jobs_ran_on = incident.action is XidClass.MOUNT or incident.action not in DRAINS
+        action = XidClass.REBOOT if jobs_ran_on else incident.action
+        await self._let_be(incident)
+        score = max(incident.score, ladder.score_of(action))
+        return await self.tools.go(incident, IncidentState.SEEN, what, evidence=evidence, action=action, score=score)
+
+    async def _led(self, node: str) -> bool:
+        """Whether an incident of it has dealt with its jobs already, or is about to."""
+        return any([not await self._may_yet_die(incident) for incident in await self._unfinished(node)])
+
+    async def _may_yet_die(self, incident: Incident) -> bool:
+        """Whether jobs may be there although the incident is open: they go on while a volume is away, have yet to leave, or
+        came after somebody had returned the node past us."""
+        if incident.action in (XidClass.MOUNT, XidClass.RECLAIM):
+            return incident.action is XidClass.MOUNT
+        if incident.state is IncidentState.OUT:
+            return await self._serves(incident.node)
+        if incident.state not in (IncidentState.SEEN, IncidentState.DRAINING):
+            return False
+        return not (await self.env.store.incident(incident.number)).found("dead")
 
     async def still_so(self, node: str, jobs: Iterable[int]) -> bool:
         """Whether the controller still says what a reading of some seconds ago did of a node whose machine runs: that these
@@ -196,65 +222,7 @@ class Responder:
         """Nodes that neither beat nor answer are dead: fenced first, so that no write of theirs follows the first of the
         run that takes their work over. Where the provider can't fence, their agent has ended their jobs by then."""
         beats = replace(beats, silent={node: age for node, age in beats.silent.items() if node not in self.absent})
-        return await self._without_machine(beats, now) + await self._without_answer(beats, now)
-
-    async def _without_machine(self, beats: Beats, now: float) -> Said:
-        """Where the provider knows that the machine does not run nobody has to be asked, however short the silence."""
-        new = [
-            n for n in beats.silent if n in self.cluster.slot_names and now - self.looked.get(n, 0.0) >= LOOK_AGAIN_S
-        ]
-        if not new or beats.relay_s is not None:
-            return []
-        self.looked.update(dict.fromkeys(new, now))
-        machines = await self.tools.machines()
-        said: Said = []
-        for node in new:
-            machine = machines.get(node)
-            if (machine and machine.state is MachineState.RUNNING) or await self._somebody_elses(node):
-                continue
-            what = f"its machine is {'stopped' if machine else 'gone'}"
-            said += await self.dead(node, what, at=now - beats.silent[node], fence=what)
-        return said
-
-    async def _without_answer(self, beats: Beats, now: float) -> Said:
-        late_s = SILENT_S if self.env.provider.fences else LEASE_OVER_S
-        due = [n for n, s in beats.silent.items() if s >= late_s and now - self.asked.get(n, 0.0) >= ASK_AGAIN_S]
-        if not due:
-            return []
-        machines = await self.tools.machines()
-        ours = {name: machines[name] for name in self.cluster.slot_names if name in machines}
-        started = {name: one.started_at for name, one in ours.items() if one.state is MachineState.RUNNING}
-        found = suspects(beats, started, now, late_s=late_s, share=self.cluster.health.silent_share)
-        self.asked.update({node: now for node in due if node not in started or found.hold})
-        if found.hold:
-            return [("nodes", found.hold)]
-        said: Said = []
-        for node in found.nodes:
-            if now - self.asked.get(node, 0.0) < ASK_AGAIN_S or await self._busy(node):
-                continue
-            self.asked[node] = now
-            if await answers(self.tools, node) or await self._somebody_elses(node):
-                continue
-            hold = await self._others_too(started, late_s)  # asking took its time
-            if hold:
-                return [*said, ("nodes", hold)]
-            silent_s = beats.silent[node]
-            fence = "" if self.env.provider.fences else "its agent has ended its jobs for want of contact"
-            said += await self.dead(
-                node, "no heartbeat, and SSH does not answer", at=now - silent_s, silent_s=silent_s, fence=fence
-            )
-        return said
-
-    async def _others_too(self, started: Mapping[str, float], late_s: float) -> str:
-        """Why nothing is done: meanwhile many others are silent, or nobody can tell."""
-        try:
-            silent = {node: age for node, age in (await ages(self.tools)).items() if age >= QUIET_S}
-            known = len(self.cluster.slot_names)
-        except HeadwayError as error:
-            return f"the head can't say who is heard: {error.message.splitlines()[0]}; nothing is done"
-        share = self.cluster.health.silent_share
-        fresh = Beats(max(0, known - len(silent)), silent)
-        return suspects(fresh, started, self.clock(), late_s=late_s, share=share, quiet_s=QUIET_S).hold
+        return await self.unheard.hear(self.tools, beats, now)
 
     async def hear_notices(self) -> Said:
         """Machines that the provider is about to take back."""
@@ -272,9 +240,7 @@ class Responder:
         if machine is None or await store.has_signal(name, notice.id):
             return []
         evidence = {"until": at, "ends": at - reclaim.ENDS_S, "started_at": machine.started_at}
-        found = [
-            one for one in await store.incidents(name, node=node, unfinished=True) if one.action is not XidClass.MAKE
-        ]
+        found = await self._unfinished(node)
         if found:
             await self._let_be(found[0])
             out = found[0].drained and found[0].state is not IncidentState.SEEN
@@ -459,16 +425,10 @@ class Responder:
             machine = await self.tools.machine(node)
             await self.env.connections.remote(machine, ["rm", "-f", XID_MARK], timeout_s=5)
 
-    async def _busy(self, node: str) -> bool:
-        return any(map(_took_the_jobs, await self._unfinished(node)))
-
     async def _unfinished(self, node: str) -> Sequence[Incident]:
-        return await self.env.store.incidents(self.cluster.name, node=node, unfinished=True)
-
-    async def _somebody_elses(self, node: str) -> bool:
-        """A person has taken it out of service and nothing runs on it: what they do with it is theirs."""
-        states, reason = await self.tools.node_now(node)
-        return bool(states & OUT) and not prove.own(reason) and not await self.tools.jobs_on(node)
+        """Faults of it; that a machine can't be made, or given back, is none of the node's."""
+        found = await self.env.store.incidents(self.cluster.name, node=node, unfinished=True)
+        return [one for one in found if one.action is not XidClass.MAKE]
 
     async def _given_back(self, node: str) -> bool:
         """Its machine was given back, or is about to be and nothing runs there: nobody misses it."""
@@ -486,11 +446,6 @@ class Responder:
     async def _serves(self, node: str) -> bool:
         states, _ = await self.tools.node_now(node)
         return not states & OUT
-
-
-def _took_the_jobs(incident: Incident) -> bool:
-    """Where a node waits for a volume its jobs run on, and it may yet die under them."""
-    return incident.action is not XidClass.MOUNT
 
 
 def _tests_begun(incident: Incident) -> tuple[IncidentStep, tuple[IncidentStep, ...]]:

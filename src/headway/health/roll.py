@@ -23,6 +23,7 @@ from headway.cluster.sendaway import SendAway, listed
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
+from headway.domain.live import OUT
 from headway.domain.machine import MachineState
 from headway.domain.slots import ROLLS, choose
 from headway.errors import HeadwayError, Refused
@@ -135,8 +136,9 @@ async def halt(tools: Tools, say: Say) -> None:
         machine = seen.machines.get(name)
         there = machine is not None and machine.state is MachineState.RUNNING
         if there and reasons[name][1] == ROLLS and (name in seen.busy or seen.machines[name].image in serves):
-            await control.node_resume(tools.env.connections, head, name)
-            await say(name, "is in service again, as it was", done=True)
+            kept = await control.return_own(tools.env.connections, head, name, _ours)
+            words = f"stays out of service: {kept}" if kept else "is in service again, as it was"
+            await say(name, words, done=True)
         else:
             words = "stays drained: headway roll goes on with it, with --back to the image before"
             await say(name, words, level="warning", done=True)
@@ -303,7 +305,7 @@ class Roll:
         for name in sorted(seen.rolling - set(failed)):
             machine = seen.machines.get(name)
             if machine is not None and machine.image != self.image.id and machine.state is MachineState.RUNNING:
-                await control.node_resume(self.tools.env.connections, await self.tools.head(), name)
+                await control.return_own(self.tools.env.connections, await self.tools.head(), name, _ours)
 
     async def _one(self, name: str, seen: Seen) -> str:
         """What went wrong, "" once the node serves."""
@@ -320,10 +322,16 @@ class Roll:
             fault = (await prove(tools, name, hard=not self.proved)).fault
         connections, head = tools.env.connections, await tools.head()
         if fault:
-            await control.node_drain(connections, head, name, f"{ROLLS}: {fault}")
+            states, reason = await tools.node_now(name)
+            if not states & OUT or _ours(reason):
+                await control.node_drain(connections, head, name, f"{ROLLS}: {fault}")
             await self.say(name, fault, level="error", done=True)
             return fault
-        await control.node_resume(connections, head, name)
+        kept = await control.return_own(connections, head, name, _ours)
+        if kept:
+            words = f"is of {self.image.tag} and has passed its tests; it stays out of service: {kept}"
+            await self.say(name, words, level="warning", done=True)
+            return ""
         # A machine that is back so soon may be missed only now: what slurmctld had asked the one before has no answer.
         await registered(tools, name, BOOT_S)
         words = f"is of {self.image.tag}, has passed its tests and is in service"
@@ -358,6 +366,10 @@ class Roll:
         for name, reason in left_out(self.tools.cluster, seen, self.image.id).items():
             await self.say(name, f"is out of service and stays as it is: {reason}", level="warning", done=True)
         await self.say("roll", f"every node in service is of {self.image.tag}", done=True)
+
+
+def _ours(reason: str) -> bool:
+    return reason.startswith(ROLLS)
 
 
 def _check(tools: Tools) -> None:

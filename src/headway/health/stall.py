@@ -20,11 +20,13 @@ class StallKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """Of all GPUs of a job over a span, in per cent: the most that any did, the least, and the most memory traffic."""
+    """Of all GPUs of a job over a span, in per cent: the most that any did, the least, and the most memory traffic. `seen`:
+    how many of them were looked at for the whole of it."""
 
     most: float
     least: float
     traffic: float
+    seen: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,11 @@ from headway.domain.live import JobState
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
 from headway.health.stall import GpuUse, Stall, StallKind, forgotten, hangs, own_rules
+from headway.render.monitoring import SCRAPE_S
 from headway.slurm import control
 
 EVERY_S = 15.0
+_SEEN = 0.9  # of the samples that Prometheus should have of a GPU: one or another is missed
 MOST_REQUEUES = 3  # of a job that hangs each time
 REPORTS = "/var/lib/headway/reports"
 PROMETHEUS = "http://127.0.0.1:9090/api/v1/query"
@@ -23,6 +25,8 @@ _QUERIES = {
     "most": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
     "least": "min by (hpc_job) (min_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
     "traffic": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_MEM_COPY_UTIL{{hpc_job!=''}}[{window}s]))",
+    # The figures above are of what was seen. So many GPUs were seen all the time: what others did nobody knows.
+    "seen": "count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]) >= {samples})",
 }
 
 
@@ -63,8 +67,8 @@ class Tender:
         for job in old:
             hang, idle = rules[job.id]
             quiet_s = now - max(job.start_time, words.get(job.id, 0.0))
-            stall = hangs(hang, quiet_s, use.get(hang.after_s, {}).get(job.id)) or forgotten(
-                idle, now - job.start_time, use.get(idle.after_s, {}).get(job.id)
+            stall = hangs(hang, quiet_s, _whole(job, use.get(hang.after_s, {}))) or forgotten(
+                idle, now - job.start_time, _whole(job, use.get(idle.after_s, {}))
             )
             if stall and (job.id, job.restarts, stall.kind) not in self.said:
                 found.append((job, stall))
@@ -94,6 +98,7 @@ class Tender:
     async def _use(self, head: Machine, window_s: int) -> dict[int, GpuUse]:
         """Of each job with GPUs over the last `window_s`; {} where Prometheus does not answer."""
         told: dict[str, Mapping[int, float]] = {}
+        samples = max(1, int(_SEEN * window_s / SCRAPE_S))
         for name, query in _QUERIES.items():
             argv = [
                 "curl",
@@ -102,12 +107,12 @@ class Tender:
                 "10",
                 PROMETHEUS,
                 "--data-urlencode",
-                f"query={query.format(window=window_s)}",
+                f"query={query.format(window=window_s, samples=samples)}",
             ]
             ran = await self.env.connections.remote(head, argv, timeout_s=20, check=False)
             told[name] = _values(ran.stdout) if ran.code == 0 else {}
-        jobs = set(told["most"]) & set(told["least"]) & set(told["traffic"])
-        return {job: GpuUse(told["most"][job], told["least"][job], told["traffic"][job]) for job in jobs}
+        jobs = set.intersection(*map(set, told.values()))
+        return {job: GpuUse(**{name: of[job] for name, of in told.items()}) for job in jobs}
 
     async def _last_words(self, head: Machine, jobs: Iterable[JobState]) -> dict[int, float]:
         """When each last reported or wrote, in unix seconds; nothing of one that never did."""
@@ -124,6 +129,12 @@ class Tender:
             if path in of and when.isdigit():
                 found[of[path]] = max(found.get(of[path], 0.0), float(when))
         return found
+
+
+def _whole(job: JobState, use: Mapping[int, GpuUse]) -> GpuUse | None:
+    """None where some of its GPUs were not looked at for some of the time: Prometheus, or a node's agent, was away."""
+    found = use.get(job.id)
+    return found if found is not None and found.seen >= job.gpus else None
 
 
 def _values(text: str) -> dict[int, float]:

@@ -13,13 +13,12 @@ from headway.cluster.leads import head_now, leads_file
 from headway.domain.cluster import Cluster
 from headway.domain.hostlist import compress
 from headway.domain.incident import INCIDENT_REASON
-from headway.domain.live import JobState, NodeState
+from headway.domain.live import OUT, JobState, NodeState
 from headway.domain.machine import Machine
 from headway.health import lemons
 from headway.health.cutshort import CutShort
 from headway.health.decide import Dead, Reserve, StartNow, decide
 from headway.health.heads import Heads
-from headway.health.isolate import OUT
 from headway.health.prove import return_again
 from headway.health.refill import refill
 from headway.health.respond import Responder

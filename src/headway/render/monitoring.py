@@ -18,6 +18,7 @@ from headway.render.text import MARK, script, word
 
 FOLDER = "/etc/headway/prometheus"
 CONFIG = f"{FOLDER}/prometheus.yml"
+SCRAPE_S = 10  # between two looks of Prometheus at a machine
 RULES = f"{FOLDER}/rules.yml"
 TARGETS = f"{FOLDER}/targets.json"
 ALERTS = "/etc/headway/alertmanager.yml"
@@ -78,7 +79,7 @@ def prometheus_yml(cluster: Cluster) -> str:
     ]
     told = {
         "global": {
-            "scrape_interval": "10s",
+            "scrape_interval": f"{SCRAPE_S}s",
             "scrape_timeout": "5s",
             "evaluation_interval": "10s",
             "external_labels": {"cluster": cluster.name},

@@ -21,8 +21,9 @@ from headway.wire.incidents import FaultIn
 if TYPE_CHECKING:
     from headway.domain.incident import Incident, Signal
     from headway.health.listen import Beats, Deed
-    from headway.health.respond import Responder, Said
+    from headway.health.respond import Responder
     from headway.health.tools import Tools
+    from headway.health.unheard import Said
 
 _LOOK_S = 0.5
 _LAST_WORD_S = 0.3  # the answer goes out before a server kills itself

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headway.domain.hostlist import compress, expand
-from headway.domain.live import LEMONS, SPARES
+from headway.domain.live import LEMONS, OUT, SPARES
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
 from headway.machines.run import Ran
@@ -31,6 +31,7 @@ _NEVER = (
     "presently disabled",
     "only batch jobs",
 )  # of a requeue: --no-requeue, and an allocation without a batch script
+_IN_USE = "reservation is in use"
 _NODES = re.compile(r"\bNodes=(\S+)")
 _NODE_STATE = re.compile(r"\bState=(\S+)")
 _NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]]*\])?\s*$", re.MULTILINE)
@@ -56,6 +57,16 @@ async def node_resume(connections: Remote, head: Machine, node: str) -> None:
     ran = await _scontrol(connections, head, "update", f"NodeName={node}", "State=RESUME", check=False)
     if ran.code != 0 and "invalid node state" not in ran.stderr.lower():
         raise CommandFailed(ran.argv, ran.code, ran.stderr, where=head.name)
+
+
+async def return_own(connections: Remote, head: Machine, node: str, ours: Callable[[str], bool]) -> str:
+    """Back to service where the reason for which it is out, read this moment, is one of `ours`. Otherwise that reason: a person
+    has said it, perhaps since somebody looked last, and theirs it is to lift it."""
+    states, reason = await node_now(connections, head, node)
+    if states & OUT and not ours(reason):
+        return reason or "no reason given"
+    await node_resume(connections, head, node)
+    return ""
 
 
 async def node_now(connections: Remote, head: Machine, node: str) -> tuple[frozenset[str], str]:
@@ -240,12 +251,15 @@ async def reserved(connections: Remote, head: Machine, name: str = SPARES) -> tu
 
 
 async def reserve(connections: Remote, head: Machine, names: Sequence[str], name: str = SPARES) -> None:
-    """Makes the reservation hold exactly these nodes; without any it goes away. Running jobs are not disturbed."""
+    """Makes the reservation hold exactly these nodes; without any it goes away. Running jobs are not disturbed: where one that
+    waits or runs names it, it stays as it is, and whoever looks again finds it there."""
     held = await reserved(connections, head, name)
     if set(held) == set(names):
         return
     if not names:
-        await _scontrol(connections, head, "delete", f"ReservationName={name}")
+        ran = await _scontrol(connections, head, "delete", f"ReservationName={name}", check=False)
+        if ran.code != 0 and _IN_USE not in ran.stderr.lower():
+            raise CommandFailed(ran.argv, ran.code, ran.stderr or ran.stdout, where=head.name)
         return
     what = (f"ReservationName={name}", f"Nodes={compress(names)}", _NO_END)
     if held:

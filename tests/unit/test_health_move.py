@@ -1,0 +1,65 @@
+"""Jobs that the controller does not requeue at once: those that forbid it stay, all others are tried again."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.domain.incident import IncidentState
+from headway.health.listen import Beats
+from tests.unit.health_world import NODE, Ward, signal
+
+SILENT = Beats(4, {NODE: 6.0})
+
+
+async def test_what_the_controller_did_not_take_is_requeued_with_the_next_look(lab: Ward) -> None:
+    lab.world.jobs, lab.world.stuck, lab.world.fixed = {7: "RUNNING", 8: "RUNNING", 9: "RUNNING"}, {7}, {9}
+    said = await lab.responder.take(signal(), [])
+    assert "Unable to contact slurm controller" in said[-1][1]
+    found = await lab.newest()
+    assert (found.state, found.steps[-1].text) == (IncidentState.DRAINING, "jobs requeued: 8; not to be requeued: 9")
+    assert await lab.responder.go_on() == [], "it is said once"
+    assert len((await lab.newest()).steps) == len(found.steps), "and noted once"
+    lab.world.stuck = set()
+    await lab.responder.go_on()
+    assert lab.world.requeued == [8, 7]
+
+
+async def test_also_one_that_has_failed_and_left_the_node(lab: Ward) -> None:
+    lab.world.jobs, lab.world.stuck = {7: "FAILED"}, {7}
+    await lab.responder.take(signal(job=7), [])
+    assert (await lab.newest()).state is IncidentState.DRAINING
+    lab.world.stuck = set()
+    await lab.responder.go_on()
+    assert lab.world.requeued == [7]
+
+
+async def test_of_a_dead_node(lab: Ward) -> None:
+    lab.world.jobs, lab.world.last_breath, lab.world.stuck = (
+        {7: "RUNNING", 8: "RUNNING"},
+        {7: "FAILED", 8: "FAILED"},
+        {8},
+    )
+    await lab.responder.hear_beats(SILENT, 1000.0)
+    assert (await lab.newest()).state is IncidentState.DRAINING
+    lab.world.stuck = set()
+    await lab.responder.go_on()
+    assert lab.world.requeued == [7, 8]
+    assert [moved.job for moved in (await lab.newest()).jobs] == [7, 8]
+    assert "ended" not in (await lab.newest()).steps[-1].text
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_of_a_node_that_stays_in_service(lab: Ward, again: bool) -> None:
+    """Also a second one, whose error finds the incident over."""
+    if again:
+        lab.world.jobs = {6: "RUNNING"}
+        await lab.responder.take(signal(94, job=6), [])
+        assert lab.world.requeued.pop() == 6
+    lab.world.jobs, lab.world.stuck = {7: "COMPLETING"}, {7}
+    await lab.responder.take(signal(94, at=995.0, job=7), [])
+    assert (await lab.newest()).state is IncidentState.SEEN
+    lab.world.stuck = set()
+    await lab.responder.go_on()
+    assert lab.world.requeued == [7]
+    assert (await lab.newest()).state is IncidentState.RETURNED
+    assert lab.world.state == "IDLE"
