@@ -81,6 +81,18 @@ def _away() -> SubmitOut:
     raise Unreachable("the head is away")
 
 
+async def test_a_key_whose_pipeline_was_not_begun_is_free_for_another(server: Server) -> None:
+    eve, good = await server.client("eve", "member"), server.work.answers["submit"]
+    server.work.answers["submit"] = Unreachable("the head is away")
+    assert (await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)).status_code == 503
+    server.work.answers["submit"] = good
+    other = {"document": {"name": "other", "steps": {"c": {"run": "true"}}}, "bundle": "b" * 64}
+    made = (await eve.post(PIPELINES, json=other, headers=KEY)).json()
+    row = await server.store.pipeline("lab", made["id"])
+    assert (row.name, row.document["bundle"], row.workdir) == ("other", "b" * 64, made["workdir"])
+    assert [(step["name"], step["job_id"]) for step in made["steps"]] == [("c", 41)]
+
+
 async def test_a_pipeline_that_was_submitted_is_answered_with_though_the_database_is_away(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets as random
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -85,11 +86,13 @@ class JobStore(Base):
         document: Mapping[str, Any],
         key: str = "",
     ) -> PipelineRow:
-        """`key`: who saves one with it again within a day gets the first."""
+        """`key`: who saves the same again with it within a day gets the first, and with another one a pipeline of its own:
+        a request that was not carried out leaves its key to others."""
         p, now, number = t.pipelines, self._now(), random.token_hex(4)
         async with self._write() as db:
             if key:
-                of_key = hashlib.sha256(key.encode()).hexdigest()[:24]
+                said = json.dumps([key, cluster, user, dict(document)], sort_keys=True)
+                of_key = hashlib.sha256(said.encode()).hexdigest()[:24]
                 known = (await db.execute(select(p).where(p.c.id == f"p-{of_key}"))).first()
                 if known is not None and known.at > now - KEPT_S:
                     return PipelineRow(**known._mapping)
