@@ -132,6 +132,29 @@ async def test_one_of_which_nobody_knows_whether_it_was_submitted_is_shown_to_no
     assert await server.store.notebooks("lab") == ()
 
 
+async def test_one_whose_job_may_run_stays_when_its_request_comes_again_and_fails(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, noted, key = await server.client("ann", "member"), server.store.notebook_job, {"idempotency-key": "4f1c"}
+
+    async def away(*_: Any) -> None:
+        raise StoreAway("the database does not answer")
+
+    monkeypatch.setattr(server.store, "notebook_job", away)
+    assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503
+    (kept,) = await server.store.notebooks("lab")
+    monkeypatch.setattr(server.store, "notebook_job", noted)
+    done, server.work.answers["submit"] = server.work.answers["submit"], Unreachable("the head is away")
+    assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503
+    assert await server.store.notebooks("lab") == (kept,)
+    server.work.answers["submit"] = done
+    server.state.clock.now += 1000  # type: ignore[attr-defined]
+    made = await ann.post(PATH, json={"gpus": 1}, headers=key)
+    (row,) = await server.store.notebooks("lab")
+    assert (made.status_code, row.secret, row.job_id) == (201, kept.secret, 7)
+    assert row.at == made.json()["created_at"] == server.state.clock()
+
+
 async def test_only_its_own_person_opens_it_and_an_admin_may_stop_it(server: Server) -> None:
     ann, bob, root = [await server.client(n, r) for n, r in (("ann", "member"), ("bob", "member"), ("rex", "admin"))]
     made = (await ann.post(PATH, json={"gpus": 1})).json()

@@ -98,10 +98,12 @@ async def start(name: str, ask: NotebookIn, state: State, who: Member) -> Notebo
     except Unanswered:
         raise
     except HeadwayError:
-        await _drop(state, row)
+        if row.secret == secret:  # else the request before may have a job, which needs its row
+            await _drop(state, row)
         raise
+    row = replace(row, job_id=done.job_id, at=state.clock())
     try:
-        await state.store.notebook_job(row.id, done.job_id)
+        await state.store.notebook_job(row.id, row.job_id, row.at)
         await keep(state, who, cluster, prepared, who.user, done, "notebook")
     except HeadwayError:
         if not who.deed:  # else the same request finds it again
@@ -109,7 +111,7 @@ async def start(name: str, ask: NotebookIn, state: State, who: Member) -> Notebo
                 await state.work.cancel(cluster, str(done.job_id), who.user, as_operator=False)
             await _drop(state, row)
         raise
-    return _out(replace(row, job_id=done.job_id), cluster, who, None, now=state.clock())
+    return _out(row, cluster, who, None, now=row.at)
 
 
 def _number(who: Principal) -> str:

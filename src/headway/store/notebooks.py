@@ -21,11 +21,11 @@ class NotebookStore(Base):
             await db.execute(insert(n).values({name: getattr(row, name) for name in row.__dataclass_fields__}))
         return row
 
-    async def notebook_job(self, notebook_id: str, job_id: int) -> None:
-        """Which job it has become."""
+    async def notebook_job(self, notebook_id: str, job_id: int, at: float) -> None:
+        """Which job it has become, and when."""
         n = t.notebooks
         async with self._write() as db:
-            await db.execute(update(n).where(n.c.id == notebook_id).values(job_id=job_id))
+            await db.execute(update(n).where(n.c.id == notebook_id).values(job_id=job_id, at=at))
 
     async def notebook(self, notebook_id: str) -> NotebookRow:
         """NotFound when there is none."""
