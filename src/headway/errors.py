@@ -5,6 +5,7 @@
     ├── NotAllowed               the person may not do this                                       HTTP 403, exit 4
     ├── NotSignedIn              no or an unknown token                                           HTTP 401, exit 4
     ├── TooManyTries             sign-in has failed too often from here                           HTTP 429, exit 4
+    ├── TooManyAtOnce            as much as may run at once runs already                          HTTP 429, exit 1
     ├── NotFound                 no such cluster, job, machine, ...                               HTTP 404, exit 5
     ├── Conflict                 another operation holds the cluster, or the plan has changed     HTTP 409, exit 6
     ├── NeedsConfirmation        a disturbing change with neither a terminal nor --yes            exit 3
@@ -87,6 +88,13 @@ class TooManyTries(HeadwayError):
     exit_code = 4
     http_status = 429
     kind = "too_many_tries"
+
+
+class TooManyAtOnce(HeadwayError):
+    """Nothing was done, and the same may be done in a moment."""
+
+    http_status = 429
+    kind = "too_many_at_once"
 
 
 class NotFound(HeadwayError):

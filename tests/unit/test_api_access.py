@@ -381,7 +381,7 @@ async def test_one_member_can_t_take_all_places_for_commands(server: Server) -> 
     for _ in held:
         await waiting.acquire()
     async with asyncio.timeout(30):  # of a failure: the one too many would wait with the others
-        assert kind(await eve.post("/api/v1/clusters/lab/exec", json=ask)) == (400, "refused")
+        assert kind(await eve.post("/api/v1/clusters/lab/exec", json=ask)) == (429, "too_many_at_once")
     other = asyncio.create_task(bob.post("/api/v1/clusters/lab/exec", json={"argv": ["id"], "user": "bob"}))
     await waiting.acquire()
     go.set()

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
+import httpx
+import pytest
+
 from headway.api.access import MOST_AT_ONCE
-from headway.api.state import BUNDLES_AT_ONCE
+from headway.api.runs import BUNDLES_AT_ONCE, BUNDLES_OF_ONE
+from headway.domain.cluster import Cluster
 from headway.errors import Unreachable
+from headway.web.html import STATIC
 from headway.wire.base import ErrorOut
 from headway.wire.frames import frames
+from headway.wire.work import SubmitOut
 from tests import builders
 from tests.unit.server_fakes import Server, reading
 
 KEY = "0123456789abcdef" * 2
+LOG_PAGE = STATIC / "pages/log.js"
+PASSING = LOG_PAGE.read_text().partition("const PASSING = ")[2].partition(";")[0]
 PATH = "/api/v1/clusters/lab/commands"
 
 
@@ -58,7 +68,7 @@ async def test_a_member_has_as_many_commands_at_once_as_with_exec(server: Server
     eve = await server.client("eve", "member")
     server.state.commands["eve"] = MOST_AT_ONCE
     ask = {"argv": ["id"], "user": "eve"}
-    assert (await eve.post(PATH, json=ask)).status_code == 400
+    assert (await eve.post(PATH, json=ask)).status_code == 429
     server.state.commands["eve"] -= 1
     for _ in range(2):  # what has ended holds no place
         assert (await eve.post(PATH, json=ask)).status_code == 200
@@ -100,27 +110,58 @@ async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> Non
     ]
     for call in calls:
         answer = await call
-        assert (answer.status_code, "are running already" in answer.json()["detail"]) == (400, True), answer.text
+        assert (answer.status_code, "are running already" in answer.json()["detail"]) == (429, True), answer.text
+        assert answer.json()["kind"] in PASSING, "else a page that follows a log gives up"
     assert server.state.commands["eve"] == MOST_AT_ONCE
 
 
-async def test_archives_wait_for_those_on_their_way_before_they_are_read_into_memory(server: Server) -> None:
+async def test_what_came_while_too_much_ran_may_be_sent_again_under_its_key(server: Server) -> None:
     await server.apply()
-    go, under_way = asyncio.Event(), 0
+    server.work.answers |= {"submit": SubmitOut(job_id=7, cluster="lab", user="eve", workdir="~"), "read": reading()}
+    eve, key = await server.client("eve", "member"), {"idempotency-key": "4f1c"}
+    server.state.commands["eve"] = MOST_AT_ONCE
+    assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).status_code == 429
+    server.state.commands["eve"] = 0
+    assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).json()["job_id"] == 7
 
-    async def slowly(*_: Any) -> bool:
-        nonlocal under_way
-        under_way += 1
-        assert under_way <= BUNDLES_AT_ONCE
+
+async def test_archives_wait_for_those_on_their_way_before_they_are_read_into_memory(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("lab", "sky"):
+        await server.apply(name)
+    go, under_way = asyncio.Event(), Counter[str]()
+
+    async def slowly(cluster: Cluster, user: str, *_: Any) -> bool:
+        under_way.update([user, cluster.name])
         await go.wait()
-        under_way -= 1
         return True
 
     server.work.answers["keep_bundle"] = slowly
-    eve = await server.client("eve", "member")
-    path = "/api/v1/clusters/lab/bundles"
-    sent = [asyncio.create_task(eve.put(f"{path}/{n:064}", content=b"x" * 1000)) for n in range(BUNDLES_AT_ONCE + 3)]
-    while under_way < BUNDLES_AT_ONCE:
-        await asyncio.sleep(0)
+    eve, bob, dan = [await server.client(name, "member") for name in ("eve", "bob", "dan")]
+
+    def put(client: httpx.AsyncClient, n: int, cluster: str = "lab") -> asyncio.Task[httpx.Response]:
+        path = f"/api/v1/clusters/{cluster}/bundles/{n:064}"
+        return asyncio.create_task(client.put(path, content=b"x" * 1000))
+
+    async def until(**many: int) -> None:
+        async with asyncio.timeout(30):
+            while {name: under_way[name] for name in many} != many:
+                await asyncio.sleep(0)
+
+    hanging = [put(eve, n) for n in range(BUNDLES_OF_ONE + 1)]
+    await until(eve=BUNDLES_OF_ONE)
+    hanging += [put(bob, n) for n in range(BUNDLES_OF_ONE)]  # the cluster's places are taken now
+    await until(bob=BUNDLES_OF_ONE, lab=BUNDLES_AT_ONCE)
+    hanging.append(put(eve, 0, "sky"))  # but not another one's
+    await until(sky=1)
+    monkeypatch.setattr("headway.api.runs.BUNDLE_WAIT_S", 0.01)
+    late = await put(dan, 0)
+    assert (late.status_code, late.json()["kind"]) == (429, "too_many_at_once")
+    assert under_way["lab"] == BUNDLES_AT_ONCE
     go.set()
-    assert [answer.json()["present"] for answer in await asyncio.gather(*sent)] == [True] * len(sent)
+    assert {(await one).json()["present"] for one in hanging} == {True}
+    assert (await put(dan, 0)).json()["present"]
+    assert not server.state.commands
+    server.state.commands["eve"] = MOST_AT_ONCE
+    assert (await put(eve, 0)).status_code == 429

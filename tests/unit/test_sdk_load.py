@@ -25,6 +25,7 @@ from headway.errors import (
     NotFound,
     NotSignedIn,
     Refused,
+    TooManyAtOnce,
     Unreachable,
 )
 from headway.sdk.client import Client
@@ -147,7 +148,10 @@ def test_a_pipe_that_somebody_writes_to_is_read_to_its_end(tmp_path: Path) -> No
         os.close(ours)
 
 
-@pytest.mark.parametrize("cls", [NotSignedIn, NotAllowed, NotFound, Conflict, NeedsConfirmation, Refused, Unreachable])
+ERRORS = [NotSignedIn, NotAllowed, NotFound, Conflict, NeedsConfirmation, Refused, Unreachable, TooManyAtOnce]
+
+
+@pytest.mark.parametrize("cls", ERRORS)
 def test_errors_cross_the_wire(cls: type[HeadwayError]) -> None:
     sent = answer(cls.http_status, error_out(cls("what", hint="do")))
     server = httpx.MockTransport(lambda _: httpx.Response(sent.status_code, content=bytes(sent.body)))

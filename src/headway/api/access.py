@@ -28,7 +28,7 @@ from fastapi import Depends, Path, Request
 from headway.api.state import AppState
 from headway.api.tries import address_key
 from headway.domain.cluster import Cluster
-from headway.errors import HeadwayError, NotAllowed, NotSignedIn, Refused
+from headway.errors import HeadwayError, NotAllowed, NotSignedIn, Refused, TooManyAtOnce
 from headway.spec.words import user_name_fault, user_name_from
 from headway.store import Locked
 from headway.store.records import Person
@@ -309,9 +309,12 @@ async def must_not_have_left(state: AppState, cluster: Cluster, who: Principal) 
 
 @contextlib.contextmanager
 def connection(state: AppState, who: Principal) -> Iterator[None]:
-    """A command on a cluster holds one of its few connections for as long as it runs: no member may hold them all."""
+    """A command on a cluster holds one of its few connections for as long as it runs: no member may hold them all.
+    Raises TooManyAtOnce."""
     if state.commands[who.person] >= MOST_AT_ONCE and not who.may(Right.ADMIN):
-        raise Refused(f"{MOST_AT_ONCE} commands of {who.person} are running already", hint="wait until one has ended")
+        raise TooManyAtOnce(
+            f"{MOST_AT_ONCE} commands of {who.person} are running already", hint="wait until one has ended"
+        )
     state.commands[who.person] += 1
     try:
         yield

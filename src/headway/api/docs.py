@@ -31,6 +31,7 @@ PROBLEMS = {  # kind -> (HTTP status, what it means)
     "not_signed_in": (401, "no token or session, or one that is unknown or has ended"),
     "not_allowed": (403, "this person may not do this"),
     "too_many_tries": (429, "sign-in has failed too often from there; wait"),
+    "too_many_at_once": (429, "as much of it as may run at once runs already; nothing was done, try again in a moment"),
     "not_found": (404, "there is no such thing"),
     "conflict": (409, "something else holds it, or it has changed since it was read"),
     "needs_confirmation": (409, "it disturbs what runs: read the plan and send its digest back, confirmed"),

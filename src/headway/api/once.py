@@ -26,7 +26,7 @@ from headway.api import errors
 from headway.api.access import Principal, audit, principal_of, state_of
 from headway.api.shapes import operation_out
 from headway.api.state import AppState
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, TooManyAtOnce
 from headway.store import AuditAsk, Operation, StoreAway
 from headway.store.answers import Answer
 from headway.wire.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
@@ -89,7 +89,9 @@ class Once:
         except BaseException:
             await store.drop_answer(deed.name)
             raise
-        undone = given.status >= 500 and not scope.get("state", {}).get("settled")
+        undone = (given.status >= 500 or given.status == TooManyAtOnce.http_status) and not scope.get("state", {}).get(
+            "settled"
+        )
         with contextlib.suppress(StoreAway):  # the answer is out; to who asks again the request is still under way
             if undone or not given.whole:
                 await store.drop_answer(deed.name)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import re
 import secrets as random
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -21,7 +22,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import Version
 from headway.domain.hostlist import compress
 from headway.domain.live import JobState
-from headway.errors import NotAllowed, NotFound, Refused
+from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
 from headway.jobs import lineage, masks
 from headway.jobs.array import array_out, failed_tasks, with_array
 from headway.jobs.asked import without_dependency
@@ -35,6 +36,9 @@ from headway.wire.work import BundleOut, ExecIn, GitIn, LineageOut, RetryIn, Run
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 MAX_ARCHIVE = 64 * 1024 * 1024  # bytes of a bundle as it is sent
+BUNDLES_AT_ONCE = 4  # so many are in memory at once on their way to a cluster,
+BUNDLES_OF_ONE = 2  # of them one person's,
+BUNDLE_WAIT_S = 60.0  # and another waits so long
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 
@@ -140,7 +144,10 @@ async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
 @router.get("/bundles/{digest}")
 async def bundle(name: str, digest: Digest, state: State, who: Member, user: str = "") -> BundleOut:
     """Whether these files are on the cluster already."""
-    return await _bundle(name, digest, state, who, user, b"")
+    acting, cluster = who.acting(user), await workplace(state, name, who)
+    with connection(state, who):
+        present = await state.work.keep_bundle(cluster, acting, place(cluster, acting).root, digest, b"")
+    return BundleOut(digest=digest, present=present)
 
 
 @router.put("/bundles/{digest}")
@@ -148,6 +155,7 @@ async def put_bundle(
     name: str, digest: Digest, state: State, who: Member, request: Request, user: str = ""
 ) -> BundleOut:
     """A tar.gz of files, kept under their digest as the person's own, read-only."""
+    acting, cluster = who.acting(user), await workplace(state, name, who)
     size = 0
     with tempfile.TemporaryFile(dir=state.settings.state_dir) as file:  # it may come slowly, and many at once
         async for chunk in request.stream():
@@ -158,18 +166,30 @@ async def put_bundle(
                     hint="leave some out by .gitignore; data goes to scratch by headway cp",
                 )
         file.seek(0)
-        async with state.bundles:
-            kept = await _bundle(name, digest, state, who, user, await asyncio.to_thread(file.read))
-    await audit(state, who, "files", name, digest=digest, bytes=size, user=user or who.user)
-    return kept
-
-
-async def _bundle(name: str, digest: str, state: AppState, who: Principal, asked: str, archive: bytes) -> BundleOut:
-    user = who.acting(asked)
-    cluster = await workplace(state, name, who)
-    with connection(state, who):
-        present = await state.work.keep_bundle(cluster, user, place(cluster, user).root, digest, archive)
+        with connection(state, who):
+            async with _in_memory(state, name, who.person):
+                archive = await asyncio.to_thread(file.read)
+                present = await state.work.keep_bundle(cluster, acting, place(cluster, acting).root, digest, archive)
+    await audit(state, who, "files", name, digest=digest, bytes=size, user=acting)
     return BundleOut(digest=digest, present=present)
+
+
+@contextlib.asynccontextmanager
+async def _in_memory(state: AppState, cluster: str, person: str) -> AsyncIterator[None]:
+    """Around an archive on its way. Where a home or a cluster hangs, other people and clusters go on. Raises TooManyAtOnce."""
+    own = state.bundles.setdefault((cluster, person), asyncio.Semaphore(BUNDLES_OF_ONE))
+    every = state.bundles.setdefault((cluster, ""), asyncio.Semaphore(BUNDLES_AT_ONCE))
+    async with contextlib.AsyncExitStack() as held:
+        try:
+            async with asyncio.timeout(BUNDLE_WAIT_S):
+                await held.enter_async_context(own)
+                await held.enter_async_context(every)
+        except TimeoutError:
+            raise TooManyAtOnce(
+                f"other files are on their way to {cluster}, and for {BUNDLE_WAIT_S:g} s none of them arrived",
+                hint=f"try again in a moment; headway status {cluster} says how it is",
+            ) from None
+        yield
 
 
 @router.get("/jobs/{job_id}/tasks")

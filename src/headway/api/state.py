@@ -42,7 +42,6 @@ SEEN_S = 2.0  # and what somebody only looks at is not older than this, when Slu
 GLANCE_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
 HISTORY_S = 5.0
 COLLECTED_S = 10.0  # the ledger is brought up to date for whoever looks at it
-BUNDLES_AT_ONCE = 4
 _MOST_KEPT = 500
 T = TypeVar("T")
 
@@ -104,8 +103,8 @@ class AppState:
     tries: Tries = field(default_factory=Tries)
     notebooks: Notebooks = field(default_factory=Notebooks)
     commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
-    # Archives of files that are in memory at once, on their way to clusters.
-    bundles: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(BUNDLES_AT_ONCE))
+    # Of archives that are on their way, by cluster and by cluster and person (api.runs).
+    bundles: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
     forms: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # under way, by web.deed
     looked: WeakValueDictionary[str, Any] = field(
         default_factory=WeakValueDictionary
