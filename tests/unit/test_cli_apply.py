@@ -16,6 +16,7 @@ from headway.cli import show
 from headway.errors import Conflict, NotFound, Refused, Unreachable
 from headway.sdk.discover import discover
 from headway.sdk.liveness import start_time
+from headway.server.files import write_client
 from headway.wire.base import ErrorOut, FaultOut
 from headway.wire.clusters import ChangeOut, ChangeSetOut, EventOut
 from headway.wire.people import MeOut
@@ -290,11 +291,40 @@ def test_root_s_server_that_stays_away_is_an_error_with_its_command(
     assert done.err.endswith("error: no server\n  sudo headway server start\n")
 
 
-def test_no_second_server_takes_over_what_root_s_was_doing(cli: Cli, file: str, root_s: Callable[[str], None]) -> None:
+def own_s(tmp_path: Path) -> None:
+    """The person has had a server of their own too."""
+    (tmp_path / "data" / "headway").mkdir(parents=True)
+    write_client(tmp_path / "data" / "headway", "http://127.0.0.1:7003", "hw_own")
+
+
+def test_a_server_that_root_had_once_keeps_nobody_s_own_from_starting(
+    cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ready(cli, changes(why_empty="it is so"))
+    root_s("1")
+    own_s(tmp_path)
+
+    def start() -> str:
+        monkeypatch.setattr("headway.cli.session.connect", lambda: cli.api)
+        return "http://127.0.0.1:7003"
+
+    monkeypatch.setattr("headway.cli.apply._start_server", start)
+    monkeypatch.setattr("headway.cli.session.connect", discover)
+    done = cli("apply", file)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "lab: nothing to change: it is so")
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_no_second_server_takes_over_what_root_s_was_doing(
+    cli: Cli, file: str, root_s: Callable[[str], None], tmp_path: Path, own: bool
+) -> None:
     ready(cli, changes(*MANY))
     root_s(start_time(os.getpid()))
+    if own:
+        own_s(tmp_path)
 
     def lost(*_: Any, on_lost: Callable[[], None], **__: Any) -> Iterator[EventOut]:
+        root_s("1")
         on_lost()
         return iter(())
 

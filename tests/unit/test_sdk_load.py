@@ -29,10 +29,11 @@ from headway.errors import (
     Unreachable,
 )
 from headway.sdk.client import Client
-from headway.sdk.discover import discover, in_reach
+from headway.sdk.discover import discover, in_reach, of_root, start_hint
 from headway.sdk.errors import to_error
 from headway.sdk.liveness import start_time
 from headway.sdk.load import identity, load_document
+from headway.server.files import write_client
 from headway.spec.sshkey import key_fault
 from headway.wire.base import ErrorOut
 from headway.wire.work import SubmitIn
@@ -208,6 +209,17 @@ def test_a_server_started_by_sudo_is_found_without_it(tmp_path: Path, monkeypatc
     with pytest.raises(Unreachable) as caught:
         discover()
     assert caught.value.hint == f"sudo HEADWAY_STATE={tmp_path / 'lab'} headway server start"
+    monkeypatch.delenv("HEADWAY_STATE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    own = tmp_path / "data" / "headway"
+    own.mkdir(parents=True)
+    write_client(own, "http://127.0.0.1:7003", "hw_own")
+    assert (discover().url, of_root(), start_hint()) == (lives["url"], True, "sudo headway server start")
+    file.write_text(json.dumps({str(tmp_path / "root"): ended}))
+    assert (of_root(), start_hint()) == (False, "headway server start"), "they have one of their own"
+    (own / paths.CLIENT_FILE).unlink()
+    assert (of_root(), start_hint()) == (True, "sudo headway server start")
+    monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "lab"))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(Unreachable) as caught:
         discover()

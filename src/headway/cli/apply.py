@@ -134,9 +134,10 @@ def _reach(*, quiet: bool) -> Api:
 def _come_back(error: Unreachable) -> Api:
     """Root's server once it answers. Raises Unreachable when it stays away."""
     from headway.errors import Unreachable
+    from headway.sdk.discover import start_hint
     from headway.sdk.following import Patience
 
-    _say_of_root(error.message)
+    _say_of_root(error.message, start_hint())
     patience = Patience(AWAY_S)
     patience.heard()
     while True:
@@ -150,18 +151,17 @@ def _come_back(error: Unreachable) -> Api:
 
 def _when_lost(api: Api) -> Callable[[], None] | None:
     """What is done when this server goes away while it works for us."""
-    from headway.sdk.discover import named_by, of_root
+    from headway.sdk.discover import named_by, of_root, start_hint
 
     if named_by(api.url):
         return None
-    return (lambda: _say_of_root("the server is gone")) if of_root() else _start_again
+    start = start_hint()
+    return (lambda: _say_of_root("the server is gone", start)) if of_root() else _start_again
 
 
-def _say_of_root(what: str) -> None:
+def _say_of_root(what: str, start: str) -> None:
     """A server of the person's own would know nothing of root's clusters, and hide root's server from then on."""
-    from headway.sdk.discover import start_hint
-
-    session.note(f"{what}; it is waited for: {start_hint()}")
+    session.note(f"{what}; it is waited for: {start}")
 
 
 def _start_server() -> str:

@@ -81,13 +81,14 @@ def start_hint(state_dir: Path | str | None = None) -> str:
 
 
 def of_root(state_dir: Path | str | None = None) -> bool:
-    """Whether the server to reach here is root's, whom this person called by sudo, also one that has ended: only root starts
-    it again, and one of the person's own would hide it."""
+    """Whether the server to reach here is root's, whom this person called by sudo. Also one that has ended: only root starts
+    it again, and one of the person's own would hide it; but where they have had one of their own that is theirs to start."""
     folder = Path(state_dir) if state_dir is not None else paths.state_dir()
     chosen = state_dir is not None or "HEADWAY_STATE" in os.environ
     if os.geteuid() == 0 or _local(folder) is not None:
         return False
-    return _by_sudo(folder if chosen else paths.ROOT_STATE) is not None
+    root_s = folder if chosen else paths.ROOT_STATE
+    return _through_sudo(root_s) is not None or (_by_sudo(root_s) is not None and _known(folder) == ("", ""))
 
 
 def _answers(url: str) -> bool:
