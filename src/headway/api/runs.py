@@ -186,7 +186,7 @@ async def _in_memory(state: AppState, cluster: str, person: str) -> AsyncIterato
                 await held.enter_async_context(every)
         except TimeoutError:
             raise TooManyAtOnce(
-                f"other files are on their way to {cluster}, and for {BUNDLE_WAIT_S:g} s none of them arrived",
+                f"other files are on their way to {cluster}, and there was no turn for these within {BUNDLE_WAIT_S:g} s",
                 hint=f"try again in a moment; headway status {cluster} says how it is",
             ) from None
         yield
