@@ -86,6 +86,30 @@ def test_a_folder_that_git_ignores_as_a_whole_goes_where_it_is_named(tmp_path: P
     assert bundle(root / "out/run").files == ("model.pt", "sub/a.py")  # what has a rule of its own stays out
 
 
+@pytest.mark.parametrize("rule", ["exp/*", "**/exp/*", "/exp/*\n!.gitkeep", "/exp/*\n!/exp/.gitignore", "/exp/[!.]*"])
+def test_so_does_one_in_which_git_ignores_everything(tmp_path: Path, rule: str) -> None:
+    names = ("model.pt", "sub/a.py")
+    files = {f"exp/{name}": "x" for name in (*names, "sub/.env", ".gitkeep", ".gitignore", "later.bin")}
+    root = in_git(tmp_path / "repo", **files, **{".gitignore": f"{rule}\n.env\n"})
+    (root / "exp/.gitignore").write_text("*.bin\n")
+    assert set(bundle(root / "exp").files).issuperset(names)
+    assert not {"sub/.env", "later.bin"}.intersection(bundle(root / "exp").files), "these have rules of their own"
+
+
+def test_where_something_is_kept_the_rest_of_what_a_rule_ignores_stays_out(tmp_path: Path) -> None:
+    files = {".gitignore": "exp/*\n!exp/*.py\n", "exp/a.py": "x", "exp/secret.txt": "x"}
+    root = in_git(tmp_path / "repo", **files)
+    assert bundle(root / "exp").files == ("a.py",)
+
+
+def test_a_folder_of_which_nothing_would_go_is_refused(tmp_path: Path) -> None:
+    for rules in ("*\n", "*\n!.gitignore\n"):
+        with pytest.raises(Refused, match=r"work: \.gitignore files leave out all that is in it"):
+            bundle(tree(tmp_path / "work", **{".gitignore": rules, "a.py": "x"}))
+    empty = tree(tmp_path / "empty", **{"__pycache__/x.pyc": "x"})
+    assert bundle(empty).files == ()
+
+
 def test_the_digest_is_of_content_not_of_time_or_place(folder: Path, tmp_path: Path) -> None:
     first = bundle(folder)
     os.utime(folder / "train.py", (1, 1))

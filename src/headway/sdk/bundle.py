@@ -25,6 +25,8 @@ MAX_ARCHIVE_MIB = 64  # compressed, as it is sent
 MAX_FILES_MIB = 512  # before
 MAX_FILES = 20_000
 _NEVER = {".git", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+_PLACEHOLDERS = {".gitkeep", ".keep", ".gitignore"}
+_ANY = "\x01\x02"  # a file's name that no rule has in mind
 
 
 @dataclass(frozen=True)
@@ -112,45 +114,71 @@ def _git(folder: Path, *words: str) -> list[str]:
         return pool.submit(lambda: asyncio.run(ask())).result()
 
 
-def _files(folder: Path) -> Iterator[str]:
-    """Files and links that git would not ignore, in every folder below."""
-    base, rules = _above(folder)
+def _files(folder: Path) -> list[str]:
+    """Files and links that git would not ignore, in every folder below. Raises Refused when rules leave out all there are.
+
+    Who names a folder that git ignores wants it sent: rules above that leave out all of it, or all that is in it, do not
+    count."""
+    base, above = _above(folder)
+    found, left_out = _walk(folder, base, _without(above, base))
+    if left_out and not _real(found):
+        found, left_out = _walk(folder, base, _without(above, base, f"{base}{_ANY}"))
+    if left_out and not _real(found):
+        raise Refused(
+            f"{_said(str(folder))}: .gitignore files leave out all that is in it",
+            hint="name another folder, or send none: headway run --no-files",
+        )
+    return found
+
+
+def _real(files: Sequence[str]) -> bool:
+    """Whether there is more than what stands for a folder without files."""
+    return any(name.rpartition("/")[2] not in _PLACEHOLDERS for name in files)
+
+
+def _walk(folder: Path, base: str, above: dict[str, GitIgnoreSpec]) -> tuple[list[str], bool]:
+    """(what goes, whether a rule leaves anything out)"""
+    rules, found, left_out = dict(above), list[str](), False
     for place, folders, names in os.walk(folder, onerror=_unreadable):
         here = os.path.relpath(place, folder)
         here = "" if here == "." else here + "/"
         if ".gitignore" in names:
             rules[base + here] = _rules(Path(place))
         links = [name for name in folders if Path(place, name).is_symlink()]
-        folders[:] = sorted(
-            name
-            for name in folders
-            if name not in _NEVER and name not in links and not _ignored(rules, f"{base}{here}{name}/")
-        )
-        for name in [*names, *links]:
-            path = Path(place, name)
-            if (path.is_symlink() or path.is_file()) and not _ignored(rules, base + here + name):
-                yield here + name
+        inside = sorted(name for name in folders if name not in _NEVER and name not in links)
+        folders[:] = [name for name in inside if not _ignored(rules, f"{base}{here}{name}/")]
+        files = [name for name in (*names, *links) if _sent(Path(place, name))]
+        kept = [here + name for name in files if not _ignored(rules, base + here + name)]
+        left_out = left_out or len(folders) < len(inside) or len(kept) < len(files)
+        found += kept
+    return found, left_out
+
+
+def _sent(path: Path) -> bool:
+    return path.is_symlink() or path.is_file()
 
 
 def _above(folder: Path) -> tuple[str, dict[str, GitIgnoreSpec]]:
     """(the folder's name from its repository's root on, "" or with "/" at its end; the rules of the folders above it by such
-    names). Who names a folder that git ignores wants it sent: a rule that leaves out all of it does not count."""
-    from pathspec import GitIgnoreSpec
-
+    names)"""
     real = folder.resolve()
     root = next((place for place in (real, *real.parents) if (place / ".git").exists()), real)
     above = [place for place in real.parents if place.is_relative_to(root)]
     name = f"{real.relative_to(root)}/" if above else ""
-    rules = {}
-    for place in above:
-        here = f"{place.relative_to(root)}/" if place != root else ""
-        found, inside = _rules(place), name.removeprefix(here)
-        if found.check_file(inside).include:
-            found = GitIgnoreSpec(
-                [one for one in found.patterns if not (one.include and one.match_file(inside) is not None)]
-            )
-        rules[here] = found
-    return name, rules
+    return name, {f"{place.relative_to(root)}/" if place != root else "": _rules(place) for place in above}
+
+
+def _without(rules: dict[str, GitIgnoreSpec], *names: str) -> dict[str, GitIgnoreSpec]:
+    """The same, where one of these names is ignored without the lines that say so."""
+    from pathspec import GitIgnoreSpec
+
+    made = dict(rules)
+    for here, name in ((here, name) for here in rules for name in names):
+        inside = name.removeprefix(here)
+        if made[here].check_file(inside).include:
+            left = (one for one in made[here].patterns if not (one.include and one.match_file(inside) is not None))
+            made[here] = GitIgnoreSpec([*left])
+    return made
 
 
 def _rules(place: Path) -> GitIgnoreSpec:
