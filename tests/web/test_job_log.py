@@ -117,26 +117,27 @@ def test_programs_see_that_it_broke_off_and_ours_goes_on(demo: Site, monkeypatch
             assert list(ours) == [b"step 2\n"]
 
 
-@pytest.mark.parametrize("what", ["part", "follow", "refused"])
+@pytest.mark.parametrize("what", ["part", "follow", "unreachable", "too_many_at_once"])
 def test_it_asks_again_until_a_server_answers(
     demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    log = Log(demo, monkeypatch, b"step 1\n")
+    log, said = Log(demo, monkeypatch, b"step 1\n"), what not in ("part", "follow")
     asked: list[str] = []
 
     def away(route: Route) -> None:
         asked.append(route.request.url)
-        if what == "refused":
-            body = json.dumps({"kind": "unreachable", "detail": "demo-head does not answer"})
-            route.fulfill(status=503, body=body, content_type="application/problem+json")
+        if said:
+            body = json.dumps({"kind": what, "detail": "demo-head does not answer"})
+            status = 429 if what == "too_many_at_once" else 503
+            route.fulfill(status=status, body=body, content_type="application/problem+json")
         else:
             route.abort()
 
-    address = "**/log/part?*" if what == "part" else "**/log?follow*"
+    address = "**/log/part?*" if what in ("part", "too_many_at_once") else "**/log?follow*"
     page.route(address, away)
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
-    expect(page.locator("#log-state")).to_have_text("demo-head does not answer" if what == "refused" else BROKE)
-    with page.expect_event("requestfinished" if what == "refused" else "requestfailed"):
+    expect(page.locator("#log-state")).to_have_text("demo-head does not answer" if said else BROKE)
+    with page.expect_event("requestfinished" if said else "requestfailed"):
         pass  # another try, which fails too
     page.unroute(address)
     expect(page.locator("#log-state")).to_have_text("live", timeout=15_000)
