@@ -97,8 +97,8 @@ async def _open_incident(tools: Tools, node: str, person: str, began: float) -> 
     end returns the node. "" for none: what the watch took the reboot itself for is over."""
     store, ends = tools.env.store, tools.clock() + _LED_S
     while True:
-        found = await store.with_steps(await store.incidents(tools.cluster.name, node=node, unfinished=True))
-        found = [one for one in found if one.action is not XidClass.MAKE]
+        unfinished = await store.incidents(tools.cluster.name, node=node, unfinished=True)
+        found = await store.with_steps([one for one in unfinished if one.action is not XidClass.MAKE])
         led = [one for one in found if tools.cluster.health.act and one.state is not IncidentState.OUT]
         if not led or tools.clock() >= ends:
             break
@@ -112,8 +112,9 @@ async def _open_incident(tools: Tools, node: str, person: str, began: float) -> 
     one = others[0]
     states, reason = await tools.node_now(node)
     if not states & OUT or reason.startswith(f"{person}: {REBOOTS}"):
-        await control.node_drain(tools.env.connections, await tools.head(), node, one.reasons[0])
+        # Noted first: a server that goes on in between finds the reason still the reboot's.
         await tools.go(one, one.state, f"its drain was of {person}'s reboot, which is over", actor=person, drained=True)
+        await control.node_drain(tools.env.connections, await tools.head(), node, one.reasons[0])
     return f"incident {one.number} is open: headway incident return {one.number} first"
 
 
