@@ -12,7 +12,7 @@ from . import machine
 from .checks import DRAIN, MOUNT, REBOOT, REPLACE, Result, Seen, bad, check, warn
 from .job import of_root
 from .machine import text_of
-from .room import holders
+from .room import holders, people
 
 MOST_SKEW_S = 2.0  # MUNGE takes minutes, but logs and incidents of two nodes should have one order
 STUCK_S = 120.0
@@ -20,10 +20,11 @@ SLOW_S = 5.0
 DAEMON_S = 30.0
 _ROOM = (("/", 500), ("/var/lib/headway", 500), ("/tmp", 200))  # (folder, MiB below which jobs fail)
 _FILES = 1000  # the same of their number
+_LEAVES_S = 600.0  # from the end of a person's last job: so long the epilog may take to clean up behind it
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # (what the kernel says, what it is, what helps). Each begins as the kernel's own line does, and with more of its words than the
 # 15 letters of a process's name: the kernel tells of programs that crash, too, and anybody may name a program "Oops: ".
-_DIED = r"[0-9a-f]{1,16} \[#\d+\] (?:SMP|PREEMPT|NOPTI|PTI)"
+_DIED = r"[0-9a-f]{1,16} \[#\d+\]\s+(?:SMP|PREEMPT|NOPTI|PTI)"
 KERNEL = (
     (
         re.compile(
@@ -147,6 +148,9 @@ def _answering(seen: Seen, action: str, *, outside: bool) -> Result | None:
 def disk(seen: Seen) -> Result | None:
     """Room on the machine's own disks. What jobs have filled is treated as a volume that is away: no job begins, those that run
     go on, and it comes back by itself."""
+    had = {uid: told for uid, told in seen.kept.get("people", {}).items() if seen.now - told[1] < _LEAVES_S}
+    seen.kept["people"] = had | {uid: (job, seen.now) for uid, job in people().items()}
+    owners = {uid: job for uid, (job, _) in seen.kept["people"].items()}
     for place, least_mib in _ROOM:
         if not os.path.isdir(place):
             continue
@@ -158,7 +162,7 @@ def disk(seen: Seen) -> Result | None:
         elif told.f_files and told.f_favail < _FILES:
             why, lacks_files = f"no more files fit in {place}: {told.f_favail} left", _FILES - told.f_favail
         if why:
-            jobs = holders(place, lacks, lacks_files, proc=seen.proc)
+            jobs = holders(place, lacks, lacks_files, owners=owners, proc=seen.proc)
             held = f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(map(str, jobs))}"
             return bad(f"{why}, held by {held}", MOUNT) if jobs else bad(why)
         if told.f_blocks and told.f_bavail < told.f_blocks * 0.03:

@@ -33,7 +33,9 @@ _OWN = "headway: "
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
 _ASLEEP = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP"})  # nobody waits for word from there
 _ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
-_NEVER = ("presently disabled", "only batch jobs")  # of a requeue: the job itself forbids it
+# Of a requeue: the job itself forbids it, or the controller has forgotten it.
+_NEVER = ("presently disabled", "only batch jobs", "heterogeneous job", "invalid job id")
+_WAITS = "job is pending execution"  # also while it still ends: somebody has requeued it
 Run = Callable[[Sequence[str]], "tuple[int, str]"]
 
 
@@ -127,7 +129,7 @@ class Relay(threading.Thread):
         sent, stay, late = self._sent.setdefault(name, set()), list[int](), False
         for number in sorted(there - sent):
             code, said = self._run(["scontrol", "requeue", self._alone(number)])
-            if code == 0:
+            if code == 0 or _WAITS in said.lower():
                 sent.add(number)
             elif any(words in said.lower() for words in _NEVER):
                 stay.append(number)
@@ -183,11 +185,13 @@ class Relay(threading.Thread):
         return None if code else {int(word) for word in said.split() if word.isdigit()}
 
     def _alone(self, job: int) -> str:
-        """What names this job and no other: an array's own number is one of its tasks' too, and means all of them."""
+        """What names this job and no other: an array's own number is one of its tasks' too, and means all of them. A part of a
+        heterogeneous job goes with the whole of it, by the number of its first part."""
         code, said = self._run(["squeue", "--all", "--noheader", f"--jobs={job}", "--states=all", "--format=%A %i"])
         own = "" if code else dict(line.split() for line in said.splitlines()).get(str(job), "")
         array, _, task = own.partition("_")
-        return own if array.isdigit() and task.isdigit() else str(job)
+        whole, part, _ = own.partition("+")
+        return whole if part else own if array.isdigit() and task.isdigit() else str(job)
 
     def _state(self, job: int) -> str:
         """Of an array's number every task is shown."""

@@ -6,7 +6,7 @@ import os
 import stat
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from .held import JOBS
@@ -28,19 +28,21 @@ def holders(
     jobs: str = JOBS,
     containers: str = CONTAINERS,
     others: Iterable[str] = OPEN_TO_ALL,
+    owners: Mapping[int, int] | None = None,
     proc: str = "/proc",
 ) -> list[int]:
     """Jobs without whose files there would be room in `place`, the one with the most first; [] where there would be none without
-    them either. Files of theirs that hide, or are too many to be counted, are taken for what is lacking."""
+    them either. Files of theirs that hide, or are too many to be counted, are taken for what is lacking.
+    `owners`: uid -> a job of theirs; those who have one here by default."""
     size, devices, walks = _size(place), {_device(place)}, deque[Iterator[Row]]()
     for top in (jobs, containers, *others):
-        if _size(top) != size:
+        if _device(top) != _device(place) and _size(top) != size:
             continue
         devices.add(_device(top))
         if top in (jobs, containers):
             walks += [_below(job, f"{top}/{name}") for name in _names(top) if (job := _number(name)) is not None]
         else:
-            walks.append(_of_people(top, jobs))
+            walks.append(_of_people(top, people(jobs) if owners is None else owners))
     walks.append(_unlinked(devices, proc))
     held: Counter[int] = Counter()
     files: Counter[int] = Counter()
@@ -73,7 +75,10 @@ def _below(job: int, top: str) -> Iterator[Row]:
         try:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
+                    try:
+                        found = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:  # taken away meanwhile
+                        continue
                     if found.st_dev != device:
                         continue
                     if stat.S_ISDIR(found.st_mode):
@@ -85,12 +90,17 @@ def _below(job: int, top: str) -> Iterator[Row]:
             yield job, None
 
 
-def _of_people(top: str, jobs: str) -> Iterator[Row]:
+def people(jobs: str = JOBS) -> dict[int, int]:
+    """Uid -> a job of theirs, of those who have one here."""
+    told = {name: text_of(f"{jobs}/{name}/uid").strip() for name in _names(jobs) if name.isdigit()}
+    return {int(uid): int(name) for name, uid in told.items() if uid.isdigit()}
+
+
+def _of_people(top: str, has: Mapping[int, int]) -> Iterator[Row]:
     """Where everybody writes: what belongs to those who have a job here."""
-    has = {text_of(f"{jobs}/{name}/uid").strip(): int(name) for name in _names(jobs) if name.isdigit()}
     for name in _names(top):
         found = _stat(f"{top}/{name}")
-        job = has.get(str(found.st_uid)) if found is not None else None
+        job = has.get(found.st_uid) if found is not None else None
         if job is not None:
             yield from _below(job, f"{top}/{name}")
 
@@ -137,10 +147,11 @@ def _device(path: str) -> int:
     return found.st_dev if found is not None else 0
 
 
-def _size(path: str) -> tuple[int, int]:
-    """Of its file system: a layer or a subvolume has another device, and shares the room."""
+def _size(path: str) -> int:
+    """Of its file system: a layer or a subvolume has another device, and shares the room. Not how many files fit, which moves
+    with what is written."""
     try:
         told = os.statvfs(path)
     except OSError:
-        return 0, 0
-    return told.f_blocks * told.f_frsize, told.f_files
+        return 0
+    return told.f_blocks * told.f_frsize

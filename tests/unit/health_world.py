@@ -45,6 +45,8 @@ class World:
         self.scripts: dict[int, str] = {}
         self.fixed: set[int] = set()  # --no-requeue
         self.stuck: set[int] = set()  # jobs of which the controller takes no word just now
+        self.refused: dict[int, str] = {}  # in the controller's words
+        self.elsewhere: set[int] = set()  # jobs that have run on other nodes since
         self.leaves = True  # a requeued job is off the node at once
         self.gpus = 8
         self.gpus_after_reset: int | None = 8  # None: the reset itself fails
@@ -161,7 +163,7 @@ class World:
             return 0, "".join(f"{n} {self.tasks.get(n, n)}\n" for n in self.jobs)
         if words[0] == "squeue":
             asked = line.partition("--states=")[2].split()[0].split(",")
-            there = (n for n, state in self.jobs.items() if state in asked)
+            there = (n for n, state in self.jobs.items() if state in asked and n not in self.elsewhere)
             return 0, "".join(f"{n} {self.batch_hosts.get(n, NODE)}\n" for n in there)
         if "show job" in line:
             number = int(words[-1])
@@ -264,6 +266,8 @@ class World:
     def _requeue(self, number: int) -> tuple[int, str]:
         if number in self.fixed:
             return 1, "Requested operation is presently disabled"
+        if number in self.refused:
+            return 1, self.refused[number]
         if number in self.stuck:
             return 1, "Unable to contact slurm controller (connect failure)"
         self.requeued.append(number)

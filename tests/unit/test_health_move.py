@@ -63,3 +63,25 @@ async def test_of_a_node_that_stays_in_service(lab: Ward, again: bool) -> None:
     assert lab.world.requeued == [7]
     assert (await lab.newest()).state is IncidentState.RETURNED
     assert lab.world.state == "IDLE"
+
+
+@pytest.mark.parametrize("word", ["COMPLETING", "RUNNING", "PENDING", "FAILED", "COMPLETED"])
+async def test_a_warned_job_that_somebody_else_requeued_is_let_be(lab: Ward, word: str) -> None:
+    """Its own handler, say, or the incident of another of its nodes: its next run is elsewhere, and healthy."""
+    lab.world.jobs, lab.world.scripts = {8: "RUNNING"}, {8: "#SBATCH --signal USR1@600\n"}
+    await lab.responder.take(signal(48), [])
+    lab.world.jobs, lab.world.refused = {8: word}, {8: "Job is pending execution for job 8"}
+    if word != "COMPLETING":
+        lab.world.elsewhere, lab.world.refused = {8}, {}
+    assert "does not" not in str(await lab.responder.go_on())
+    lab.world.jobs = {8: "RUNNING"}
+    lab.world.elsewhere, lab.world.refused = {8}, {}
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert lab.world.requeued == []
+
+
+@pytest.mark.parametrize("code", [79, 94])
+async def test_one_that_the_controller_has_forgotten_is_not_tried_again(lab: Ward, code: int) -> None:
+    lab.world.jobs, lab.world.refused = {7: "FAILED"}, {7: "Invalid job id specified for job 7"}
+    await lab.responder.take(signal(code, job=7), [])
+    assert (await lab.settle()).state is IncidentState.RETURNED

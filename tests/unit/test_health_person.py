@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from headway.domain.incident import IncidentState, XidClass, own
+from headway.domain.incident import IncidentState, Signal, XidClass, own
 from headway.domain.machine import Machine, MachineState
 from headway.errors import Conflict, Unreachable
 from headway.health import person, prove
-from tests.unit.health_world import NODE, Ward
+from tests.unit.health_world import NODE, Ward, signal
 
 
 async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: Ward) -> None:
@@ -136,3 +136,59 @@ async def test_a_return_that_the_controller_has_forgotten_is_made_again_for_inci
     assert lab.world.state == "IDLE"
     lab.world.reason = "olga: the fan"
     assert await prove.return_again(tools, NODE) == "", "a person's by now"
+
+
+def taken_for_a_fault(lab: Ward, *signals: Signal, late: bool = False) -> None:
+    """The watch finds the machine stopped under its jobs while a person's reboot has stopped it."""
+    turn = "start" if late else "stop"
+    real = getattr(lab.world, turn)
+
+    async def turned(machine: Machine) -> None:
+        await real(machine)
+        what = "its machine was started again under its jobs" if late else "its machine is stopped"
+        await lab.responder.dead(NODE, what, at=lab.clock(), runs_again=late, fence=what)
+        lab.world.state = lab.world.state.rstrip("*") if late else lab.world.state
+        for one in signals:
+            await lab.responder.take(one, [])
+
+    setattr(lab.world, turn, turned)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_what_a_reboot_of_a_busy_node_was_taken_for_is_over_with_its_tests(lab: Ward, late: bool) -> None:
+    lab.world.jobs = {42: "RUNNING"}
+    taken_for_a_fault(lab, late=late)
+    assert await person.reboot(lab.responder.tools, NODE, "olga", busy=True) == ""
+    found = await lab.newest()
+    assert (lab.world.state, found.state, found.score) == ("IDLE", IncidentState.RETURNED, 0)
+    assert [moved.job for moved in found.jobs] == [42]
+
+
+async def test_also_where_another_server_went_on_with_it(lab: Ward) -> None:
+    lab.world.state, lab.world.reason = "IDLE+DRAIN", "olga: reboot, returned once its tests have passed"
+    await lab.world.stop(await lab.responder.tools.machine(NODE))
+    await lab.responder.dead(NODE, "its machine is stopped", at=lab.clock(), fence="its machine is stopped")
+    lab.clock.now += 60
+    assert await person.reboot(lab.responder.tools, NODE, "olga") == ""
+    assert (lab.world.state, (await lab.newest()).state) == ("IDLE", IncidentState.RETURNED)
+
+
+async def test_a_fault_that_came_with_it_keeps_the_node_until_it_is_seen_to(lab: Ward) -> None:
+    taken_for_a_fault(lab, signal(79, at=999.0))
+    fault = await person.reboot(lab.responder.tools, NODE, "olga")
+    found = await lab.newest()
+    assert fault == f"incident {found.number} is open: headway incident return {found.number} first"
+    assert lab.world.reason == found.reasons[0]
+    assert (await lab.bring_back(found.number, "olga")).state is IncidentState.RETURNED
+    assert lab.world.state == "IDLE"
+
+
+async def test_one_that_is_under_way_is_waited_for_and_not_for_ever(lab: Ward) -> None:
+    taken_for_a_fault(lab)
+    lab.world.jobs, lab.world.codes, lab.world.stuck = {42: "COMPLETING"}, {42: 1}, {42}
+    assert "incident 1 is open" in await person.reboot(lab.responder.tools, NODE, "olga", busy=True)
+    assert (await lab.newest()).state is IncidentState.DRAINING
+    assert lab.world.reason == (await lab.newest()).reasons[0]
+    lab.world.stuck = set()
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert (lab.world.state, lab.world.requeued) == ("IDLE", [42])

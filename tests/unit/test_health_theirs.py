@@ -66,7 +66,7 @@ async def test_a_node_with_a_fault_that_came_during_its_reboot_does_not_serve(la
     meanwhile(lab, falls_off)
     fault = await person.reboot(lab.responder.tools, NODE, "olga")
     assert fault == "incident 1 is open: headway incident return 1 first"
-    assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", f"olga: reboot: {fault}")
+    assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", (await lab.newest()).reasons[0])
     assert await person.rebooter(lab.responder.tools, NODE) == ""
     assert (await lab.settle()).state is IncidentState.OUT
 
@@ -139,3 +139,15 @@ async def test_a_reservation_that_can_t_be_changed_keeps_no_repaired_node_from_s
     await lemons.responder.take(signal(46), [])
     assert (await lemons.settle()).steps[-1].text == "tests passed; back in service"
     assert (refused, lemons.world.state) == (1, "IDLE")
+
+
+async def test_a_lemon_s_return_waits_for_the_reservation_that_is_to_hold_it(tmp_path: Any) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(lemon_score=1, lemon_spare_work=True))) as lab:
+        real = lab.world._reservation
+        lab.world._reservation = lambda words: real(words) if "--oneliner" in words else (1, "")  # type: ignore[method-assign]
+        await lab.responder.take(signal(46), [])
+        assert (await lab.settle()).state is IncidentState.TESTING
+        assert (lab.world.state, lab.world.lemons) == ("IDLE+DRAIN", "")
+        lab.world._reservation = real  # type: ignore[method-assign]
+        assert "for spare work only" in (await lab.settle()).steps[-1].text
+        assert (lab.world.state, lab.world.lemons) == ("IDLE", NODE)

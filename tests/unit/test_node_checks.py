@@ -87,6 +87,8 @@ def test_a_driver_that_hangs_is_bad_though_nothing_new_is_read() -> None:
         ("Oops: Oops: 0002 [#1] PREEMPT(voluntary) SMP", "reboot"),
         ("Internal error: Oops: 0000000096000004 [#1] PREEMPT SMP", "reboot"),
         ("Internal error: Oops - BUG: 00000000f2000800 [#1] SMP", "reboot"),
+        ("Internal error: Oops: 0000000096000004 [#1]  SMP", "reboot"),
+        ("Internal error: BRK handler: 00000000f2000800 [#1]  SMP", "reboot"),
         ("kernel BUG at mm/slub.c:305!", "reboot"),
         ("Kernel panic - not syncing: Fatal exception", "reboot"),
         ("rcu: INFO: rcu_sched detected stalls on CPUs/tasks:", "reboot"),

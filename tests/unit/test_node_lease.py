@@ -170,6 +170,7 @@ class Head:
         self.jobs: dict[int, str] = {7: "RUNNING", 8: "RUNNING"}
         self.tasks: dict[int, str] = {}
         self.fixed: set[int] = set()
+        self.refused: dict[int, str] = {}  # in the controller's words
         self.away = ""  # words that get no answer
         self.done: list[str] = []
 
@@ -188,6 +189,8 @@ class Head:
         if argv[0] == "squeue":
             return 0, "\n".join(str(job) for job, state in self.jobs.items() if state == "RUNNING")
         assert argv[1] in {"update", "requeue"}, line
+        if argv[1] == "requeue" and argv[-1].isdigit() and int(argv[-1]) in self.refused:
+            return 1, self.refused[int(argv[-1])]
         if argv[-1].isdigit() and int(argv[-1]) in self.fixed:
             return 1, "Requested operation is presently disabled for job 8"
         self.done.append(" ".join(argv[1:]))
@@ -284,6 +287,20 @@ def test_only_the_tasks_that_ran_there_go_back_to_the_queue(world: World) -> Non
     world.fault()
     world.relay().look(5000.0)
     assert world.head.done[1:] == ["requeue 7_2"]
+
+
+def test_a_part_of_a_heterogeneous_job_goes_with_the_whole_of_it(world: World) -> None:
+    world.head.jobs, world.head.tasks = {8: "RUNNING"}, {8: "7+1"}
+    world.fault()
+    world.relay().look(5000.0)
+    assert world.head.done[1:] == ["requeue 7"]
+
+
+def test_what_will_never_be_requeued_or_is_already_ends_the_look(world: World) -> None:
+    world.head.refused = {7: "Job is pending execution for job 7", 8: "Invalid job id specified for job 8"}
+    world.fault()
+    world.relay().look(5000.0)
+    assert [(deed["requeued"], deed["stay"]) for deed in world.told()] == [([7], [8])]
 
 
 def test_what_a_server_may_have_read_is_the_server_s_and_what_is_not_sure_too(world: World) -> None:

@@ -38,7 +38,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setattr(room, "_size", lambda path: (1, 1) if path.startswith(str(tmp_path)) else (0, 0))
+    monkeypatch.setattr(room, "_size", lambda path: int(path.startswith(str(tmp_path))))
     for name in ("jobs", "containers", "proc", "tmp"):
         (tmp_path / name).mkdir()
     return Node(tmp_path)
@@ -107,6 +107,50 @@ def test_a_disk_without_room_for_another_file_is_the_job_s_that_has_most_of_them
     assert node.holders(-100, 500) == []
 
 
+def test_what_goes_while_it_is_counted_hides_nothing_else(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        node.write(f"jobs/12/tmp/{name}", 1)
+    real = os.scandir
+
+    class Listed:
+        """One of its entries is gone by the time that it is asked about."""
+
+        def __init__(self, path: str) -> None:
+            self.entries = real(path)
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.entries.close()
+
+        def __iter__(self) -> Any:
+            for entry in sorted(self.entries, key=lambda one: one.name):
+                if entry.name == "a":
+                    Path(entry.path).unlink()
+                yield entry
+
+    monkeypatch.setattr(room.os, "scandir", Listed)
+    assert node.holders(2) == [12]
+
+
+def test_one_file_system_is_known_though_its_figures_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of XFS the number of files that fit moves with every block, of ZFS the size too."""
+    moves = itertools.count(1)
+
+    class Told:
+        f_frsize = 4096
+
+        def __init__(self) -> None:
+            self.f_blocks = self.f_files = next(moves)
+
+    node = Node(tmp_path)
+    node.write("jobs/12/tmp/a", 2)
+    (tmp_path / "proc").mkdir()
+    monkeypatch.setattr(room.os, "statvfs", lambda _: Told())
+    assert node.holders(1) == [12]
+
+
 def disk(monkeypatch: pytest.MonkeyPatch, free_mib: int, free_files: int, jobs: list[int]) -> Any:
     class Told:
         f_frsize, f_blocks, f_files = MIB, 100_000, 1_000_000
@@ -127,6 +171,29 @@ def test_what_jobs_have_filled_ends_no_job_and_a_full_disk_of_the_machine_s_drai
     assert (full.action, full.reason) == ("mount", "no more files fit in /: 10 left, held by job 12")
     full = disk(monkeypatch, 100, 5000, [])
     assert (full.state, full.action, full.reason) == ("bad", "drain", "100 MiB free in /")
+
+
+def test_what_a_person_left_is_their_last_job_s_until_the_epilog_has_had_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before it cleans it forgets whose the job was."""
+    asked: list[dict[int, int]] = []
+
+    def holders(*_: object, owners: dict[int, int], **__: object) -> list[int]:
+        asked.append(owners)
+        return []
+
+    class Told:
+        f_frsize, f_blocks, f_files, f_bavail, f_favail = MIB, 100_000, 1_000_000, 100, 5000
+
+    here: list[dict[int, int]] = [{20000: 12}, {}, {20001: 13}, {}]
+    monkeypatch.setattr(check_node.os, "statvfs", lambda _: Told)
+    monkeypatch.setattr(check_node, "holders", holders)
+    monkeypatch.setattr(check_node, "people", lambda: here.pop(0))
+    seen = checks.Seen(config.Config(head="h"))
+    for seen.now in (100.0, 115.0, 690.0, 710.0):
+        check_node.disk(seen)
+    assert asked == [{20000: 12}, {20000: 12}, {20000: 12, 20001: 13}, {20001: 13}]
 
 
 def test_a_full_disk_is_looked_at_twice() -> None:

@@ -213,6 +213,25 @@ async def test_a_job_that_is_no_task_keeps_its_number_and_without_an_answer_noth
         await control.requeue(slurm, HEAD, 1)
 
 
+async def test_a_part_of_a_heterogeneous_job_goes_with_the_whole_of_it() -> None:
+    slurm = Scontrol({_named(8): (0, "7 7+0\n8 7+1\n", ""), ("scontrol", "requeue", "7"): OK})
+    await control.requeue(slurm, HEAD, 8)
+    assert slurm.said[-1] == ("scontrol", "requeue", "7")
+
+
+async def test_one_that_somebody_has_requeued_already_is_no_fault_and_every_other_word_is() -> None:
+    requeue = ("scontrol", "requeue", "7")
+    named = {_named(7): (0, "7 7\n", "")}
+    await control.requeue(Scontrol({**named, requeue: (1, "", "Job is pending execution for job 7")}), HEAD, 7)
+    told = {}
+    for words in ("Only batch jobs are accepted or processed", "Job not heterogeneous job leader",
+                  "Invalid job id specified", "Rate limit exceeded, please retry momentarily"):  # fmt: skip
+        with pytest.raises(CommandFailed) as raised:
+            await control.requeue(Scontrol({**named, requeue: (1, "", words)}), HEAD, 7)
+        told[words.split()[0]] = (control.forbids_requeue(raised.value), control.forgot(raised.value))
+    assert told == {"Only": (True, False), "Job": (True, False), "Invalid": (False, True), "Rate": (False, False)}
+
+
 async def test_how_a_task_ended_is_not_read_off_another_one() -> None:
     shown = "JobId=2 ArrayJobId=1 JobState=FAILED ExitCode=0:9\nJobId=1 ArrayJobId=1 JobState=COMPLETING ExitCode=0:0\n"
     slurm = Scontrol({("scontrol", "--oneliner", "show", "job", "1"): (0, shown, "")})

@@ -38,7 +38,9 @@ async def _drain(tools: Tools, incident: Incident) -> Incident:
     states, reason = await tools.node_now(incident.node)
     if states & OUT and not _ours(reason):
         words = f"was drained already ({reason}): that drain stays as it is"
-        return await tools.go(incident, IncidentState.DRAINING, words, drained=False, evidence={OUT_BEFORE: True})
+        return await tools.go(
+            incident, IncidentState.DRAINING, words, drained=False, evidence={OUT_BEFORE: reason or True}
+        )
     await control.node_drain(tools.env.connections, await tools.head(), incident.node, reason_of(incident, reason))
     words = f"drained: incident {incident.number}"
     return await tools.go(incident, IncidentState.DRAINING, words, drained=True)
@@ -97,7 +99,7 @@ async def _down(tools: Tools, incident: Incident) -> Incident:
     if mine or "DOWN" not in states:
         await control.node_down(run, head, node, reason_of(incident, reason) if mine else reason)
     words = "down; its jobs are requeued" if mine else f"down; it was out of service already ({reason}), which stays"
-    evidence = {} if mine else {OUT_BEFORE: True}
+    evidence = {} if mine else {OUT_BEFORE: reason or True}
     return await tools.go(incident, IncidentState.DRAINING, words, drained=mine, evidence=evidence)
 
 

@@ -36,17 +36,20 @@ async def move_jobs(tools: Tools, incident: Incident) -> Incident:
         due -= _warned(incident).keys()
     now = tools.clock()
     runs = await tools.jobs_on(incident.node, ending=False) if warned else set()
-    due |= {job for job, until in warned.items() if job not in dealt and (now >= until or job not in runs)}
-    if due:
-        incident = await _send_back(tools, incident, due)
-    if await tools.jobs_on(incident.node) or _warned(incident).keys() - dealt - due:
+    over = {job for job, until in warned.items() if job not in dealt and (now >= until or job not in runs)}
+    # Others requeue too: another node's incident, the job's own handler. Its next run, elsewhere, is nobody's to end.
+    left = over - await control.last_on(tools.env.connections, await tools.head(), incident.node) if over else over
+    due |= over - left
+    if due or left:
+        incident = await _send_back(tools, incident, due, left)
+    if await tools.jobs_on(incident.node) or _warned(incident).keys() - dealt - over:
         return incident
     return await tools.go(incident, IncidentState.JOBS_MOVED, "no job is left on it")
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Jobs that are requeued now, and those that forbid it. `fault`: what others met, which are to be tried again."""
+    """Jobs that are requeued now, by whomever, and those that can't be. `fault`: what others met, which are to be tried again."""
 
     done: list[int]
     stay: list[int]
@@ -63,7 +66,7 @@ async def requeue(tools: Tools, incident: Incident, jobs: Iterable[int]) -> Sent
             await control.requeue(tools.env.connections, head, job)
             done.append(job)
         except CommandFailed as error:
-            if control.forbids_requeue(error):
+            if control.forbids_requeue(error) or control.forgot(error):
                 stay.append(job)
             else:
                 fault = error
@@ -107,13 +110,16 @@ async def _went_back_since(tools: Tools, incident: Incident, job: int, at: float
     return job in numbers(replace(whole, steps=tuple(step for step in whole.steps if step.at >= at)), "requeued")
 
 
-async def _send_back(tools: Tools, incident: Incident, jobs: set[int]) -> Incident:
+async def _send_back(tools: Tools, incident: Incident, jobs: set[int], left: set[int]) -> Incident:
+    """`left`: jobs that are to be let be, for they have left the node by themselves."""
     sent = await requeue(tools, incident, jobs)
-    if sent.done or sent.stay:
+    stay = sorted({*sent.stay, *left})
+    if sent.done or stay:
         words = f"jobs requeued: {_list(sent.done)}"
         words += f"; not to be requeued: {_list(sent.stay)}" if sent.stay else ""
-        await _let_go(tools, incident.node, [*sent.done, *sent.stay])
-        evidence = {"requeued": sent.done, "stay": sent.stay}
+        words += f"; gone already: {_list(sorted(left))}" if left else ""
+        await _let_go(tools, incident.node, [*sent.done, *stay])
+        evidence = {"requeued": sent.done, "stay": stay}
         incident = await tools.go(incident, IncidentState.DRAINING, words, evidence=evidence)
     if sent.fault is not None:
         raise sent.fault

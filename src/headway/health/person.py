@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 
-from headway.domain.incident import OWN_REASON, REBOOTS, XidClass
+from headway.domain.incident import OUT_BEFORE, OWN_REASON, REBOOTS, Incident, IncidentState, XidClass
 from headway.domain.live import OUT
 from headway.errors import Conflict, HeadwayError
 from headway.health import prove, repair
@@ -13,6 +13,7 @@ from headway.health.tools import Tools, fault_of
 from headway.slurm import control
 
 ALREADY = "Slurm has it as"
+_LED_S = 60.0  # in which an incident's jobs have left the node, or its tests have ended
 
 
 async def drain(tools: Tools, node: str, reason: str, person: str) -> str:
@@ -80,7 +81,7 @@ async def reboot(tools: Tools, node: str, person: str, *, busy: bool = False) ->
         fault = fault_of(error)
     if not served:
         return fault
-    fault = fault or (await prove.prove(tools, node)).fault or await _open_incident(tools, node)
+    fault = fault or (await prove.prove(tools, node)).fault or await _open_incident(tools, node, person, began)
     if not fault:
         kept = await control.return_own(connections, head, node, ours)
         return kept and f"its tests passed; it stays out of service, for another reason by now: {kept}"
@@ -91,8 +92,36 @@ async def reboot(tools: Tools, node: str, person: str, *, busy: bool = False) ->
     return fault
 
 
-async def _open_incident(tools: Tools, node: str) -> str:
-    """Why a node whose tests passed does not serve: a fault that came while it was rebooted. "" for none."""
-    found = await tools.env.store.incidents(tools.cluster.name, node=node, unfinished=True)
-    numbers = [one.number for one in found if one.action is not XidClass.MAKE]
-    return f"incident {numbers[0]} is open: headway incident return {numbers[0]} first" if numbers else ""
+async def _open_incident(tools: Tools, node: str, person: str, began: float) -> str:
+    """Why a node whose tests passed does not serve: a fault that came while it was rebooted, and now has the drain, so that its
+    end returns the node. "" for none: what the watch took the reboot itself for is over."""
+    store, ends = tools.env.store, tools.clock() + _LED_S
+    while True:
+        unfinished = await store.incidents(tools.cluster.name, node=node, unfinished=True)
+        found = await store.with_steps([one for one in unfinished if one.action is not XidClass.MAKE])
+        led = [one for one in found if tools.cluster.health.act and one.state is not IncidentState.OUT]
+        if not led or tools.clock() >= ends:
+            break
+        await tools.sleep(repair.LOOK_S)
+    others = [one for one in found if one in led or not _of_the_reboot(one, person, began)]
+    for one in (one for one in found if one not in others):
+        words = f"it was {person}'s reboot, and the tests passed"
+        await tools.go(one, IncidentState.RETURNED, words, actor=person, score=0)
+    if not others:
+        return ""
+    one = others[0]
+    states, reason = await tools.node_now(node)
+    if not states & OUT or reason.startswith(f"{person}: {REBOOTS}"):
+        # Noted first: a server that goes on in between finds the reason still the reboot's.
+        await tools.go(one, one.state, f"its drain was of {person}'s reboot, which is over", actor=person, drained=True)
+        await control.node_drain(tools.env.connections, await tools.head(), node, one.reasons[0])
+    return f"incident {one.number} is open: headway incident return {one.number} first"
+
+
+def _of_the_reboot(incident: Incident, person: str, began: float) -> bool:
+    """Whether nothing speaks of a fault but that the machine was away, since the reboot `began`, which another server may have
+    done, or where the node was out for it."""
+    dead = incident.action is XidClass.REBOOT and incident.found("dead")
+    alone = not any("signal" in step.evidence for step in incident.steps)
+    then = str(incident.found(OUT_BEFORE)).startswith(f"{person}: {REBOOTS}") or incident.opened_at >= began
+    return bool(dead and alone and then)

@@ -151,7 +151,8 @@ async def give_back(tools: Tools, incident: Incident, report: Report, state: Inc
         elif own(reason):
             spare_work = incident.node in await lemons.names(tools)
             if tools.cluster.health.lemon_spare_work:
-                with contextlib.suppress(CommandFailed):  # the watch tries it again
+                # One that the reservation is to hold waits for it; for others the watch tries it again.
+                with contextlib.nullcontext() if spare_work else contextlib.suppress(CommandFailed):
                     await lemons.hold(tools)
             if not await control.return_own(tools.env.connections, await tools.head(), incident.node, own):
                 words = "tests passed; back in service"

@@ -143,7 +143,7 @@ if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP
         awk -v uid="$SLURM_JOB_UID" -v now="${{now#@}}" -v option="${{kind#*:}}" '
             NR == 1 {{ for (i = 1; i <= NF; i++) at[$i] = i; next }}
             $at["cuid"] == uid && $at["ctime"] < int(now) && !(("nattch" in at) && $at["nattch"]) {{ print option, $2 }}
-        ' "{SYSV}/${{kind%:*}}" | xargs -r -n 1000 ipcrm
+        ' "{SYSV}/${{kind%:*}}" | timeout 10 xargs -r -n 1000 ipcrm
     done 2>/dev/null
 fi
 for part in /etc/headway/epilog.d/*; do

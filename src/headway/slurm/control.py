@@ -27,10 +27,11 @@ _TEST_MINUTES = 4  # then Slurm forgets the reservation by itself
 # being resized, is found by the flag's own word alone.
 _HOLDS = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING")
 _ENDS = ("COMPLETING", "STAGE_OUT")
-_NEVER = (
-    "presently disabled",
-    "only batch jobs",
-)  # of a requeue: --no-requeue, and an allocation without a batch script
+_ENDED = ("COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")  # by itself, or with its node
+# Of a requeue: --no-requeue; an allocation without a batch script; a part of a heterogeneous job.
+_NEVER = ("presently disabled", "only batch jobs", "heterogeneous job")
+_WAITS = "job is pending execution"  # also while it still ends: it was requeued already
+_FORGOTTEN = "invalid job id"
 _IN_USE = "reservation is in use"
 _NODES = re.compile(r"\bNodes=(\S+)")
 _NODE_STATE = re.compile(r"\bState=(\S+)")
@@ -85,9 +86,19 @@ async def jobs_on(connections: Remote, head: Machine, node: str, *, ending: bool
     return tuple(sorted(await batch_hosts(connections, head, node, ending=ending)))
 
 
+async def last_on(connections: Remote, head: Machine, node: str) -> set[int]:
+    """Jobs that hold something of the node, and those whose last run ended there within the last minutes (MinJobAge) without
+    anybody's word."""
+    states = (*_HOLDS, *_ENDS, *_ENDED)
+    return set(await _hosts(connections, head, node, states))
+
+
 async def batch_hosts(connections: Remote, head: Machine, node: str, *, ending: bool = True) -> dict[int, str]:
     """The same jobs, each with the node where its batch script runs."""
-    states = _HOLDS + _ENDS if ending else _HOLDS
+    return await _hosts(connections, head, node, _HOLDS + _ENDS if ending else _HOLDS)
+
+
+async def _hosts(connections: Remote, head: Machine, node: str, states: Sequence[str]) -> dict[int, str]:
     argv = ["squeue", "--all", "--noheader", f"--nodelist={node}", f"--states={','.join(states)}", "--format=%A %B"]
     ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S)
     rows = (line.split() for line in ran.stdout.splitlines())
@@ -302,12 +313,25 @@ async def start_now(connections: Remote, head: Machine, job_id: int) -> None:
 
 
 async def requeue(connections: Remote, head: Machine, job_id: int) -> None:
-    await _scontrol(connections, head, "requeue", await _alone(connections, head, job_id))
+    """A heterogeneous job as a whole. One that somebody has requeued already is left as it is."""
+    own = await _own_name(connections, head, job_id)
+    whole, of, _ = own.partition("+")
+    name = whole if of else own if _TASK.fullmatch(own) else str(job_id)
+    try:
+        await _scontrol(connections, head, "requeue", name)
+    except CommandFailed as error:
+        if _WAITS not in error.stderr.lower():
+            raise
 
 
 def forbids_requeue(error: CommandFailed) -> bool:
     """Whether the job itself does, rather than this moment."""
     return any(words in error.stderr.lower() for words in _NEVER)
+
+
+def forgot(error: CommandFailed) -> bool:
+    """Whether the controller has forgotten the job."""
+    return _FORGOTTEN in error.stderr.lower()
 
 
 async def cancel(connections: Remote, head: Machine, job_id: int) -> None:
@@ -317,13 +341,17 @@ async def cancel(connections: Remote, head: Machine, job_id: int) -> None:
 async def _alone(connections: Remote, head: Machine, job_id: int) -> str:
     """What names this job and no other: Slurm gives an array's own number to one of its tasks too, the last, and takes that
     number for all of them wherever it is told to do something."""
+    own = await _own_name(connections, head, job_id)
+    return own if _TASK.fullmatch(own) else str(job_id)
+
+
+async def _own_name(connections: Remote, head: Machine, job_id: int) -> str:
+    """As squeue shows it: a task or a part by that of the whole. "" for one that the controller has forgotten."""
     argv = ["squeue", "--all", "--noheader", f"--jobs={job_id}", "--states=all", "--format=%A %i"]
     ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S, check=False)
-    if ran.code != 0 and "Invalid job id" not in ran.stderr:  # the controller has forgotten it, or could not be asked
+    if ran.code != 0 and _FORGOTTEN not in ran.stderr.lower():  # else the controller could not be asked
         raise CommandFailed(ran.argv, ran.code, ran.stderr, where=head.name)
-    names = dict(line.split() for line in ran.stdout.splitlines())
-    own = names.get(str(job_id), "")
-    return own if _TASK.fullmatch(own) else str(job_id)
+    return dict(line.split() for line in ran.stdout.splitlines()).get(str(job_id), "")
 
 
 async def _shown(connections: Remote, head: Machine, job_id: int) -> str:
