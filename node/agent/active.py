@@ -107,7 +107,8 @@ def checks(config: Config, source: Source | None) -> Iterator[Outcome]:
 def look(config: Config, source: Source | None) -> Seen:
     from .check_node import kernel_trouble
     from .checks import Process
-    from .watcher import Reader, processes
+    from .job import processes
+    from .watcher import Reader
 
     now = time.monotonic()
     seen = Seen(config, now=now, started=now - _LONG_AGO_S, jobs=jobs())

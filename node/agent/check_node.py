@@ -7,10 +7,11 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Iterable
 
 from . import machine
 from .checks import DRAIN, MOUNT, REBOOT, REPLACE, Result, Seen, bad, check, warn
-from .job import of_root
+from .job import of_root, processes
 from .machine import text_of
 from .room import holders, people
 
@@ -254,10 +255,18 @@ def stuck_processes(seen: Seen) -> Result | None:
 
 @check(every_s=5, times=2)
 def slurmd(seen: Seen) -> Result | None:
-    runs = any(one.name == "slurmd" and of_root(one.pid, seen.proc) for one in seen.processes)
-    if seen.now - seen.started > DAEMON_S and not runs:
-        return bad("slurmd does not run")
-    return None
+    known = ((one.pid, one.name) for one in seen.processes)
+    if seen.now - seen.started <= DAEMON_S or _runs("slurmd", known, seen.proc):
+        return None
+    # One that was started anew since the processes were read has another number.
+    if _runs("slurmd", ((pid, name) for pid, name, _ in processes(seen.proc)), seen.proc):
+        return None
+    return bad("slurmd does not run")
+
+
+def _runs(daemon: str, among: Iterable[tuple[int, str]], proc: str) -> bool:
+    """Whether root runs it."""
+    return any(name == daemon and of_root(pid, proc) for pid, name in among)
 
 
 @check(every_s=5, times=2)

@@ -7,8 +7,9 @@ import time
 from collections.abc import Mapping
 
 from . import machine, metrics
+from .job import names_of_processes
 from .say import say
-from .watcher import TEXT_S, Disks, names_of_processes
+from .watcher import TEXT_S, Disks
 
 DAEMONS = {  # name -> its process, of which the kernel keeps 15 letters
     "slurmctld": "slurmctld",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 
 from .machine import text_of
 
@@ -32,6 +33,20 @@ def job_of(pid: int, uid: int, proc: str = "/proc") -> int | None:
         if found:
             return int(found[1])
     return None
+
+
+def processes(proc: str = "/proc") -> Iterator[tuple[int, str, str]]:
+    """(pid, name, state) of all there are."""
+    for name in os.listdir(proc):
+        if name.isdigit():
+            told = text_of(f"{proc}/{name}/stat")
+            state = told[told.rfind(")") + 2 :][:1]
+            if state:
+                yield int(name), told[told.find("(") + 1 : told.rfind(")")], state
+
+
+def names_of_processes(proc: str = "/proc") -> set[str]:
+    return {name for _, name, _ in processes(proc)}
 
 
 def of_root(pid: int, proc: str = "/proc") -> bool:

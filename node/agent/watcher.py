@@ -15,7 +15,7 @@ from .checks import LEVELS, Process, Runner, Seen
 from .config import Config
 from .gpu import Gpu, Source
 from .held import jobs
-from .job import of_root
+from .job import of_root, processes
 from .lease import end_jobs
 from .machine import Figure
 from .orphans import Orphans
@@ -67,20 +67,6 @@ class Disks(threading.Thread):
         while True:
             self.figures = list(machine.disks())
             time.sleep(DISKS_S)
-
-
-def processes(proc: str = "/proc") -> Iterator[tuple[int, str, str]]:
-    """(pid, name, state) of all there are."""
-    for name in os.listdir(proc):
-        if name.isdigit():
-            told = machine.text_of(f"{proc}/{name}/stat")
-            state = told[told.rfind(")") + 2 :][:1]
-            if state:
-                yield int(name), told[told.find("(") + 1 : told.rfind(")")], state
-
-
-def names_of_processes(proc: str = "/proc") -> set[str]:
-    return {name for _, name, _ in processes(proc)}
 
 
 def _errors(errors: dict[tuple[int, int], tuple[int, float]]) -> Iterator[Figure]:

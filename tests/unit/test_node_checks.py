@@ -238,7 +238,10 @@ def test_daemons_clock_and_stuck_processes(tmp_path: Path) -> None:
     assert check_node.slurmd(seen(processes=[slurmd], proc=proc)) is None
     machine(tmp_path, **{"7__status": "Name:\tslurmd\nUid:\t1000\t0\t0\t0\n"})
     assert check_node.slurmd(seen(processes=[slurmd], proc=proc)).state == "bad", "a person's is none"
-    assert check_node.slurmd(seen()).state == "bad"
+    machine(tmp_path, **{"9__status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n", "9__stat": "9 (slurmd) S 1 1\n"})
+    assert check_node.slurmd(seen(processes=[slurmd], proc=proc)) is None, "it was started anew since they were read"
+    without = machine(tmp_path / "none", **{"1__stat": "1 (init) S 0 1\n"})
+    assert check_node.slurmd(seen(proc=str(without))).state == "bad"
     assert check_node.slurmd(seen(started=990.0)) is None, "it may still start"
     assert check_node.munge(seen()) is None
     assert check_node.munge(seen(sealed_at=900.0)).state == "bad"

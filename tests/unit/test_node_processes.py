@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.node_agent import checks, config, watcher
+from tests.unit.node_agent import checks, config, job, watcher
 
 CUT = "run_训练模型.sh".encode()[:15]  # as the kernel cuts names: in the middle of a letter
 HIGH = 4_194_300  # no process has such a number
@@ -94,7 +94,7 @@ def test_nobody_ends_another_s_job_by_the_name_of_a_process(tmp_path: Path, monk
 
 
 def test_it_is_one_process_among_the_others(proc: Path) -> None:
-    found = {pid: (name, state) for pid, name, state in watcher.processes(str(proc))}
+    found = {pid: (name, state) for pid, name, state in job.processes(str(proc))}
     assert len(found) == 4
     assert found[HIGH + 2] == (CUT.decode(errors="replace"), "S")
 
