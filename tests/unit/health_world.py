@@ -65,6 +65,7 @@ class World:
         self.tested: list[str] = []
         self.batch_hosts: dict[int, str] = {}  # of jobs whose script runs on another node
         self.ended: dict[int, int] = {}  # jobs that failed on the node, and when
+        self.accounted: dict[int, str] = {}  # states of jobs as accounting knows them
         self.codes: dict[int, int] = {}  # exit codes of jobs that are completing
         self.idle: tuple[str, ...] = ()  # other nodes that run nothing
         self.slow_with: set[str] = set()  # those with which an all-reduce is slower than it should be
@@ -175,6 +176,8 @@ class World:
             return 0, ""
         if words[:3] == ["scontrol", "write", "batch_script"]:
             return 0, self.scripts.get(int(words[3]), "#!/bin/sh\n")
+        if words[0] == "sacct" and "JobIDRaw,State" in words:
+            return 0, "".join(f"{n}|{self.accounted.get(int(n), 'RUNNING')}\n" for n in words[-1].split(","))
         if words[0] == "sacct":
             return 0, f"sbatch {words[-1]}.sh\n"
         if words[0] == "scancel":

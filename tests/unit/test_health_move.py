@@ -81,6 +81,16 @@ async def test_a_warned_job_that_somebody_else_requeued_is_let_be(lab: Ward, wor
 
 
 @pytest.mark.parametrize("code", [79, 94])
+@pytest.mark.parametrize("word", ["CANCELLED by 1000", "TIMEOUT"])
+async def test_one_that_was_cancelled_and_still_ends_does_not_come_back(lab: Ward, word: str, code: int) -> None:
+    lab.world.jobs, lab.world.accounted = {7: "COMPLETING", 8: "COMPLETING"}, {7: word, 8: "FAILED"}
+    await lab.responder.take(signal(code, job=7), [])
+    lab.world.jobs |= {7: "CANCELLED"}
+    await lab.settle()
+    assert lab.world.requeued == ([8] if code == 79 else [])
+
+
+@pytest.mark.parametrize("code", [79, 94])
 async def test_one_that_the_controller_has_forgotten_is_not_tried_again(lab: Ward, code: int) -> None:
     lab.world.jobs, lab.world.refused = {7: "FAILED"}, {7: "Invalid job id specified for job 7"}
     await lab.responder.take(signal(code, job=7), [])

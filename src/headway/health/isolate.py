@@ -6,7 +6,7 @@ from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState,
 from headway.domain.live import OUT
 from headway.domain.machine import MachineState
 from headway.domain.slots import LEAVES, out_before
-from headway.health.move import ENDED_BADLY, died, hold, numbers, requeue, told, victims
+from headway.health.move import ENDED_BADLY, died, given_up, hold, numbers, requeue, told, victims
 from headway.health.tools import Tools
 from headway.slurm import control
 
@@ -28,7 +28,8 @@ async def _only_its_jobs(tools: Tools, incident: Incident) -> Incident:
     """The error is over with the process that made it: the node stays in service."""
     there = await tools.jobs_on(incident.node)
     due = victims(incident) & there | await died(tools, incident, there)  # not one that runs again elsewhere
-    sent = await requeue(tools, incident, due - numbers(incident, "requeued"))
+    due -= numbers(incident, "requeued") | await given_up(tools, incident.node, due)
+    sent = await requeue(tools, incident, due)
     await told(tools, incident, sent)
     words = f"jobs requeued: {', '.join(map(str, sent.done)) or 'none'}; the node stays in service"
     return await tools.go(incident, IncidentState.RETURNED, words, evidence={"requeued": sent.done})

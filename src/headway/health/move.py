@@ -40,6 +40,8 @@ async def move_jobs(tools: Tools, incident: Incident) -> Incident:
     # Others requeue too: another node's incident, the job's own handler. Its next run, elsewhere, is nobody's to end.
     left = over - await control.last_on(tools.env.connections, await tools.head(), incident.node) if over else over
     due |= over - left
+    left |= await given_up(tools, incident.node, due)
+    due -= left
     if due or left:
         incident = await _send_back(tools, incident, due, left)
     if await tools.jobs_on(incident.node) or _warned(incident).keys() - dealt - over:
@@ -77,6 +79,12 @@ async def requeue(tools: Tools, incident: Incident, jobs: Iterable[int]) -> Sent
     return Sent(done, stay, fault)
 
 
+async def given_up(tools: Tools, node: str, jobs: set[int]) -> set[int]:
+    """Those of them that still end on the node because somebody, or their time, ended them: that is no fault's doing."""
+    ending = jobs - await tools.jobs_on(node, ending=False) if jobs else jobs
+    return await control.given_up(tools.env.connections, await tools.head(), ending) if ending else ending
+
+
 async def told(tools: Tools, incident: Incident, sent: Sent) -> None:
     """Raises what kept jobs from being requeued, so that the step is taken again; what is done is noted first."""
     if sent.fault is None:
@@ -95,7 +103,7 @@ async def once_more(tools: Tools, incident: Incident, signal: Signal) -> Inciden
         return incident
     there = job in await tools.jobs_on(incident.node)
     word = await tools.job_word(job)
-    if word not in ENDED_BADLY and not there:
+    if (word not in ENDED_BADLY and not there) or await given_up(tools, incident.node, {job}):
         return incident
     sent = await requeue(tools, incident, [job])
     if sent.fault is not None:
@@ -111,7 +119,7 @@ async def _went_back_since(tools: Tools, incident: Incident, job: int, at: float
 
 
 async def _send_back(tools: Tools, incident: Incident, jobs: set[int], left: set[int]) -> Incident:
-    """`left`: jobs that are to be let be, for they have left the node by themselves."""
+    """`left`: jobs that are to be let be, for they have left the node by themselves or by somebody's word."""
     sent = await requeue(tools, incident, jobs)
     stay = sorted({*sent.stay, *left})
     if sent.done or stay:
