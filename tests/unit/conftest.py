@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests import builders
-from tests.unit import server_fakes
+from tests.unit import inline_sqlite, server_fakes
 from tests.unit.health_world import Ward, ward
 from tests.unit.server_fakes import Server
 
 gc.set_threshold(100_000, 50, 100)  # thousands of short tests: a fifth of their time went into looking for cycles
+
+inline_sqlite.install()
 
 
 def pytest_collection_finish() -> None:

@@ -216,9 +216,8 @@ async def test_every_write_that_the_cluster_refused_has_its_line(world: Things, 
 
 async def test_the_first_admin_is_in_the_trail(tmp_path: Path) -> None:
     from headway.server.main import first_admin
-    from headway.store import open_store
 
-    store = await open_store(tmp_path)
+    store = await builders.store(tmp_path)
     await first_admin(store, tmp_path)
     lines = [(row.action, row.detail.get("by")) for row in await store.audit_trail()]
     assert lines == [("token.create", "first start"), ("person.add", "first start")]

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from headway.api.access import SCOPES
 from headway.api.tries import KEPT, MOST, Tries, address_key
 from headway.errors import TooManyTries
-from headway.store import AuditAsk, Store, open_store
+from headway.store import AuditAsk, Store
 from headway.wire.work import SubmitOut
 from tests import builders
 from tests.unit.server_fakes import URL, Server, reading
@@ -217,7 +217,7 @@ async def test_the_trail_is_paged_narrowed_and_exported(server: Server) -> None:
 
 
 async def test_nobody_changes_a_line_of_the_trail(tmp_path: Path) -> None:
-    store: Store = await open_store(tmp_path)
+    store: Store = await builders.store(tmp_path)
     await store.note("ann", "apply", "lab")
     for statement in ("UPDATE audit SET person = 'bob'", "DELETE FROM audit"):
         with pytest.raises(DBAPIError, match="append-only"):

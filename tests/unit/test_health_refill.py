@@ -13,7 +13,7 @@ from headway.domain.cluster import GpuHourCap, Team
 from headway.domain.machine import Machine
 from headway.health.refill import refill
 from headway.machines.run import Ran
-from headway.store.store import open_store
+from tests import builders
 from tests.builders import cluster, machine
 
 LAB = cluster(
@@ -37,7 +37,7 @@ class Head:
 
 
 async def test_a_cap_is_refilled_once_at_the_start_of_its_period(tmp_path: Path) -> None:
-    store, head = await open_store(tmp_path), Head()
+    store, head = await builders.store(tmp_path), Head()
     env = Env(cast(Any, None), store, cast(Any, head), tmp_path)
 
     async def at(month: int, day: int) -> list[tuple[str, str]]:
@@ -56,7 +56,7 @@ async def test_a_cap_is_refilled_once_at_the_start_of_its_period(tmp_path: Path)
 
 
 async def test_a_clock_that_was_ahead_once_keeps_no_period_from_beginning(tmp_path: Path) -> None:
-    store, head = await open_store(tmp_path), Head()
+    store, head = await builders.store(tmp_path), Head()
     env = Env(cast(Any, None), store, cast(Any, head), tmp_path)
     try:
         await store.note_refill("lab", "vision", datetime(2031, 1, 1, tzinfo=UTC).timestamp())

@@ -27,7 +27,7 @@ from headway.keep import rotate as module
 from headway.keep.rotate import rotate
 from headway.render.agent import AGENT
 from headway.render.units import MUNGE_KEY
-from headway.store.store import Store, open_store
+from headway.store.store import Store
 from ops.places import STAMPS
 from tests import builders
 
@@ -71,7 +71,7 @@ async def say(*_: Any, **__: Any) -> None: ...
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    made = await open_store(tmp_path)
+    made = await builders.store(tmp_path)
     yield made
     await made.close()
 

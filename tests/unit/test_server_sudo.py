@@ -17,7 +17,7 @@ from headway.behind import behind
 from headway.sdk.liveness import start_time
 from headway.sdk.load import load_document, own_key
 from headway.server import sudo
-from headway.store import open_store
+from tests import builders
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as somebody else")
@@ -37,7 +37,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @needs_root
 async def test_the_person_gets_a_token_of_their_own(home: Path, tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+    store = await builders.store(tmp_path)
     file = home / ".config" / "headway" / paths.SUDO_FILE
     await sudo.hand_over(store, tmp_path, "http://127.0.0.1:7001")
     known = json.loads(file.read_text())[str(tmp_path)]
@@ -57,7 +57,7 @@ async def test_the_person_gets_a_token_of_their_own(home: Path, tmp_path: Path) 
 
 @needs_root
 async def test_servers_of_other_folders_stay_until_they_end(home: Path, tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+    store = await builders.store(tmp_path)
     file = home / ".config" / "headway" / paths.SUDO_FILE
     await sudo.hand_over(store, tmp_path, "http://127.0.0.1:7001")
     mine = json.loads(file.read_text())[str(tmp_path)]
@@ -69,7 +69,7 @@ async def test_servers_of_other_folders_stay_until_they_end(home: Path, tmp_path
 
 @needs_root
 async def test_a_link_leads_root_nowhere(home: Path, tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+    store = await builders.store(tmp_path)
     private = tmp_path / "etc"
     private.mkdir(mode=0o755)
     (home / ".config").symlink_to(private)

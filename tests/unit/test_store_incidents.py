@@ -8,12 +8,12 @@ import pytest
 
 from headway.domain.incident import IncidentState, Signal, XidClass
 from headway.errors import NotFound
-from headway.store import open_store
+from tests import builders
 from tests.builders import Clock
 
 
 async def test_a_signal_that_is_reported_again_is_not_new(tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+    store = await builders.store(tmp_path)
     signal = Signal("boot-1", 100.0, "lab-1-1", 79, 3, "fallen off the bus", 7)
     assert not await store.has_signal("lab", signal.id)
     await store.add_signal("lab", signal)
@@ -27,7 +27,7 @@ async def test_a_signal_that_is_reported_again_is_not_new(tmp_path: Path) -> Non
 
 async def test_an_incident_goes_from_state_to_state(tmp_path: Path) -> None:
     clock = Clock()
-    store = await open_store(tmp_path, clock=clock)
+    store = await builders.store(tmp_path, clock)
     seen = await store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 999.0, {"gpu": 3})
     clock.now += 2
     moved = await store.move_incident(seen, IncidentState.DRAINING, "drained", drained=True)
@@ -51,7 +51,7 @@ async def test_an_incident_goes_from_state_to_state(tmp_path: Path) -> None:
 
 async def test_jobs_are_followed_and_a_score_is_forgiven(tmp_path: Path) -> None:
     clock = Clock()
-    store = await open_store(tmp_path, clock=clock)
+    store = await builders.store(tmp_path, clock)
     made = await store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 999.0, {}, score=3)
     await store.note_moved(made.number, [7, 8], 1001.0)
     await store.note_moved(made.number, [8, 9], 1005.0)
@@ -71,7 +71,7 @@ async def test_jobs_are_followed_and_a_score_is_forgiven(tmp_path: Path) -> None
 
 
 async def test_incidents_end_with_their_cluster_and_go_with_its_data(tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+    store = await builders.store(tmp_path)
     made = await store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 999.0, {})
     await store.end_incidents("lab")
     assert (await store.incident(made.number)).steps[-1].text == "the cluster was taken down"

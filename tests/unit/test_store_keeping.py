@@ -16,14 +16,14 @@ from headway.ledger import meter
 from headway.ledger.held import held
 from headway.store import schema as t
 from headway.store.keeping import Row, tables
-from headway.store.store import Store, open_store
+from headway.store.store import Store
 from headway.store.usage import Span
 from tests import builders
 
 
 @pytest.fixture
 async def stores(tmp_path: Path) -> tuple[Store, Store]:
-    return await open_store(tmp_path / "one"), await open_store(tmp_path / "two")
+    return await builders.store(tmp_path / "one"), await builders.store(tmp_path / "two")
 
 
 async def again(rows: Iterable[Row]) -> AsyncIterator[Row]:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
-from tests import builders
-from tests.unit import server_fakes
 from tests.unit.server_fakes import Server
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    made = await server_fakes.start(tmp_path, builders.Clock())
-    await made.apply()
-    yield made
-    await made.close()
+async def server(server: Server) -> Server:
+    """With a cluster."""
+    await server.apply()
+    return server
 
 
 @pytest.mark.parametrize("path", ["", "/queue", "/nodes", "/jobs/1"])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,18 +13,16 @@ from headway.domain.live import JobState
 from headway.web.job_view import Gpus, gpus
 from headway.wire.jobs import JobRunOut, JobRunsOut
 from tests import builders
-from tests.unit import server_fakes
 from tests.unit.server_fakes import Server
 
 ASKED = "series=gpu_utilisation&series=gpu_memory&series=gpu_power&series=gpu_temperature"
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    made = await server_fakes.start(tmp_path, builders.Clock())
-    await made.apply()
-    yield made
-    await made.close()
+async def server(server: Server) -> Server:
+    """With a cluster."""
+    await server.apply()
+    return server
 
 
 def runs(*starts: int) -> JobRunsOut:

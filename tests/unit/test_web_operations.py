@@ -4,8 +4,6 @@ the home page counts every open incident."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,17 +13,14 @@ from headway.api.live import operation_topic
 from headway.domain.incident import IncidentState, XidClass
 from headway.store import schema
 from headway.web.pages import operations
-from tests import builders
-from tests.unit import server_fakes
 from tests.unit.server_fakes import Server
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    made = await server_fakes.start(tmp_path, builders.Clock())
-    await made.apply()
-    yield made
-    await made.close()
+async def server(server: Server) -> Server:
+    """With a cluster."""
+    await server.apply()
+    return server
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,32 @@
+"""SQLite in the event loop's own thread: to a connection's thread and back takes longer than most of these tests' statements,
+and a question goes there four times. What may wait for another connection's lock still does."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from aiosqlite import core
+
+_in_its_thread = core.Connection._execute
+
+
+async def _execute(self: core.Connection, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if args and str(args[0]).startswith("BEGIN IMMEDIATE"):
+        return await _in_its_thread(self, function, *args, **kwargs)
+    if not self._running or not self._connection:
+        raise ValueError("Connection closed")
+    if args:
+        await asyncio.sleep(0)  # others get their turn, as they do while a thread is at it
+    return function(*args, **kwargs)
+
+
+def install() -> None:
+    """For all connections that this process opens from now on."""
+    core.Connection._execute = _execute  # type: ignore[method-assign]
+    opened = partial(sqlite3.connect, check_same_thread=False)
+    core.sqlite3 = SimpleNamespace(**{**vars(sqlite3), "connect": opened})  # type: ignore[attr-defined]
