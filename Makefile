@@ -16,10 +16,10 @@ demo:  ## a real Slurm cluster on this machine and a training on it
 demo-fault:  ## kill a node under that training and watch it go on
 	@$(PYTHON) tools/demo_fault.py
 
-test: check  ## all but the soak tests, real Slurm included (root; half an hour)
+test: check  ## all but the soak tests, real Slurm included (root; 20-odd minutes)
 	@$(PYTHON) tools/setup.py --for test --quiet
 	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist load tests/process tests/web
-	@$(BIN)/python -m pytest -m "not soak" tests/cluster
+	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/cluster
 
 check:  ## ruff, mypy, import contracts, unit tests (no root)
 	@$(PYTHON) tools/setup.py --for check --quiet

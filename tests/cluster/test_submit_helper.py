@@ -18,7 +18,7 @@ for path in glob.glob("/proc/[0-9]*/cmdline"):
     if words[-2:-1] == [json.dumps({"do": "serve", "user": sys.argv[1]})] and words[0] == "python3":
         print(path.split("/")[2])
 """
-SLOW = '#!/bin/sh\necho >>"$HOME/began"\nwhile [ ! -e "$HOME/go" ]; do sleep 0.05; done\nexec /usr/bin/sbatch "$@"\n'
+SLOW = '#!/bin/sh\necho >>"$HOME/helper-began"\nwhile [ ! -e "$HOME/helper-goes-on" ]; do sleep 0.05; done\nexec /usr/bin/sbatch "$@"\n'
 
 
 def helpers(lab: Lab, user: str) -> list[str]:
@@ -60,16 +60,16 @@ def test_a_helper_killed_under_a_submission_is_one_error_and_at_most_one_job(lab
 
     sending = threading.Thread(target=send)
     sending.start()
-    lab.wait(lambda: lab.head("test", "-e", "/home/sam/began", check=False).code == 0, "sbatch to begin")
+    lab.wait(lambda: lab.head("test", "-e", "/home/sam/helper-began", check=False).code == 0, "sbatch to begin")
     lab.head("kill", "-9", *helpers(lab, "sam"))
     sending.join(120)  # longer than a submission is waited for
     (error,) = said
     assert isinstance(error, Unreachable)
     assert "did not say whether the job is submitted" in error.message
     assert "headway queue" in error.hint
-    lab.head("touch", "go", user="sam")
-    assert lab.head("cat", "/home/sam/began").out == "\n"  # sbatch was started once, and by nobody else since
-    lab.head("rm", "-r", "bin", ".bash_profile", "began", "go", user="sam")
+    lab.head("touch", "helper-goes-on", user="sam")
+    assert lab.head("cat", "/home/sam/helper-began").out == "\n"  # sbatch was started once, and by nobody else since
+    lab.head("rm", "-r", "bin", ".bash_profile", "helper-began", "helper-goes-on", user="sam")
     again = lab.submit(HELD, user="sam")
     assert str(again) in jobs(lab, "sam")
     assert len(jobs(lab, "sam")) <= 2
