@@ -18,7 +18,11 @@ for path in glob.glob("/proc/[0-9]*/cmdline"):
     if words[-2:-1] == [json.dumps({"do": "serve", "user": sys.argv[1]})] and words[0] == "python3":
         print(path.split("/")[2])
 """
-SLOW = '#!/bin/sh\necho >>"$HOME/helper-began"\nwhile [ ! -e "$HOME/helper-goes-on" ]; do sleep 0.05; done\nexec /usr/bin/sbatch "$@"\n'
+SLOW = """#!/bin/sh
+echo >>"$HOME/helper-began"
+while [ ! -e "$HOME/helper-goes-on" ]; do sleep 0.05; done
+exec /usr/bin/sbatch "$@"
+"""
 
 
 def helpers(lab: Lab, user: str) -> list[str]:

@@ -102,7 +102,8 @@ async def must_be_unused(state: AppState, one: Version) -> None:
     if count:
         words = ", ".join(map(str, latest)) + (f" and {count - len(latest)} more" if count > len(latest) else "")
         raise Conflict(
-            f"{one.label} is in the lineage of job{'s' * (count != 1)} {words}: without it nobody can repeat them",
+            f"{one.label} is in the lineage of job{'s' * (count != 1)} {words}: "
+            f"without it nobody can repeat {'it' if count == 1 else 'them'}",
             hint=f"headway dataset remove {one.label} --force removes it, and the lineage says so",
         )
 
