@@ -14,7 +14,7 @@ from headway.api.shapes import changeset_out, operation_news, summary_of
 from headway.api.spending import FIELD, over_limit
 from headway.api.state import AppState, PlanKept, fingerprint
 from headway.api.work import Resolved
-from headway.changes.settings import settings_changed
+from headway.changes.settings import kept_all_the_same, settings_changed
 from headway.changes.versions import backup_first, hop_fault
 from headway.domain.change import ChangeSet
 from headway.domain.cluster import Cluster
@@ -197,9 +197,9 @@ def _kept(state: AppState, document: Document, changes: ChangeSet) -> PlanKept:
 async def _changes(state: AppState, cluster: Cluster) -> ChangeSet:
     """What changes on machines, and what the server itself goes by from then on."""
     changes, before = await state.work.plan(cluster), await _before(state, cluster.name)
-    kept = settings_changed(before, cluster)
     first = backup_first(state.slurm_written(cluster, before), before, cluster)
-    return replace(changes, changes=(*first, *changes.changes, *kept)) if first or kept else changes
+    told = (*first, *changes.changes, *settings_changed(before, cluster)) or kept_all_the_same(before, cluster)
+    return replace(changes, changes=told)
 
 
 async def _before(state: AppState, name: str) -> Cluster | None:
