@@ -29,6 +29,9 @@ from tests.unit.server_fakes import Server, reading
         ("POST", "/api/v1/plan", {"content": b"x", "headers": {"content-length": "99999999"}}, 413, "refused"),
         ("POST", "/api/v1/plan", {"content": b"x", "headers": {"content-length": "9" * 30}}, 413, "refused"),
         ("GET", "/api/v1/clusters/lab/jobs/abc", {}, 422, "refused"),
+        ("DELETE", "/api/v1/clusters/lab/jobs/8_3", {}, 422, "refused"),  # a task: no number of a job, nor 83
+        ("POST", "/api/v1/clusters/lab/jobs/+8/requeue", {}, 422, "refused"),
+        ("GET", "/clusters/lab/jobs/08", {}, 422, "refused"),
         ("GET", f"/api/v1/clusters/lab/jobs/{10**30}/runs", {}, 422, "refused"),
         ("GET", "/api/v1/clusters/lab/jobs?limit=0", {}, 422, "refused"),
         ("GET", "/api/v1/clusters/lab/jobs?cursor=x", {}, 400, "refused"),

@@ -34,8 +34,9 @@ async def test_output_comes_in_frames_and_is_done_as_the_person(server: Server) 
     answer = await ann.post(PATH, json={"argv": ["id"]})
     assert list(frames([answer.content])) == [("out", b"\xff"), ("err", b"e"), ("code", b"3")]
     assert (await eve.post(PATH, json={"argv": ["id"], "user": "eve"})).status_code == 200
-    assert [call[2] for call in server.work.named("converse")] == ["root", "eve"]
-    assert (await eve.post(PATH, json={"argv": ["id"]})).status_code == 403
+    assert (await eve.post(PATH, json={"argv": ["id"]})).status_code == 200
+    assert [call[2] for call in server.work.named("converse")] == ["root", "eve", "eve"]
+    assert (await eve.post(PATH, json={"argv": ["id"], "user": "root"})).status_code == 403
 
 
 async def test_an_error_under_way_is_the_last_frame(server: Server) -> None:

@@ -89,6 +89,21 @@ async def test_the_unfinished_line_of_a_task_that_ends_before_others_is_said() -
     assert said == b"[1] loss 0.5\n[2] x\n[1] Killed\n"
 
 
+async def test_a_task_that_is_requeued_after_its_end_is_followed_again() -> None:
+    files = Files(_1=b"first run\n", _2=b"x\n")
+    ended, beside = task(1, "FAILED"), task(2, "RUNNING")
+    looks = [[ended, beside], [replace(ended, state="RUNNING"), beside], [task(1, "COMPLETED"), task(2, "COMPLETED")]]
+
+    async def now() -> Sequence[JobState]:
+        found = looks.pop(0) if len(looks) > 1 else looks[0]
+        if found[0].state == "RUNNING":
+            files.files["/home/alice/1.log"] = b"anew\n"
+        return found
+
+    said = [piece async for piece in tail_array(files, HEAD, now, follow=True, poll_s=0)]
+    assert b"".join(said) == b"[1] first run\n[2] x\n[1] anew\n"
+
+
 async def test_why_all_wait_is_said_once() -> None:
     waits = replace(task(1, "PENDING"), reason="Priority", array_task="1-5")
     files = Files(_1=b"x\n")

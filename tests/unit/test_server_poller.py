@@ -167,3 +167,13 @@ async def test_the_real_one_ends_with_its_input_and_says_that_nobody_answers() -
     await one.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_who_waits_for_a_reading_that_is_closed_is_told_so() -> None:
+    one = PollProcess(builders.machine("lab-head"), "", b"k", "24.11", argv=(sys.executable, "-c", "input(); input()"))
+    waiting = asyncio.create_task(one.read())
+    while one.pid is None:
+        await asyncio.sleep(0.01)
+    await one.close()
+    with pytest.raises(Unreachable, match="closed"):
+        await waiting

@@ -26,9 +26,9 @@ _LOOK_S = 1.0
 
 @router.post("", response_class=Octets)
 async def run(name: str, ask: CommandIn, request: Request, state: State, who: Member) -> Octets:
-    """Runs it as `user` (root is for admins) and answers its output as it comes, in frames. The command is ended when
-    the connection is."""
-    user = who.acting(ask.user)
+    """Runs it as `user` (root for admins, or yourself, where none is named) and answers its output as it comes, in frames. The
+    command is ended when the connection is."""
+    user = who.at_login(ask.user)
     cluster = await workplace(state, name, who)
     key = (who.person, ask.input)
     if key in state.inputs:
@@ -42,7 +42,7 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
     async def still(who: Principal) -> None:
-        if who.acting(ask.user) != user:
+        if who.at_login(ask.user) != user:
             raise NotAllowed(f"{who.person} is not {user} any more")
         await workplace(state, name, who)
 

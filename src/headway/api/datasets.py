@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
+from pydantic import BeforeValidator
 
-from headway.api.access import MOST_NUMBER, Admin, Anyone, Operator, Principal, State, audit
+from headway.api.access import MOST_NUMBER, Admin, Anyone, Operator, Principal, State, audit, digits
 from headway.api.paging import Page
 from headway.api.places import source_of
 from headway.api.planning import queued
@@ -21,7 +22,7 @@ from headway.wire.clusters import OperationOut
 from headway.wire.datasets import DatasetIn, DatasetName, DatasetOut, DatasetRemoveIn, S3In
 
 router = APIRouter(prefix="/clusters/{name}/datasets", tags=["datasets"])
-Number = Annotated[int, Path(ge=1, le=MOST_NUMBER)]
+Number = Annotated[int, BeforeValidator(digits), Path(ge=1, le=MOST_NUMBER)]
 
 
 @router.get("")

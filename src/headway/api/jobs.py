@@ -284,8 +284,8 @@ async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
 
 @router.post("/exec")
 async def execute(name: str, request: ExecIn, state: State, who: Member) -> ExecOut:
-    """One command on the login as `user`; root is for admins."""
-    user = who.acting(request.user)
+    """One command on the login as `user`: root for admins, or yourself, where none is named."""
+    user = who.at_login(request.user)
     cluster = await workplace(state, name, who)
     await audit(state, who, "exec", name, user=user, program=request.argv[0][:100])
     with connection(state, who):

@@ -83,7 +83,9 @@ def _machines(access: AccessOut) -> set[str]:
 def exec_(
     ctx: typer.Context,
     cluster: ClusterName = None,
-    user: Annotated[str, typer.Option("-u", "--user", help="As this user.", show_default=True)] = "root",
+    user: Annotated[
+        str, typer.Option("-u", "--user", help="As this user; otherwise as root (admins), or as yourself.")
+    ] = "",
     no_stdin: Annotated[bool, typer.Option("-n", "--no-stdin", help="Do not pass standard input on.")] = False,
 ) -> None:
     """Run one command on the login. Output, input and exit code pass through as they come; ^C ends it there too.

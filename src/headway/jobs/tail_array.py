@@ -51,10 +51,13 @@ async def tail_array(
     while True:
         tasks = await tasks_now()
         _learn(files, tasks, err=err)
-        going = follow and any(task.state not in ENDED for task in tasks)
-        reading = [file for file in files.values() if not file.ended]
+        written = {_log(task, err=err) for task in tasks if task.state not in ENDED}  # once a look: tasks are many
+        going = follow and bool(written)
+        reading = [
+            file for file in files.values() if not file.ended or file.path in written
+        ]  # or its task was requeued
         for file in reading:  # what ended before this look is now read to its end
-            file.ended = not going or _all_ended(tasks, file.path, err=err)
+            file.ended = not going or file.path not in written
         async for piece in _read(links, head, reading):
             anything = True
             yield piece
@@ -74,7 +77,7 @@ async def tail_array(
 
 def _learn(files: dict[str, _File], tasks: Sequence[JobState], *, err: bool) -> None:
     for task in tasks:
-        path = task.stderr if err else task.stdout
+        path = _log(task, err=err)
         if not task.array_task.isdigit() or not path.startswith("/") or path.startswith("/dev/"):
             continue
         if path not in files:
@@ -83,8 +86,8 @@ def _learn(files: dict[str, _File], tasks: Sequence[JobState], *, err: bool) -> 
             files[path].label = ""
 
 
-def _all_ended(tasks: Sequence[JobState], path: str, *, err: bool) -> bool:
-    return all(task.state in ENDED for task in tasks if (task.stderr if err else task.stdout) == path)
+def _log(task: JobState, *, err: bool) -> str:
+    return task.stderr if err else task.stdout
 
 
 def _waiting(tasks: Sequence[JobState]) -> str:

@@ -412,7 +412,7 @@ class Client(Costs, Work):
         return self._post(f"/clusters/{part(cluster)}/exec", ExecOut, request, timeout_s=timeout_s)
 
     def command(
-        self, cluster: str, argv: Sequence[str], user: str = "root", read: Callable[[], bytes] | None = None
+        self, cluster: str, argv: Sequence[str], user: str = "", read: Callable[[], bytes] | None = None
     ) -> Generator[tuple[str, bytes]]:
         """("out" | "err", bytes) of a command on the login as they come, and last ("code", digits). `read` gives the
         next piece of its standard input, b"" at the end; it is called in a thread. Closing the iterator ends the

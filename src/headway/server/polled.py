@@ -68,7 +68,15 @@ class PollProcess:
         """Raises Unreachable when Slurm does not answer, or the poller has died (the next reading starts another)."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
-        return await asyncio.shield(self._reading)
+        reading = self._reading
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not reading.cancelled() or (task is not None and task.cancelling()):
+                raise
+            # What was closed is that reading, not whoever waits for it.
+            raise Unreachable(f"what reads {self._name} was closed", hint="it is opened anew by itself") from None
 
     async def close(self) -> None:
         if self._reading is not None:

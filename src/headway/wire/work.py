@@ -264,7 +264,7 @@ class SubmitOut(Wire):
 
 class ExecIn(Ask):
     argv: Words = Field(min_length=1)
-    user: str = "root"
+    user: str = ""  # root for admins, else oneself
     stdin_b64: str = ""
 
 
@@ -273,7 +273,7 @@ class CommandIn(Ask):
     making under which it will post standard input; "" for none."""
 
     argv: Words = Field(min_length=1)
-    user: str = "root"
+    user: str = ""  # root for admins, else oneself
     input: str = Field("", pattern=r"^([0-9a-f]{32})?$")
 
 
