@@ -31,7 +31,6 @@ from tests.unit.server_fakes import Server, reading
         ("GET", "/api/v1/clusters/lab/jobs/abc", {}, 422, "refused"),
         ("DELETE", "/api/v1/clusters/lab/jobs/8_3", {}, 422, "refused"),  # a task: no number of a job, nor 83
         ("POST", "/api/v1/clusters/lab/jobs/+8/requeue", {}, 422, "refused"),
-        ("GET", "/clusters/lab/jobs/08", {}, 422, "refused"),
         ("GET", f"/api/v1/clusters/lab/jobs/{10**30}/runs", {}, 422, "refused"),
         ("GET", "/api/v1/clusters/lab/jobs?limit=0", {}, 422, "refused"),
         ("GET", "/api/v1/clusters/lab/jobs?cursor=x", {}, 400, "refused"),

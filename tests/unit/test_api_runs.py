@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from headway.api import runs
 from headway.errors import Refused
+from headway.store import StoreAway
 from headway.wire.work import ExecOut, SubmitOut
 from tests import builders
 
@@ -40,6 +42,31 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     made.work.answers["run_command"] = ExecOut(code=1)
     yield made
     await made.close()
+
+
+@pytest.mark.parametrize(("away", "status"), [(1, 201), (2, 503)])
+async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch, away: int, status: int
+) -> None:
+    monkeypatch.setattr(runs, "KEEP_AGAIN_S", 0.0)
+    note, tries = server.store.note_job, 0
+
+    async def note_job(*args: Any, **said: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries <= away:
+            raise StoreAway("the server's database is locked by another program", hint="try again once it is done")
+        await note(*args, **said)
+
+    monkeypatch.setattr(server.store, "note_job", note_job)
+    answer = await (await server.client()).post(JOBS, json={"script": "#!/bin/bash\ntrue\n", "script_name": "a.sh"})
+    assert answer.status_code == status, answer.text
+    assert len(server.work.named("submit")) == 1
+    if away == 2:
+        assert "job 41 went to lab" in answer.json()["detail"]
+        assert "do not send it again" in answer.json()["hint"]
+    else:
+        assert await server.store.job_record("lab", 41)
 
 
 async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.jobs.progress import EACH_LOOK, FIRST_LOOK, MOST_POINTS, Progress, ProgressReader
+from headway.jobs.progress import EACH_LOOK, FIRST_LOOK, MOST_LAST, MOST_POINTS, Progress, ProgressReader, speaking
 from headway.machines.run import Ran
 from headway.machines.streams import MAX_OUTPUT
 from tests.builders import job, machine, question_of
@@ -113,6 +113,18 @@ async def test_the_log_is_read_for_the_loss_of_a_training_that_reports_its_steps
     known = reader.known(9)
     assert known is not None
     assert (known.step, known.loss) == (6, 2.25)
+
+
+def test_who_has_just_ended_is_looked_at_for_their_last_words() -> None:
+    """As they end they say them, and short jobs say all of it between two looks."""
+    runs, waits = job(1, start_time=1), job(2, "PENDING")
+    ended = [job(number, "COMPLETED", start_time=1, end_time=1000 - number) for number in range(3, 2 * MOST_LAST)]
+    long_ago = job(9, "FAILED", start_time=1, end_time=800)
+    never = job(10, "CANCELLED", start_time=0, end_time=1000)
+    assert speaking([runs, waits, long_ago, never, ended[0]], 1000) == (runs, ended[0])
+    found = speaking(ended, 1000)
+    assert [one.id for one in found] == list(range(3, 121))
+    assert len(speaking([replace(one, end_time=1000) for one in ended], 1000)) == MOST_LAST
 
 
 def test_checkpoints_are_counted_over_restarts() -> None:

@@ -204,6 +204,28 @@ async def test_a_server_whose_database_was_away_does_not_ask_again_about_what_it
     assert (done.state, tries) == ("done", 2)
 
 
+async def test_what_is_done_is_not_done_again_because_its_end_could_not_be_written(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.server.reconcile.AWAY_S", 0.0)
+    finish, tries = server.store.finish, 0
+
+    async def finishes(*args: Any, **said: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise StoreAway("away")
+        return await finish(*args, **said)
+
+    monkeypatch.setattr(server.store, "finish", finishes)
+    server.work.answers["replace"] = None
+    asked = await server.store.enqueue_operation("lab", "replace", "ann", params={"node": "lab-1-1"})
+    await server.work_off()
+    done = await server.store.operation(asked.id)
+    assert (done.state, done.attempts, tries) == ("done", 1, 2)
+    assert len(server.work.named("replace")) == 1
+
+
 async def test_it_does_not_step_aside_for_a_roll_which_steps_aside_for_it(server: Server) -> None:
     server.work.answers["roll"] = True
 

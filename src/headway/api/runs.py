@@ -22,7 +22,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import Version
 from headway.domain.hostlist import compress
 from headway.domain.live import JobState
-from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
+from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce, Unanswered
 from headway.jobs import lineage, masks
 from headway.jobs.array import array_out, failed_tasks, with_array
 from headway.jobs.asked import without_dependency
@@ -30,7 +30,7 @@ from headway.jobs.offer import Offer, offer_of
 from headway.jobs.place import place
 from headway.jobs.run import Prepared, again, prepare_run, run_out
 from headway.jobs.script import BY_TASK
-from headway.store import JobRecord
+from headway.store import JobRecord, StoreAway
 from headway.wire.jobs import ArrayOut
 from headway.wire.work import BundleOut, ExecIn, GitIn, LineageOut, RetryIn, RunIn, RunOut, SubmitIn, SubmitOut
 
@@ -38,6 +38,7 @@ router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 MAX_ARCHIVE = 64 * 1024 * 1024  # bytes of a bundle as it is sent
 BUNDLES_AT_ONCE = 4  # so many are in memory at once on their way to a cluster,
 BUNDLES_OF_ONE = 2  # of them one person's,
+KEEP_AGAIN_S = 1.0
 BUNDLE_WAIT_S = 60.0  # and another waits so long
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
@@ -77,7 +78,35 @@ async def keep(
     kind: str,
     **links: Any,
 ) -> None:
-    """Where a job comes from that was submitted just now. `links`: parent, pipeline, step."""
+    """Where a job comes from that was submitted just now. `links`: parent, pipeline, step. Raises Unanswered where that can't be
+    written: the job is there, and nobody should send it once more."""
+    began = state.clock()
+    try:
+        await _keep(state, who, cluster, prepared, user, answer, kind, **links)
+    except StoreAway:
+        await asyncio.sleep(KEEP_AGAIN_S)
+        try:
+            record = await state.store.job_record(cluster.name, answer.job_id)
+            if record is None or record.at < began:  # else it was written, and only its answer was late
+                await _keep(state, who, cluster, prepared, user, answer, kind, **links)
+        except StoreAway as away:
+            job = f"job {answer.job_id}" if answer.job_id else "what was asked"
+            raise Unanswered(
+                f"{job} went to {cluster.name}, but what it was could not be kept: {away.message}",
+                hint=f"do not send it again: headway queue {cluster.name}",
+            ) from away
+
+
+async def _keep(
+    state: AppState,
+    who: Principal,
+    cluster: Cluster,
+    prepared: Prepared,
+    user: str,
+    answer: SubmitOut,
+    kind: str,
+    **links: Any,
+) -> None:
     if who.deed and await _kept_already(state, cluster, answer.job_id, who):
         return
     versions = await _versions(state, cluster, prepared)

@@ -171,7 +171,7 @@ class Work(Protocol):
         ...
 
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
-        """Steps and loss of running jobs that write them in their logs."""
+        """Steps and loss of jobs that report them, or write them in their logs."""
         ...
 
     async def submit(

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import heapq
 import json
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from headway.domain.jobstate import ENDED, RUNNING
 from headway.domain.ledger import Saves
 from headway.domain.live import JobState
 from headway.domain.machine import Machine
@@ -24,6 +26,8 @@ from headway.machines.streams import MAX_OUTPUT
 MOST_POINTS = 500
 FIRST_LOOK = 4 * 1024 * 1024  # bytes of a log that is already there when first looked at: its end
 EACH_LOOK = 1024 * 1024
+LAST_S = 120.0  # longer than the collector takes from one minute to the next
+MOST_LAST = 500
 _MOST_ASKED = 64 * 1024  # characters of one question, which is one word of a command: people choose the paths' lengths
 _MOST_ANSWERED = MAX_OUTPUT // 2  # bytes: a third more as base64, and what is over the bound of an answer is dropped
 _LONGEST_LINE = 4096
@@ -193,8 +197,18 @@ class _Followed:
             self.progress.at = now
 
 
+def speaking(jobs: Sequence[JobState], now: float) -> tuple[JobState, ...]:
+    """Jobs that may have said something since the last look: those that run, and those that ended LAST_S ago or less, the newest
+    of them. A job's last words come as it ends, and all that a short one says may."""
+    over = (job for job in jobs if job.state in ENDED and job.start_time and now - job.end_time <= LAST_S)
+    return (
+        *(job for job in jobs if job.state in RUNNING),
+        *heapq.nlargest(MOST_LAST, over, key=lambda job: job.end_time),
+    )
+
+
 class ProgressReader:
-    """Keeps the progress of one cluster's running jobs: few remote calls a look."""
+    """Keeps the progress of one cluster's jobs that speak: few remote calls a look."""
 
     def __init__(self, links: Links, head: Machine) -> None:
         self._links = links

@@ -95,6 +95,7 @@ class Acting(Holding):
     async def _follow(self, cluster: Cluster, held: Open) -> None:
         """When jobs that were moved run again, and have done something again."""
         from headway.health.follow import follow
+        from headway.jobs.progress import speaking
 
         tools = self._responder(cluster, held).tools
         if not await follow(tools, held.jobs, {}):
@@ -102,7 +103,7 @@ class Acting(Holding):
         running = tuple(job for job in held.jobs if job.state == "RUNNING")
         with contextlib.suppress(HeadwayError):
             progress = (await self._slurm(cluster)).progress
-            await progress.look(running)
+            await progress.look(speaking(held.jobs, time.time()))
             known = {job.id: progress.known(job.id) for job in running}
             await follow(tools, held.jobs, {number: one.at for number, one in known.items() if one is not None})
 

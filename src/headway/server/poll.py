@@ -183,15 +183,17 @@ class Poller:
             log.warning("watch", cluster=cluster.name, error=error.message)
 
     async def _extras(self, cluster: Cluster) -> None:
-        """What costs a look at files and units: losses whenever jobs run, checks for those who look."""
+        """What costs a look at files and units: losses whenever jobs run or have just ended, checks for those who look."""
+        from headway.jobs.progress import speaking
+
         state, now = self._state, asyncio.get_running_loop().time()
         snapshot = state.live.snapshot(cluster.name)
         watched = self._state.live.watched(cluster.name)
-        running = tuple(job for job in snapshot.jobs if job.state in RUNNING)
-        if running and (watched or now >= self._losses_due.get(cluster.name, 0.0)):
+        some = speaking(snapshot.jobs, state.clock())
+        if some and (watched or now >= self._losses_due.get(cluster.name, 0.0)):
             self._losses_due[cluster.name] = now + EXTRAS_S
             with contextlib.suppress(HeadwayError):
-                progress = await state.work.progress(cluster, running)
+                progress = await state.work.progress(cluster, some)
                 merged = {**snapshot.progress, **progress}
                 if merged != snapshot.progress:
                     state.live.put(replace(state.live.snapshot(cluster.name), progress=merged))

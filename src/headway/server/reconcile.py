@@ -145,7 +145,7 @@ class Reconciler:
             if not isinstance(failure, HeadwayError):
                 log.error("bug", operation=operation.id, exc_info=failure)
             error = error_out(failure)
-        await self._end(operation, error, kept)
+        await self._written(operation, error, kept)
         self._looked.discard(operation.id)
         seconds = round(time.monotonic() - began, 2)
         log.info(
@@ -171,6 +171,15 @@ class Reconciler:
                     raise
                 log.warning("the database is away", operation=operation.id, error=error.message)
                 said = WAS_AWAY
+                await asyncio.sleep(AWAY_S)
+
+    async def _written(self, operation: Operation, error: ErrorOut | None, kept: tuple[str, ...]) -> None:
+        """What is done is not done again because its end can't be written: that is tried until the lease is over."""
+        while True:
+            try:
+                return await self._end(operation, error, kept)
+            except StoreAway as away:
+                log.warning("the database is away", operation=operation.id, error=away.message)
                 await asyncio.sleep(AWAY_S)
 
     async def _do(self, operation: Operation) -> tuple[str, ...]:

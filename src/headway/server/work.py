@@ -196,11 +196,11 @@ class RealWork(Acting):
 
     # --- jobs
 
-    async def progress(self, cluster: Cluster, running: tuple[JobState, ...]) -> dict[int, ProgressOut]:
+    async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
         progress = (await self._slurm(cluster)).progress
-        await progress.look(running)
+        await progress.look(jobs)
         found = {}
-        for job in running:
+        for job in jobs:
             known = progress.known(job.id)
             if known:
                 found[job.id] = ProgressOut(
