@@ -201,6 +201,21 @@ def test_a_log_that_does_not_fit_ends_nothing() -> None:
         Patient(full.fileno()).write("one more line\n")
 
 
+def test_a_log_that_has_grown_long_begins_anew_and_keeps_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headway.server import logs
+
+    monkeypatch.setattr(logs, "KEEP_BYTES", 100)
+    file = tmp_path / "server.log"
+    out = logs.Patient(logs._opened(file), file)
+    for number in range(30):
+        out.write(f"line {number:02}\n")
+    assert file.read_text().splitlines() == [f"line {number}" for number in range(24, 30)]
+    assert (tmp_path / "server.log.1").read_text().splitlines() == [f"line {number}" for number in range(12, 24)]
+    assert [one.stat().st_mode & 0o777 for one in tmp_path.iterdir()] == [0o600, 0o600]
+
+
 def test_default_port_gives_way_and_another_does_not() -> None:
     from headway.errors import Refused
 

@@ -104,6 +104,15 @@ async def test_a_task_that_is_requeued_after_its_end_is_followed_again() -> None
     assert b"".join(said) == b"[1] first run\n[2] x\n[1] anew\n"
 
 
+async def test_logs_that_go_nowhere_are_said_to() -> None:
+    tasks = [task(number, "COMPLETED", "/dev/null") for number in (1, 2)]
+    with pytest.raises(NotFound, match=r"has a log file \(its output goes to /dev/null\)"):
+        await read(Files(), tasks)
+    with pytest.raises(NotFound, match="has written a log") as caught:
+        await read(Files(), [task(1, "COMPLETED")])
+    assert "logs -f" not in caught.value.hint, "nothing comes any more"
+
+
 async def test_why_all_wait_is_said_once() -> None:
     waits = replace(task(1, "PENDING"), reason="Priority", array_task="1-5")
     files = Files(_1=b"x\n")

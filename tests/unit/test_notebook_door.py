@@ -134,7 +134,7 @@ class World:
         every = {"host": host or self.origin.removeprefix("http://"), **headers}
         if body:
             every["content-length"] = str(len(body))
-        pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in every.items()]
+        pairs = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in every.items()]
         writer.write(http.send(h11.Request(method=method, target=target, headers=pairs)) or b"")
         if body:
             writer.write(http.send(h11.Data(data=body)) or b"")
@@ -237,6 +237,8 @@ STRANGERS: list[tuple[dict[str, Any], int]] = [
     ({"own": True, "target": "/clusters"}, 404),
     ({"own": True, "host": "127.0.0.1:7878"}, 400),
     ({"own": True, "host": "evil.example"}, 400),
+    ({"own": True, "host": "\xff"}, 400),
+    ({"own": True, "origin": "\xff"}, 403),
     ({"own": True, "origin": "http://127.0.0.1:7878"}, 403),
     ({"own": True, "method": "POST", "body": b"{}"}, 403),
     ({"own": True, "method": "DELETE", "origin": "null"}, 403),

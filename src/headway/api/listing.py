@@ -31,7 +31,7 @@ from headway.api.state import AppState
 from headway.api.turnover import PIECE, news_since
 from headway.domain.jobstate import ENDED, RUNNING, WAITING
 from headway.domain.live import JobState
-from headway.errors import Unreachable
+from headway.errors import Refused, Unreachable
 from headway.wire.jobs import JobsAsk, JobsPage
 
 KNOWN = sorted(ENDED | RUNNING | WAITING)
@@ -78,9 +78,11 @@ async def jobs_body(state: AppState, name: str, who: Principal, ask: JobsAsk, *,
 
 def asked(ask: JobsAsk) -> QueueAsk:
     """The API's question as the queue's."""
-    states = frozenset(known for word in ask.state for known in KNOWN if known.startswith(word.upper()))
-    if ask.state and not states:
-        states = frozenset({"no such state"})
+    meant = {word: [known for known in KNOWN if word and known.startswith(word.upper())] for word in ask.state}
+    for word, found in meant.items():
+        if not found:
+            raise Refused(f"no job is ever {word!r}", hint=f"a state is one of {', '.join(KNOWN)}, or how one begins")
+    states = frozenset(known for found in meant.values() for known in found)
     every = ask.all or bool(ask.state)
     return QueueAsk(
         kinds=frozenset(KINDS) if every else frozenset({"running", "waiting"}),

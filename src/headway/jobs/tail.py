@@ -39,6 +39,11 @@ def part_of(data: bytes, at: int) -> Part:
     return made
 
 
+def written(path: str) -> bool:
+    """Whether a job's output becomes a file that can be read."""
+    return path.startswith("/") and not path.startswith("/dev/")
+
+
 JobNow = Callable[[], Awaitable[JobState]]
 
 
@@ -60,7 +65,7 @@ async def tail_log(
     """
     job = await job_now()
     path = job.stderr if err else job.stdout
-    if not path.startswith("/"):
+    if not written(path):
         raise NotFound(
             f"job {job.id} has no log file on the cluster (its output goes to {path or 'no file'})",
             hint="sbatch --output=FILE",

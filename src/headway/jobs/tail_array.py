@@ -13,6 +13,7 @@ from headway.domain.live import JobState
 from headway.domain.machine import Machine
 from headway.errors import NotFound
 from headway.jobs.remote import Links, call
+from headway.jobs.tail import written
 from headway.jobs.words import pending
 
 TasksNow = Callable[[], Awaitable[Sequence[JobState]]]
@@ -51,13 +52,13 @@ async def tail_array(
     while True:
         tasks = await tasks_now()
         _learn(files, tasks, err=err)
-        written = {_log(task, err=err) for task in tasks if task.state not in ENDED}  # once a look: tasks are many
-        going = follow and bool(written)
+        unfinished = {_log(task, err=err) for task in tasks if task.state not in ENDED}  # once a look: tasks are many
+        going = follow and bool(unfinished)
         reading = [
             file for file in files.values() if not file.ended or file.path in written
         ]  # or its task was requeued
         for file in reading:  # what ended before this look is now read to its end
-            file.ended = not going or file.path not in written
+            file.ended = not going or file.path not in unfinished
         async for piece in _read(links, head, reading):
             anything = True
             yield piece
@@ -69,16 +70,20 @@ async def tail_array(
         said = words
         await asyncio.sleep(poll_s)
     if not anything and not any(file.offset for file in files.values()):
-        raise NotFound(
-            "no task of this array has written a log",
-            hint="headway job shows how they stand; headway logs -f waits for them",
-        )
+        nowhere = sorted({_log(task, err=err) for task in tasks if not written(_log(task, err=err))})
+        if nowhere and not files:
+            raise NotFound(
+                f"no task of this array has a log file (its output goes to {', '.join(nowhere) or 'no file'})",
+                hint="sbatch --output=FILE",
+            )
+        waits = "" if follow else "; headway logs -f waits for them"
+        raise NotFound("no task of this array has written a log", hint=f"headway job shows how they stand{waits}")
 
 
 def _learn(files: dict[str, _File], tasks: Sequence[JobState], *, err: bool) -> None:
     for task in tasks:
         path = _log(task, err=err)
-        if not task.array_task.isdigit() or not path.startswith("/") or path.startswith("/dev/"):
+        if not task.array_task.isdigit() or not written(path):
             continue
         if path not in files:
             files[path] = _File(task.user, path, f"[{task.array_task}] ")

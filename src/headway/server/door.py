@@ -127,9 +127,9 @@ class Door:
             raise _Refused(404, "There is nothing here", "Notebooks are opened from Headway.", self._state.settings.url)
         headers = dict(request.headers)
         if request.method not in SAFE or _upgrades(request):
-            if headers.get(b"origin", b"").decode() != self._origin:
+            if headers.get(b"origin", b"").decode("latin-1") != self._origin:
                 raise _Refused(403, "Not from here", "This request comes from another site's page.")
-        elif headers.get(b"origin", self._origin.encode()).decode() != self._origin:
+        elif headers.get(b"origin", self._origin.encode()).decode("latin-1") != self._origin:
             raise _Refused(403, "Not from here", "This request comes from another site's page.")
         session = _cookie_of(headers.get(b"cookie", b""), _cookie(found[1]))
         known = self._state.notebooks.person(session, found[1], self._state.clock()) if session else None
@@ -181,7 +181,7 @@ class _Talk:
 
     async def _request(self, request: h11.Request) -> None:
         target = request.target.decode("ascii", "replace")
-        if dict(request.headers).get(b"host", b"").decode() != self.door._host:
+        if dict(request.headers).get(b"host", b"").decode("latin-1") != self.door._host:
             raise _Refused(400, "This is not the address of notebooks", f"It is {self.door._origin}.")
         if urlsplit(target).path == "/open" and request.method == b"GET":
             headers, where = await self.door.hand_over(target)

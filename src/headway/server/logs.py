@@ -24,11 +24,9 @@ BLANK = "[removed]"
 def configure(state_dir: Path) -> None:
     """Sends structlog's and the libraries' warnings to the file, mode 600."""
     file = state_dir / paths.LOG_FILE
-    if file.exists() and file.stat().st_size > KEEP_BYTES:
-        file.replace(file.with_suffix(".log.1"))
     file.touch(mode=0o600)
     file.chmod(0o600)
-    out: Any = Patient(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+    out: Any = Patient(_opened(file), file)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -46,16 +44,33 @@ def configure(state_dir: Path) -> None:
     root.handlers[:] = [_Forward(logging.WARNING)]
 
 
-class Patient:
-    """A log file that swallows what does not fit: a full disk must not end the work that would have been logged."""
+def _opened(file: Path) -> int:
+    return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def __init__(self, handle: int) -> None:
+
+class Patient:
+    """A log file that swallows what does not fit: a full disk must not end the work that would have been logged. Where it has
+    grown to KEEP_BYTES it becomes FILE.1, and another one is begun."""
+
+    def __init__(self, handle: int, file: Path | None = None) -> None:
         self._handle = handle
+        self._file = file
+        self._room = KEEP_BYTES - os.fstat(handle).st_size
 
     def write(self, text: str) -> int:
+        data = text.encode(errors="replace")
         with contextlib.suppress(OSError):
-            os.write(self._handle, text.encode(errors="replace"))
+            if self._file is not None and self._room < len(data):
+                self._turn(self._file)
+            self._room -= os.write(self._handle, data)
         return len(text)
+
+    def _turn(self, file: Path) -> None:
+        self._room = KEEP_BYTES  # also where that fails: not tried again with each line
+        file.replace(file.with_name(f"{file.name}.1"))
+        fresh = _opened(file)
+        os.dup2(fresh, self._handle, inheritable=False)
+        os.close(fresh)
 
     def flush(self) -> None: ...
 
