@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from headway.api import collect as collecting
 from headway.api.collect import collect
 from headway.domain.cluster import Cluster
+from headway.domain.ledger import Saves
 from headway.render.series import Row
 from headway.store import StoreAway
-from tests.unit.ledger_world import OCTOBER, Accounting, H, at, run, said, server
+from tests.unit.ledger_world import OCTOBER, Accounting, H, at, got, run, said, server
 from tests.unit.server_fakes import Server
 
 __all__ = ["said", "server"]  # fixtures
@@ -74,3 +76,19 @@ async def test_an_hour_in_which_nothing_was_said_is_over_too(server: Server, sai
     at(server, H + 20)
     await collect(server.state, cluster)
     assert (await server.store.mark("lab")).measured_to == OCTOBER.start + H
+
+
+@pytest.mark.parametrize(
+    "bad", [Saves(10**20, 1.0, 1.0), Saves(3, math.nan, 1.0), Saves(3, 1.0, math.inf), Saves(-1, 1, 1)]
+)
+async def test_what_no_database_holds_of_one_training_stops_nothing_else(
+    server: Server, said: Accounting, bad: Saves
+) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
+    server.work.answers |= {"saves": {1: bad, 2: Saves(4, 2.0, 60.0)}, "metrics": metrics}
+    at(server, H + 20)
+    await collect(server.state, cluster)
+    assert await server.store.saves("lab", [1, 2]) == {2: Saves(4, 2.0, 60.0)}
+    assert (await server.store.mark("lab")).measured_to == OCTOBER.start + H
+    assert await got(await server.client(), "usage?period=2026-10")

@@ -156,8 +156,12 @@ async def _losses(state: AppState, cluster: Cluster) -> None:
 
 
 async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
-    """What trainings said of their checkpoints: it outlives their reports."""
-    if saves := await state.work.saves(cluster):
+    """What trainings said of their checkpoints: it outlives their reports. What can't be kept of one keeps nothing else back."""
+    told = await state.work.saves(cluster)
+    saves = {job: one for job, one in told.items() if one.can_be_kept}
+    if left := sorted(told.keys() - saves.keys()):
+        log.info("checkpoints not kept", cluster=cluster.name, jobs=left[:10])
+    if saves:
         await state.store.put_saves(cluster.name, saves, now)
 
 
