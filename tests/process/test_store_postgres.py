@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.domain.incident import XidClass
-from headway.domain.ledger import Run, Saves
+from headway.domain.ledger import MOST_TOLD, Run, Saves
 from headway.errors import Unanswered
 from headway.ledger.held import held
 from headway.store import Store, StoreAway, open_store
@@ -314,6 +314,52 @@ async def test_a_large_run_of_weeks_is_cut_to_the_joule_there(url: str) -> None:
         [total] = await store.usage("large", Span(t0, t0 + during, t0 + 2 * life_s), [])
         assert total.energy_j == joules * during // life_s
         assert total.unmeasured_cpu_s == cpus * during - cpu_s * during // life_s
+    finally:
+        await store.close()
+
+
+async def test_many_runs_are_measured_and_end_at_once_there(url: str) -> None:
+    t0, jobs = 1_790_000_000, range(1, 1101)
+    lab = builders.cluster(4)
+    runs = [
+        Run(
+            job,
+            t0,
+            0,
+            t0,
+            t0,
+            "vision",
+            "alice",
+            "train",
+            "vision",
+            "RUNNING",
+            ("lab-1-1", "lab-1-3"),
+            4,
+            32,
+            1,
+            None,
+            0,
+            0,
+        )
+        for job in jobs
+    ]
+    store = await open_store(Path(), url)
+    try:
+        await store.put_runs("many", [(one, held(one, lab.group_of), 0) for one in runs])
+        minutes = [(job, t0 + 60 * at, 60, 30, 10**9 * job) for job in jobs for at in (1, 2)]
+        await store.measure("many", minutes, t0 + 120, {(job, t0, "main"): (10**10, 10**10) for job in jobs})
+        for job in (1, 501, 1100):
+            [found] = await store.runs_of("many", job)
+            assert (found.measured_s, found.idle_s, found.cpu_measured_s) == (120, 60, 10**10)
+            assert found.energy_j == 2 * 10**9 * job + 10**10
+        assert (await store.mark("many")).measured_to == t0 + 120
+        await store.end_runs("many", await store.open_runs("many"), t0 + 130)
+        assert await store.open_runs("many") == []
+        on = await store.held_on("many", [("lab-1-3", t0, t0 + 500)], t0 + 500)
+        assert [one.end - t0 for one in on] == [130] * len(jobs)
+        assert (await store.mark("many")).longest_s == 130
+        await store.put_saves("many", {1: Saves(MOST_TOLD, float(MOST_TOLD), 1.0)}, t0)
+        assert (await store.saves("many", [1]))[1].count == MOST_TOLD
     finally:
         await store.close()
 

@@ -263,3 +263,37 @@ async def test_no_question_nor_answer_can_be_longer_than_is_taken() -> None:
     assert all(reader.known(n) for n in range(1, 121))
     assert max(head.most) * 4 / 3 < MAX_OUTPUT
     assert len(head.asked) == 2 * 2 * 120
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"checkpoints": 1e20, "checkpoints_s": 1}, {"checkpoints": 2**31, "checkpoints_s": 1},
+        {"checkpoints": -1, "checkpoints_s": 1}, {"checkpoints": 3, "checkpoints_s": -1},
+        {"checkpoints": 3, "checkpoints_s": 1e300}, {"checkpoints": 3, "checkpoints_s": "nan"},
+        {"checkpoints": 3, "checkpoints_s": "inf"}, {"step": 1e300}, {"step": -5},
+    ],
+)  # fmt: skip
+def test_figures_that_no_training_reaches_are_not_taken(told: dict[str, Any]) -> None:
+    """No database holds them: the ledger of all jobs would stand still for one."""
+    found = Progress()
+    found.feed_reports(reports({"t": 1, "step": 1, "checkpoints": 2, "checkpoints_s": 5.0}, {"t": 2, **told}))
+    assert (found.step, found.stalls.count, found.stalls.stalled_s) == (1, 2, 5.0)
+
+
+@pytest.mark.parametrize("at", ["nan", "inf", -1])
+def test_a_report_of_no_time_tells_nothing_of_the_course(at: Any) -> None:
+    found = Progress()
+    found.feed_reports(reports({"t": 5, "step": 1}, {"t": at, "step": 2}, {"t": 8, "step": 3}))
+    assert (found.step, found.course.last, found.course.up_s) == (3, 8.0, 3.0)
+
+
+def test_checkpoints_of_many_runs_have_an_end_too() -> None:
+    """Each run may say the most there is."""
+    found = Progress()
+    lines = [
+        {"t": at, "step": 1, "checkpoints": (2**31 - 1) * (at % 2), "checkpoints_s": 2e9 * (at % 2)}
+        for at in range(1, 8)
+    ]
+    found.feed_reports(reports(*lines))
+    assert (found.stalls.count, found.stalls.stalled_s) == (2**31 - 1, 2.0**31 - 1)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from headway.domain.cluster import Cluster
 from headway.domain.ledger import Held, Life, NodeSpan, Run, SpanKind
@@ -314,3 +316,80 @@ async def test_a_budget_is_told_once_a_period(store: Store) -> None:
     assert await store.capped_teams("lab") == {"vision"}
     await store.note_budget("lab", "vision", T0 + H, "ok", capped=False)
     assert await store.capped_teams("lab") == frozenset()
+
+
+@pytest.fixture
+def told(store: Store) -> Iterator[list[str]]:
+    """What the database is told to change: a statement for many rows once."""
+    found: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        if not statement.startswith(("SELECT", "PRAGMA")):
+            found.append(statement)
+
+    event.listen(store._engine.sync_engine, "before_cursor_execute", note)
+    yield found
+    event.remove(store._engine.sync_engine, "before_cursor_execute", note)
+
+
+async def test_an_hour_of_many_jobs_is_put_down_at_once(store: Store, told: list[str]) -> None:
+    """Nobody else can write meanwhile: a question for each job and minute would take half a minute."""
+    await put(store, *(run(job, 0, 0) for job in range(1, 41)))
+    minutes = [(job, T0 + 60 * at, 60, 60, 6000) for job in range(1, 41) for at in range(1, 61)]
+    told.clear()
+    await store.measure("lab", minutes, T0 + H, {(job, T0, "main"): (100, 7) for job in range(1, 41)})
+    assert len(told) < 10
+    for job in (1, 40):
+        [found] = await store.runs_of("lab", job)
+        assert (found.measured_s, found.idle_s, found.energy_j, found.cpu_measured_s) == (H, H, 60 * 6000 + 100, 7)
+
+
+async def test_many_runs_that_accounting_forgot_end_at_once(store: Store, told: list[str]) -> None:
+    """Each by the nodes it is known to hold: without their names the database reads all that ever ran."""
+    both = ("lab-1-1", "lab-1-3")
+    await put(store, *(run(job, 0, 0, nodes=both) for job in range(1, 41)), run(41, 50, 0), run(1, 90, 0))
+    told.clear()
+    await store.end_runs("lab", [(job, T0) for job in range(1, 41)], T0 + 60)
+    assert len(told) < 10
+    assert sorted(await store.open_runs("lab")) == [(1, T0 + 90), (41, T0 + 50)]
+    on = await store.held_on("lab", [(node, T0, T0 + 100) for node in both], T0 + 100)
+    assert sorted(one.end - T0 for one in on) == [60] * 80 + [100] * 2
+
+
+async def test_what_is_put_down_at_once_is_what_each_minute_gives_alone(store: Store) -> None:
+    """Runs over two groups, that begin and end within minutes; what is idle, and what is drawn, is whole of each minute."""
+    [main] = LAB.groups
+    halves = [replace(main, name=name, slots=main.slots[i : i + 2]) for i, name in ((0, "a"), (2, "b"))]
+    lab, dice, seen = replace(LAB, groups=tuple(halves)), random.Random(7), []
+    runs, minutes = [], []
+    for job in range(1, 30):
+        start = dice.randrange(-100, 100)
+        for _ in range(dice.randrange(4)):
+            end = start + dice.randrange(1, 150)
+            runs.append(run(job, start, end, nodes=("lab-1-1", "lab-1-3")[: dice.randrange(1, 3)]))
+            start = end + dice.randrange(40)
+        runs.append(run(job, start, 0, nodes=("lab-1-3",)))
+        minutes += [
+            (job, T0 + at, 60, dice.randrange(61), dice.choice([None, 0, dice.randrange(10**6)]))
+            for at in range(0, 360, 60)
+        ]
+    for cluster, parts in (("whole", [minutes]), ("alone", [[one] for one in minutes])):
+        await put(store, *runs, cluster=cluster, of=lab)
+        for part in parts:
+            await store.measure(cluster, part, part[-1][1])
+        rows = [one for job in range(1, 30) for one in await store.runs_of(cluster, job)]
+        seen.append([(one.job, one.start, one.group, one.measured_s, one.idle_s, one.energy_j) for one in rows])
+    assert seen[0] == seen[1]
+    by_hand: dict[tuple[int, int], list[int]] = {}
+    for job, at, seconds, idle_s, joules in minutes:
+        for one in runs:
+            lasted = min(one.end or at, at) - max(one.start, at - seconds)
+            if one.job == job and lasted > 0:
+                sums = by_hand.setdefault((job, one.start), [0, 0, 0])
+                sums[0] += lasted if joules is not None else 0
+                sums[1] += idle_s * lasted // seconds
+                sums[2] += round((joules or 0) * lasted / seconds)
+    told: dict[tuple[int, int], list[int]] = {}
+    for job, begun, _, measured_s, idle, drawn in seen[0]:
+        told.setdefault((job, begun), [measured_s, idle, 0])[2] += drawn
+    assert {key: sums for key, sums in told.items() if any(sums)} == {key: v for key, v in by_hand.items() if any(v)}

@@ -7,7 +7,7 @@ that is read again is the same row. Nothing here touches a closed invoice."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -33,6 +33,7 @@ EVERY_S = 60
 SEEN_S = 30  # a life that goes on is noted as often
 MEASURE_S = 60  # one sample of power and use
 MOST_MEASURED_S = 3600  # at once: Prometheus was away for longer
+MOST_AT_ONCE = 10_000  # values of one transaction, or those of one minute
 IDLE_PERCENT = 2.0
 
 log = structlog.get_logger("headway.ledger")
@@ -155,8 +156,12 @@ async def _losses(state: AppState, cluster: Cluster) -> None:
 
 
 async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
-    """What trainings said of their checkpoints: it outlives their reports."""
-    if saves := await state.work.saves(cluster):
+    """What trainings said of their checkpoints: it outlives their reports. What can't be kept of one keeps nothing else back."""
+    told = await state.work.saves(cluster)
+    saves = {job: one for job, one in told.items() if one.can_be_kept}
+    if left := sorted(told.keys() - saves.keys()):
+        log.info("checkpoints not kept", cluster=cluster.name, jobs=left[:10])
+    if saves:
         await state.store.put_saves(cluster.name, saves, now)
 
 
@@ -171,7 +176,32 @@ async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
     if until <= since:
         return
     rows = await state.work.metrics(cluster, _QUERIES, since + MEASURE_S, until, MEASURE_S)
-    await state.store.measure(name, samples(rows), until, await _hosts(state, cluster, rows))
+    for measured_to, some in _pieces(rows, until):  # each with its mark: what is cut off goes on where it was
+        await state.store.measure(name, samples(some), measured_to, await _hosts(state, cluster, some))
+
+
+def _pieces(rows: Iterable[Row], until: int) -> Iterator[tuple[int, list[Row]]]:
+    """A few minutes each, with the moment up to which they are known then: while one is put down nobody else writes."""
+    minutes: dict[int, list[tuple[Row, tuple[float, float]]]] = {}
+    for row in rows:
+        for value in row.values:
+            minutes.setdefault(int(value[0]), []).append((row, value))
+    piece: list[tuple[Row, tuple[float, float]]] = []
+    last = 0
+    for moment in sorted(minutes):
+        if piece and len(piece) + len(minutes[moment]) > MOST_AT_ONCE:
+            yield last, _by_row(piece)
+            piece = []
+        piece += minutes[moment]
+        last = moment
+    yield until, _by_row(piece)
+
+
+def _by_row(values: Iterable[tuple[Row, tuple[float, float]]]) -> list[Row]:
+    found: dict[int, tuple[Row, list[tuple[float, float]]]] = {}
+    for row, value in values:
+        found.setdefault(id(row), (row, []))[1].append(value)
+    return [replace(row, values=tuple(some)) for row, some in found.values()]
 
 
 async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict[energy.Part, tuple[int, int]]:

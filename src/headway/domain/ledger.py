@@ -3,9 +3,12 @@ end of 0 means that it has not ended."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+
+MOST_TOLD = 2**31 - 1  # checkpoints, and seconds of them, of one training: what a column of whole numbers holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,11 @@ class Saves:
     count: int
     stalled_s: float
     up_s: float
+
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether every database holds it; trainings say what they like."""
+        return 0 <= self.count <= MOST_TOLD and math.isfinite(self.stalled_s) and math.isfinite(self.up_s)
 
     @property
     def write_s(self) -> float:

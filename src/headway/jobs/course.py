@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
+from headway.domain.ledger import MOST_TOLD
+
 MOST_MARKS = 2000
 
 
@@ -21,10 +23,10 @@ class Stalls:
     _last: tuple[int, float] = (0, 0.0)
 
     def mark(self, count: int, stalled_s: float) -> None:
-        """What a report says of its run so far."""
+        """What a report says of its run so far. Sums end at what a database holds: each of many runs may say much."""
         before = self._last if count >= self._last[0] else (0, 0.0)
-        self.count += count - before[0]
-        self.stalled_s += max(0.0, stalled_s - before[1])
+        self.count = min(self.count + count - before[0], MOST_TOLD)
+        self.stalled_s = min(self.stalled_s + max(0.0, stalled_s - before[1]), float(MOST_TOLD))
         self._last = (count, stalled_s)
 
     def begin_anew(self) -> None:

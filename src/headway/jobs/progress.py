@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headway.domain.jobstate import ENDED, RUNNING
-from headway.domain.ledger import Saves
+from headway.domain.ledger import MOST_TOLD, Saves
 from headway.domain.live import JobState
 from headway.domain.machine import Machine
 from headway.jobs.course import Course, Stalls
@@ -31,6 +31,7 @@ MOST_LAST = 500
 _MOST_ASKED = 64 * 1024  # characters of one question, which is one word of a command: people choose the paths' lengths
 _MOST_ANSWERED = MAX_OUTPUT // 2  # bytes: a third more as base64, and what is over the bound of an answer is dropped
 _LONGEST_LINE = 4096
+_MOST = 2**63  # of steps, and of a moment in unix seconds: node/agent lets no more through
 _LINE = re.compile(
     rb"\bstep[ \t:=#]*(\d{1,12})\b.*?\bloss[ \t:=]*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b", re.IGNORECASE
 )
@@ -71,8 +72,8 @@ class Progress:
                     self._report(told)
 
     def _report(self, told: dict[str, object]) -> None:
-        step, loss, at = _whole(told, "step"), _number(told, "loss"), _number(told, "t") or 0.0
-        saves, stalled_s = _whole(told, "checkpoints"), _number(told, "checkpoints_s")
+        step, loss, at = _whole(told, "step", _MOST), _number(told, "loss"), _bounded(told, "t", _MOST) or 0.0
+        saves, stalled_s = _whole(told, "checkpoints", MOST_TOLD), _bounded(told, "checkpoints_s", MOST_TOLD)
         if step is not None:
             self._step(step)
             if loss is not None:
@@ -82,7 +83,7 @@ class Progress:
         if at < self.course.last:  # read before: the head has thinned its file, which began anew
             return
         if step is not None:
-            self._mark_run(_number(told, "run_began") or 0.0)
+            self._mark_run(_bounded(told, "run_began", _MOST) or 0.0)
         if saves is not None and stalled_s is not None:
             self.stalls.mark(saves, stalled_s)
 
@@ -153,9 +154,15 @@ def _number(told: dict[str, object], name: str) -> float | None:
         return None
 
 
-def _whole(told: dict[str, object], name: str) -> int | None:
+def _bounded(told: dict[str, object], name: str, most: int) -> float | None:
+    """None also for what is no training's figure: what is summed and kept of it would stop those who keep it."""
     found = _number(told, name)
-    return int(found) if found is not None and math.isfinite(found) else None
+    return found if found is not None and 0 <= found <= most else None  # nan is neither
+
+
+def _whole(told: dict[str, object], name: str, most: int) -> int | None:
+    found = _bounded(told, name, most)
+    return None if found is None else int(found)
 
 
 @dataclass

@@ -55,7 +55,7 @@ async def tail_array(
         unfinished = {_log(task, err=err) for task in tasks if task.state not in ENDED}  # once a look: tasks are many
         going = follow and bool(unfinished)
         reading = [
-            file for file in files.values() if not file.ended or file.path in written
+            file for file in files.values() if not file.ended or file.path in unfinished
         ]  # or its task was requeued
         for file in reading:  # what ended before this look is now read to its end
             file.ended = not going or file.path not in unfinished

@@ -7,7 +7,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Insert, Table, and_, case, delete, func, literal_column, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Insert,
+    Table,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -159,25 +173,57 @@ class RunStore(Base):
         hosts: Mapping[Part, tuple[int, int]] = MappingProxyType({}),
     ) -> None:
         """Each of so many seconds before its moment, of which every run of the job has its part. `hosts`: (joules, CPU-seconds)
-        of what runs held of nodes whose counters were read. With the mark, so that nothing is added twice."""
-        r = t.runs
+        of what runs held of nodes whose counters were read. With the mark, so that nothing is added twice. Nobody else writes
+        until all of it is there: each run is told its sums once, and who has much hands it over in pieces."""
+        r, by_job = t.runs, dict[int, list[Sample]]()
+        for sample in found:
+            by_job.setdefault(sample[0], []).append(sample)
+        of_run = (r.c.cluster == cluster, r.c.job == bindparam("its_job"), r.c.start == bindparam("its_start"))
+        drawn = case((r.c.first == 1, _added("joules")), else_=0)
+        to_runs = {
+            "idle_s": r.c.idle_s + _added("idle"),
+            "measured_s": r.c.measured_s + _added("measured"),
+            "energy_j": r.c.energy_j + drawn,
+        }
+        to_parts = {
+            "energy_j": r.c.energy_j + _added("joules"),
+            "cpu_measured_s": r.c.cpu_measured_s + _added("cpu"),
+        }
+        parts = [
+            {"its_job": job, "its_start": start, "its_group": group, "joules": joules, "cpu": cpu_s}
+            for (job, start, group), (joules, cpu_s) in hosts.items()
+        ]
         async with self._write() as db:
-            for job, at, seconds, idle_s, joules in found:
-                there = (r.c.start < at, or_(OPEN, r.c.end > at - seconds))
-                query = select(r.c.start, r.c.end).where(r.c.cluster == cluster, r.c.job == job, r.c.first == 1, *there)
-                for start, end in (await db.execute(query)).all():
-                    lasted = min(end or at, at) - max(start, at - seconds)
-                    of_run = and_(r.c.cluster == cluster, r.c.job == job, r.c.start == start)
-                    await db.execute(update(r).where(of_run).values(idle_s=r.c.idle_s + idle_s * lasted // seconds))
-                    if joules is not None:
-                        await db.execute(update(r).where(of_run).values(measured_s=r.c.measured_s + lasted))
-                        drawn = r.c.energy_j + round(joules * lasted / seconds)
-                        await db.execute(update(r).where(of_run, r.c.first == 1).values(energy_j=drawn))
-            for (job, start, group), (joules, cpu_s) in hosts.items():
-                of_part = (r.c.cluster == cluster, r.c.job == job, r.c.start == start, r.c.group == group)
-                added = {"energy_j": r.c.energy_j + joules, "cpu_measured_s": r.c.cpu_measured_s + cpu_s}
-                await db.execute(update(r).where(*of_part).values(**added))
+            sums = await self._of_runs(db, cluster, by_job)
+            await in_batches(db, update(r).where(*of_run).values(**to_runs), sums)
+            of_part = (*of_run, r.c.group == bindparam("its_group"))
+            await in_batches(db, update(r).where(*of_part).values(**to_parts), parts)
             await self._mark(db, cluster, {"measured_to": measured_to})
+
+    async def _of_runs(
+        self, db: AsyncConnection, cluster: str, by_job: Mapping[int, Sequence[Sample]]
+    ) -> list[dict[str, int]]:
+        """What each run of these jobs has of their samples; those that have nothing of them are left out."""
+        r, jobs, sums = t.runs, sorted(by_job), []
+        since = min((at - seconds for samples in by_job.values() for _, at, seconds, _, _ in samples), default=0)
+        query = select(r.c.job, r.c.start, r.c.end).where(r.c.cluster == cluster, r.c.first == 1)
+        for i in range(0, len(jobs), _BATCH):
+            theirs = (r.c.job.in_(jobs[i : i + _BATCH]), or_(OPEN, r.c.end > since))
+            for job, start, end in await db.execute(query.where(*theirs)):
+                measured = idle = drawn = 0
+                for _, at, seconds, idle_s, joules in by_job[job]:
+                    lasted = min(end or at, at) - max(start, at - seconds)
+                    if lasted <= 0:
+                        continue
+                    idle += idle_s * lasted // seconds
+                    if joules is not None:
+                        measured += lasted
+                        drawn += round(joules * lasted / seconds)
+                if measured or idle or drawn:
+                    sums.append(
+                        {"its_job": job, "its_start": start, "idle": idle, "measured": measured, "joules": drawn}
+                    )
+        return sums
 
     async def lose(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
         r = t.runs
@@ -194,18 +240,28 @@ class RunStore(Base):
             await db.execute(insert_into(db, m).values(**{**blank, **values, "cluster": cluster}))
 
     async def end_runs(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
-        """(job, start) each, of which accounting knows no more: they were seen running at that moment last."""
-        r, n, longest = t.runs, t.run_nodes, 0
-        async with self._write() as db:
-            for job, start in runs:
-                end = max(at, start)
-                longest = max(longest, end - start)
-                mine = (r.c.cluster == cluster, r.c.job == job, r.c.start == start)
-                await db.execute(update(r).where(*mine).values(end=end, state="UNKNOWN"))
-                theirs = (n.c.cluster == cluster, n.c.job == job, n.c.start == start)
-                await db.execute(update(n).where(*theirs).values(end=end))
-            if longest:
-                await self._mark(db, cluster, {"longest_s": await self._longest(db, cluster, longest)})
+        """(job, start) each, of which accounting knows no more: they were seen running at that moment last. Some at a time,
+        for nobody else writes meanwhile; those that are left when it is cut off still run, and are asked about again."""
+        r, n, wanted = t.runs, t.run_nodes, sorted(runs)
+        of_run = (r.c.cluster == cluster, r.c.job == bindparam("its_job"), r.c.start == bindparam("its_start"))
+        of_node = (n.c.cluster == cluster, n.c.job == bindparam("its_job"), n.c.start == bindparam("its_start"))
+        for i in range(0, len(wanted), _BATCH):
+            some = wanted[i : i + _BATCH]
+            ends = [{"its_job": job, "its_start": start, "its_end": max(at, start)} for job, start in some]
+            async with self._write() as db:
+                parts = await self._parts(db, cluster, {job for job, _ in some})
+                on = [  # by name: only so does the database find them without a look at all that ever ran
+                    {**one, "its_node": node}
+                    for one in ends
+                    for part in parts.get((one["its_job"], one["its_start"]), ())
+                    for node in part.nodes
+                ]
+                await in_batches(db, update(r).where(*of_run).values(end=_added("its_end"), state="UNKNOWN"), ends)
+                there = (*of_node, n.c.node == bindparam("its_node"))
+                await in_batches(db, update(n).where(*there).values(end=_added("its_end")), on)
+                longest = max(one["its_end"] - one["its_start"] for one in ends)
+                if longest:
+                    await self._mark(db, cluster, {"longest_s": await self._longest(db, cluster, longest)})
 
     async def holds(self, cluster: str, since: int, until: int) -> list[Hold]:
         """What runs held of nodes at some time from `since` until `until`, which is not long ago."""
@@ -230,6 +286,17 @@ class RunStore(Base):
         query = select(r.c.job, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
         async with self._read() as db:
             return [(int(job), int(start)) for job, start in await db.execute(query)]
+
+
+async def in_batches(db: AsyncConnection, statement: Update, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The same for each of these rows, many at once."""
+    for at in range(0, len(rows), _BATCH):
+        await db.execute(statement, rows[at : at + _BATCH])
+
+
+def _added(name: str) -> BindParameter[int]:
+    """A number of a row of `in_batches`."""
+    return bindparam(name, type_=BigInteger)
 
 
 def as_known(now: Sequence[Held], before: list[Held]) -> Sequence[Held]:
