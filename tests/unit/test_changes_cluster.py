@@ -11,7 +11,7 @@ import pytest
 from headway.changes.accounts import desired
 from headway.changes.cluster import SLURM_CONF, Goal, changeset
 from headway.changes.machine import Wanted
-from headway.cluster.observe import _of_earlier_image, of_other_slurm
+from headway.cluster.observe import _aborted, _of_earlier_image, of_other_slurm
 from headway.domain.change import Disturbs
 from headway.domain.files import File
 from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
@@ -96,6 +96,32 @@ def test_jobs_that_slurm_ends_are_named_by_partition_and_by_node() -> None:
     )
     nobody = changeset(goal, replace(observed, aborted={}))
     assert not [one for one in nobody.asks if one.disturbs is Disturbs.JOBS]
+
+
+DAMAGES = (
+    "DebugFlags=Gres  Power\n",
+    "garbage\n",
+    "NodeName=lab-2-[1-3 CPUs=4\n",
+    'MailDomain="x\n',
+    "NodeName=a[1-99999999]\n",
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_slurm_conf_that_nobody_can_read_is_replaced_and_the_plan_says_so(damage: str) -> None:
+    """An apply that raised would never get to the one thing that mends it."""
+    conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
+    wanted = Wanted.make({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    goal = Goal(LAB, {"head": wanted, "node": Wanted.make({}, {}, ())}, desired(LAB))
+    env: Any = SimpleNamespace(connections=None)
+    texts = {SLURM_CONF: conf + damage}
+    assert not await _aborted(goal, env, builders.machine(LAB.head), texts)
+    seen = SeenMachine({SLURM_CONF: SeenFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
+    observed = Observed({LAB.head: builders.machine(LAB.head)}, {LAB.head: seen}, texts=texts)
+    told = {one.kind: one for one in changeset(goal, observed).changes if one.where == LAB.head}
+    assert told["file.write"].why.startswith("can't be read as it is there, and is replaced: ")
+    assert told["unit.restart"].disturbs is Disturbs.CONTROLLER_RESTART
+    assert told["unit.restart"].why == "its file can't be read as it is there"
 
 
 async def test_who_runs_or_waits_in_what_goes_is_asked_of_slurm() -> None:

@@ -17,7 +17,7 @@ from headway.domain.cluster import MAIN, Cluster
 from headway.domain.hostlist import compress
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
-from headway.render.effect import effect_of
+from headway.render.effect import effect_of, unreadable
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 
@@ -67,6 +67,10 @@ def with_effects(goal: Goal, observed: Observed) -> Goal:
     old, head = observed.texts.get(SLURM_CONF, ""), goal.roles.get("head")
     if head is None or not old:
         return goal
+    why = unreadable(old)
+    if why:  # whatever it was meant to say, a start with the new text holds
+        told = replace(head, effects={SLURM_CONF: Disturbs.CONTROLLER_RESTART}, unread={SLURM_CONF: why})
+        return replace(goal, roles={**goal.roles, "head": told})
     effect = effect_of(old, head.files[SLURM_CONF].text, goal.cluster.slurm_version)
     told = replace(head, effects={SLURM_CONF: effect}, ends={SLURM_CONF: _ended(goal.cluster, observed)})
     return replace(goal, roles={**goal.roles, "head": told})

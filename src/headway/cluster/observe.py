@@ -17,7 +17,7 @@ from headway.domain.observed import Observed, SeenMachine
 from headway.errors import HeadwayError
 from headway.machines import image
 from headway.machines.base import Owned
-from headway.render.effect import Aborts, aborts
+from headway.render.effect import Aborts, aborts, unreadable
 from headway.slurm import control
 from headway.slurm.accounts import read
 
@@ -86,9 +86,10 @@ async def _jobs_on(env: Env, head: Machine | None, names: Set[str]) -> dict[str,
 
 
 async def _aborted(goal: Goal, env: Env, head: Machine | None, texts: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
-    """By partition or node: jobs that Slurm ends when it reads the file that is to be."""
-    wanted = goal.roles.get("head")
-    ending = aborts(texts.get(SLURM_CONF, ""), wanted.files[SLURM_CONF].text) if wanted else Aborts()
+    """By partition or node: jobs that Slurm ends when it reads the file that is to be. Of a text that nobody can read there
+    is nothing to compare; the plan says so."""
+    wanted, old = goal.roles.get("head"), texts.get(SLURM_CONF, "")
+    ending = aborts(old, wanted.files[SLURM_CONF].text) if wanted and not unreadable(old) else Aborts()
     if not ending or head is None:
         return {}
     try:
