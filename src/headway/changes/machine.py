@@ -134,14 +134,15 @@ def _why_file(path: str, wanted: Wanted, seen: SeenMachine) -> str:
 def _unit_change(name: str, unit: Unit, wanted: Wanted, seen: SeenMachine, changed: set[str]) -> Change | None:
     found = seen.units.get(unit.name)
     data = {"unit": unit.name, "loaded": wanted.loaded[unit.name], "stage": unit.stage}
-    if found is None or not found.active:
-        return Change("unit.start", name, unit.name, "is not running", data=data)
+    ends = "; ".join(wanted.ends[path] for path in (*unit.restart_on, *unit.reload_on) if wanted.ends.get(path))
+    if found is None or not found.active:  # its jobs are kept, and ended once it begins with the new file
+        disturbs, why = (Disturbs.JOBS, f"is not running; {ends}") if ends else (Disturbs.NOTHING, "is not running")
+        return Change("unit.start", name, unit.name, why, disturbs, data=data)
     current = found.loaded == wanted.loaded[unit.name]
     again = not current and _stale(unit.restart_on, seen, found.started, changed)
     # It reads its files at its start, and whom it tells of them only hears by a reload: an old stamp says that it was not made.
     untold = bool(unit.reload and found.loaded)
     anew = not current and (untold or _stale(unit.reload_on, seen, found.started, changed))
-    ends = "; ".join(wanted.ends[path] for path in unit.reload_on if anew and path in wanted.ends)
     if again:
         disturbs, why = (Disturbs.JOBS, ends) if ends else (unit.disturbs, "started before its files changed")
         return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": anew})
