@@ -85,6 +85,18 @@ def test_jobs_that_slurm_ends_by_the_new_file_are_said_and_asked_about() -> None
         assert not [one for one in machine_changes("lab-head", wanted, as_wanted()) if one.disturbs is Disturbs.JOBS]
 
 
+def test_a_controller_that_does_not_run_ends_jobs_by_its_start_too() -> None:
+    """It finds them in its state folder, without their partition."""
+    seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
+    off = replace(seen, units={**seen.units, UNITS[1].name: replace(seen.units[UNITS[1].name], active=False)})
+    wanted = replace(WANTED, ends={CONF: "the partition debug goes, and with it job 4"})
+    last = list(machine_changes("lab-head", wanted, off))[-1]
+    assert (last.kind, last.disturbs) == ("unit.start", Disturbs.JOBS)
+    assert last.why == "is not running; the partition debug goes, and with it job 4"
+    last = list(machine_changes("lab-head", replace(WANTED, ends={CONF: ""}), off))[-1]
+    assert (last.kind, last.disturbs, last.why) == ("unit.start", Disturbs.NOTHING, "is not running")
+
+
 def test_a_controller_that_is_started_anew_for_a_changed_file_tells_the_nodes() -> None:
     """They have their configuration from it, at their own start or by a reconfigure."""
     seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})

@@ -126,6 +126,28 @@ def test_a_partition_s_number_of_nodes_is_not_the_cluster_s() -> None:
     assert [(one.path, one.level) for one in told] == [("partitions.train.nodes", "warning")]
 
 
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (GROUPS, []),
+        (GROUPS.replace(", any: {}", ""), ["groups.cpu"]),
+        (GROUPS.replace(", any: {}", ", slow: {groups: [cpu]}"), []),
+        ("name: lab\nplan: h100-8\nnodes: 4\nspares: 2\npartitions: {train: {nodes: 3}}", ["nodes", "spares"]),
+        ("name: lab\nplan: h100-8\nnodes: 4\npartitions: {train: {nodes: 3}, debug: {nodes: 1}}", ["nodes"]),
+        ("name: lab\nplan: h100-8\nnodes: 2\nmax: 8\npartitions: {train: {nodes: 6}}", ["max"]),
+        ("name: lab\nplan: h100-8\nnodes: 4\nspares: 2\npartitions: {train: {nodes: 3}, any: {}}", []),
+        ("name: lab\nplan: h100-8\nnodes: 4\nspares: 2\npartitions: {train: {nodes: 4}}", ["partitions.train.nodes"]),
+        ("name: lab\nplan: h100-8\nnodes: 4\nspares: 2", []),
+    ],
+)
+def test_nodes_that_no_partition_has_are_warned_of(text: str, where: list[str]) -> None:
+    """They are paid for, and no job can use them."""
+    got, told = check(parse_yaml(text), CATALOGUE, owner="ann")
+    assert got is not None
+    assert [(one.path, one.level) for one in told] == [(path, "warning") for path in where]
+    assert all(one.hint for one in told if not one.path.startswith("partitions"))
+
+
 def test_of_too_many_the_broken_go_first_then_the_idle_then_the_last() -> None:
     got = cluster("name: lab\nplan: h100-8\nnodes: 2\nmax: 4")
     worth = {"lab-1-1": Worth.BROKEN, "lab-1-4": Worth.BUSY}

@@ -17,7 +17,7 @@ from headway.domain.cluster import MAIN, Cluster
 from headway.domain.hostlist import compress
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
-from headway.render.effect import effect_of
+from headway.render.effect import Aborts, aborts, effect_of, unreadable
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 
@@ -63,17 +63,45 @@ def digest(changes: ChangeSet) -> str:
 
 
 def with_effects(goal: Goal, observed: Observed) -> Goal:
-    """The same goal, knowing what taking up the new slurm.conf disturbs."""
+    """The same goal, knowing what taking up the new slurm.conf disturbs. While the first head is away the second one leads: to
+    begin anew is then no standby's matter."""
+    if goal.cluster.head not in observed.seen:
+        goal = _second_leads(goal)
     old, head = observed.texts.get(SLURM_CONF, ""), goal.roles.get("head")
     if head is None or not old:
         return goal
-    effect = effect_of(old, head.files[SLURM_CONF].text, goal.cluster.slurm_version)
-    told = replace(head, effects={SLURM_CONF: effect}, ends={SLURM_CONF: _ended(goal.cluster, observed)})
-    return replace(goal, roles={**goal.roles, "head": told})
+    new, why = head.files[SLURM_CONF].text, unreadable(old)
+    if why:  # whatever it was meant to say, a start with the new text holds
+        effect, ends, unread = Disturbs.CONTROLLER_RESTART, "", {SLURM_CONF: why}
+    else:
+        effect, unread = effect_of(old, new, goal.cluster.slurm_version), {}
+        ends = _ended(goal.cluster, observed, aborts(old, new))
+    roles = dict(goal.roles)
+    leads = goal.cluster.head if goal.cluster.head in observed.seen else goal.cluster.heads[-1]
+    for role in {"head", goal.cluster.role_of(leads)} & roles.keys():
+        roles[role] = replace(roles[role], effects={SLURM_CONF: effect}, ends={SLURM_CONF: ends}, unread=unread)
+    return replace(goal, roles=roles)
 
 
-def _ended(cluster: Cluster, observed: Observed) -> str:
+def _second_leads(goal: Goal) -> Goal:
+    role = goal.cluster.role_of(goal.cluster.heads[-1])
+    if goal.cluster.controllers == 1 or role not in goal.roles:
+        return goal
+    wanted = goal.roles[role]
+    units = [
+        replace(unit, disturbs=Disturbs.CONTROLLER_RESTART) if unit.name == "slurmctld.service" else unit
+        for unit in wanted.units
+    ]
+    return replace(goal, roles={**goal.roles, role: replace(wanted, units=tuple(units))})
+
+
+def _ended(cluster: Cluster, observed: Observed, ending: Aborts) -> str:
     """What Slurm ends by itself when it reads the new file, in words; "" where nobody runs or waits there."""
+    if ending and observed.unasked:
+        told = [f"the partition {name} goes" for name in sorted(ending.partitions)]
+        if ending.nodes:
+            told.append(f"other processors or GPUs on {compress(ending.nodes)}")
+        return f"{', '.join(told)}; which jobs Slurm ends for that can't be known: {observed.unasked}"
     nodes = {name: jobs for name, jobs in observed.aborted.items() if name in cluster.group_of}
     told = [
         f"the partition {name} goes, and with it {_some(jobs)}"

@@ -27,6 +27,7 @@ class Wanted:
     parts: str = ""  # digest of Headway's own parts there; "" = its image carries them
     effects: Mapping[str, Disturbs] = field(default_factory=dict)  # file -> what taking its change up disturbs
     ends: Mapping[str, str] = field(default_factory=dict)  # file -> jobs that end when its change is taken up, and why
+    unread: Mapping[str, str] = field(default_factory=dict)  # file -> why what is there can't be read
 
     @staticmethod
     def make(
@@ -121,6 +122,8 @@ def _why_file(path: str, wanted: Wanted, seen: SeenMachine) -> str:
     found = seen.files.get(path)
     if found is None:
         return "is missing"
+    if path in wanted.unread:
+        return f"can't be read as it is there, and is replaced: {wanted.unread[path]}"
     return (
         "differs from what the cluster file asks for"
         if found.digest != wanted.digests[path]
@@ -131,14 +134,15 @@ def _why_file(path: str, wanted: Wanted, seen: SeenMachine) -> str:
 def _unit_change(name: str, unit: Unit, wanted: Wanted, seen: SeenMachine, changed: set[str]) -> Change | None:
     found = seen.units.get(unit.name)
     data = {"unit": unit.name, "loaded": wanted.loaded[unit.name], "stage": unit.stage}
-    if found is None or not found.active:
-        return Change("unit.start", name, unit.name, "is not running", data=data)
+    ends = "; ".join(wanted.ends[path] for path in (*unit.restart_on, *unit.reload_on) if wanted.ends.get(path))
+    if found is None or not found.active:  # its jobs are kept, and ended once it begins with the new file
+        disturbs, why = (Disturbs.JOBS, f"is not running; {ends}") if ends else (Disturbs.NOTHING, "is not running")
+        return Change("unit.start", name, unit.name, why, disturbs, data=data)
     current = found.loaded == wanted.loaded[unit.name]
     again = not current and _stale(unit.restart_on, seen, found.started, changed)
     # It reads its files at its start, and whom it tells of them only hears by a reload: an old stamp says that it was not made.
     untold = bool(unit.reload and found.loaded)
     anew = not current and (untold or _stale(unit.reload_on, seen, found.started, changed))
-    ends = "; ".join(wanted.ends[path] for path in unit.reload_on if anew and path in wanted.ends)
     if again:
         disturbs, why = (Disturbs.JOBS, ends) if ends else (unit.disturbs, "started before its files changed")
         return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": anew})
@@ -150,7 +154,10 @@ def _unit_change(name: str, unit: Unit, wanted: Wanted, seen: SeenMachine, chang
         )
         disturbs = Disturbs.JOBS if ends else effect
         if effect is Disturbs.CONTROLLER_RESTART:
-            why = ends or "a changed setting is read only at start"
+            unread = any(path in wanted.unread for path in unit.reload_on)
+            why = ends or (
+                "its file can't be read as it is there" if unread else "a changed setting is read only at start"
+            )
             return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": True})
         return Change("unit.reload", name, unit.name, ends or "has not read its changed files yet", disturbs, data=data)
     if not found.enabled:

@@ -318,8 +318,12 @@ class Run:
         if seen is None:
             raise Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
         await self._set_up(name, seen, fresh=fresh)
-        if fresh and name in self.goal.cluster.group_of and self.goal.cluster.head in self.observed.seen:
-            await serve(self.env, self.machines[self.goal.cluster.head], name)
+        if fresh and name in self.goal.cluster.group_of and self.observed.seen.keys() & set(self.goal.cluster.heads):
+            await serve(self.env, await self._asked(), name)
+
+    async def _asked(self) -> Machine:
+        """Who is told of a node: the first head may be away while the second one leads."""
+        return await head_or_none(self.goal.cluster, self.env, self.machines) or self.machines[self.goal.cluster.head]
 
     async def _make(self, name: str, kinds: set[str]) -> bool:
         """The machine runs and answers; whether it is a new one. A container that does not come back is made anew:
@@ -396,7 +400,7 @@ class Run:
                 if cluster.head in self.failures:
                     raise Refused(f"{name}: waits for the head, which did not come up")
             if stage == "node" and cluster.group_of[name].idle_s is not None:
-                await control.node_awake(self.env.connections, self.machines[cluster.head], name)
+                await control.node_awake(self.env.connections, await self._asked(), name)
             if is_head:
                 await self.say(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:

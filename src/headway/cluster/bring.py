@@ -9,12 +9,13 @@ from headway.cluster import secrets
 from headway.cluster.apply import Run
 from headway.cluster.env import Env, Say
 from headway.cluster.goal import goal_of, site_of
+from headway.cluster.leads import the_head
 from headway.cluster.observe import machines_of
 from headway.domain.change import Change, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.observed import NOT_SEEN, Observed
 from headway.domain.slots import choose
-from headway.errors import Refused, Unreachable
+from headway.errors import Refused
 
 
 async def bring(
@@ -23,14 +24,13 @@ async def bring(
     """Makes the machine, sets it up and starts its slurmd last. `image`: as in Run. Raises HeadwayError; what was made stays
     to be looked at or given back."""
     machines = await machines_of(env, cluster.name)
-    if cluster.head not in machines:
-        raise Unreachable(f"{cluster.head} is not there", hint=f"headway status {cluster.name}")
+    head = await the_head(cluster, env, machines)
     goal = await _goal(cluster, env, {*machines, name})
     have = await secrets.ensure(env.store, cluster, cluster.machine_names)
     place = await env.provider.find(cluster)
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
-    observed = Observed(machines, {cluster.head: NOT_SEEN})
+    observed = Observed(machines, {head.name: NOT_SEEN})
     run = Run(goal, env, say, place, have, observed, ChangeSet(cluster.name, ()), image=image)
     run.machines.update(machines)
     run.controller_up.set()

@@ -17,12 +17,13 @@ from headway.domain.observed import Observed, SeenMachine
 from headway.errors import HeadwayError
 from headway.machines import image
 from headway.machines.base import Owned
-from headway.render.effect import Aborts, aborts
+from headway.render.effect import Aborts, aborts, unreadable
 from headway.slurm import control
 from headway.slurm.accounts import read
 
 # So many machines are asked at once; each is one SSH channel and one short Python process over there.
 FAN_OUT = 64
+Aborted = tuple[dict[str, tuple[int, ...]], str]  # (by partition or node: jobs; why that can't be known, or "")
 
 
 async def machines_of(env: Env, cluster: str) -> dict[str, Machine]:
@@ -38,18 +39,18 @@ async def observe(goal: Goal, env: Env) -> Observed:
     limit = asyncio.Semaphore(FAN_OUT)
     seen: dict[str, SeenMachine] = {}
     unreachable: dict[str, str] = {}
-    texts: dict[str, str] = {}
+    texts: dict[str, dict[str, str]] = {}  # by head
 
     async def look(machine: Machine) -> None:
         role = cluster.role_of(machine.name)
         async with limit:
             try:
-                facts, found = await look_at(env, machine, goal.roles[role], with_texts=role == "head")
+                facts, found = await look_at(env, machine, goal.roles[role], with_texts=machine.name in cluster.heads)
             except HeadwayError as error:
                 unreachable[machine.name] = error.message
                 return
         seen[machine.name] = facts
-        texts.update(found)
+        texts[machine.name] = found
 
     other = await of_other_slurm(cluster, machines.values())
     running = [
@@ -63,9 +64,21 @@ async def observe(goal: Goal, env: Env) -> Observed:
     await asyncio.gather(*looking)
     leads = await head_now(cluster, env, machines)
     jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | anew)
-    ended = await _aborted(goal, env, leads, texts)
+    there = next((texts[name] for name in cluster.heads if SLURM_CONF in texts.get(name, {})), {})
+    ended, unasked = await _aborted(goal, env, leads, there)
     return Observed(
-        machines, seen, unreachable, accounts, texts, frozenset(attached), jobs, ended, anew, other, await images
+        machines,
+        seen,
+        unreachable,
+        accounts,
+        there,
+        frozenset(attached),
+        jobs,
+        ended,
+        unasked,
+        anew,
+        other,
+        await images,
     )
 
 
@@ -85,18 +98,21 @@ async def _jobs_on(env: Env, head: Machine | None, names: Set[str]) -> dict[str,
     return {name: busy[name] for name in names if name in busy}
 
 
-async def _aborted(goal: Goal, env: Env, head: Machine | None, texts: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
-    """By partition or node: jobs that Slurm ends when it reads the file that is to be."""
-    wanted = goal.roles.get("head")
-    ending = aborts(texts.get(SLURM_CONF, ""), wanted.files[SLURM_CONF].text) if wanted else Aborts()
-    if not ending or head is None:
-        return {}
+async def _aborted(goal: Goal, env: Env, head: Machine | None, texts: Mapping[str, str]) -> Aborted:
+    """Jobs that Slurm ends when it reads the file that is to be. Of a text that nobody can read there is nothing to compare;
+    the plan says so."""
+    wanted, old = goal.roles.get("head"), texts.get(SLURM_CONF, "")
+    ending = aborts(old, wanted.files[SLURM_CONF].text) if wanted and not unreadable(old) else Aborts()
+    if not ending:
+        return {}, ""
+    if head is None:
+        return {}, "no head runs"
     try:
         busy = await control.busy_nodes(env.connections, head) if ending.nodes else {}
         queued = await control.queued(env.connections, head, sorted(ending.partitions))
-    except HeadwayError:
-        return {}
-    return {**{name: busy[name] for name in ending.nodes if name in busy}, **queued}
+    except HeadwayError as error:
+        return {}, error.message.splitlines()[0]
+    return {**{name: busy[name] for name in ending.nodes if name in busy}, **queued}, ""
 
 
 async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str, ...]:

@@ -47,12 +47,13 @@ class Observed:
     seen: Mapping[str, SeenMachine] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
     accounts: Accounts | None = None  # None: the accounting database does not answer (yet)
-    texts: Mapping[str, str] = field(default_factory=dict)  # current text of the head's Slurm files, for diffs
+    texts: Mapping[str, str] = field(default_factory=dict)  # current text of a head's Slurm files
     datasets: frozenset[str] = frozenset()  # names attached now
     jobs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # on nodes that are to go
     aborted: Mapping[str, tuple[int, ...]] = field(
         default_factory=dict
     )  # by partition or node: jobs that slurm.conf ends
+    unasked: str = ""  # why nobody could say which jobs slurm.conf ends, where it ends any
     replaced: frozenset[str] = frozenset()  # places for which the inventory names another machine than the one there
     other_slurm: Mapping[str, str] = field(default_factory=dict)  # heads of an image with another Slurm, and which
     of_earlier_image: tuple[str, ...] = ()  # machines made from a node image whose inputs have changed since

@@ -64,6 +64,8 @@ _RESTART_2205 = _RESTART_ALWAYS | frozenset(
 # allocated nodes", "invalid GRES configuration"; src/slurmctld/read_config.c, job_mgr.c).
 _SHAPE = ("cpus", "boards", "socketsperboard", "sockets", "corespersocket", "threadspercore", "gres")
 
+_MOST_NODES = 65536  # of one line: Slurm's own limit (MAX_SLURM_NODES)
+
 
 @dataclass(frozen=True, slots=True)
 class Aborts:
@@ -74,6 +76,16 @@ class Aborts:
 
     def __bool__(self) -> bool:
         return bool(self.partitions or self.nodes)
+
+
+def unreadable(text: str) -> str:
+    """Why a slurm.conf that may have been edited by hand can't be compared with another; "" where it can. The rest of this
+    module raises ValueError for it."""
+    try:
+        _shapes(text)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def aborts(old: str, new: str) -> Aborts:
@@ -89,7 +101,7 @@ def _shapes(text: str) -> dict[str, tuple[str, ...]]:
     return {
         name: tuple(line.get(key) or "" for key in _SHAPE)
         for names, line in _lines(text, "nodename").items()
-        for name in expand(names)
+        for name in expand(names, _MOST_NODES)
         if name.lower() != "default"
     }
 

@@ -22,6 +22,7 @@ from headway.spec.state import state_troubles
 DEFAULT_PARTITION = "train"
 LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
 MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
+_LEAVE_OUT = "leave nodes out of one partition: it has all of them then"
 
 
 @dataclass
@@ -303,6 +304,31 @@ def _partition_sizes(draft: Draft) -> None:
         draft.fault(f"partitions.{name}.default", f"{defaults[0]} is the default partition already", "keep one")
 
 
+def _unused(draft: Draft) -> None:
+    """Machines in no partition are paid for, and no job can use them."""
+    file, parts = draft.file, draft.file.partitions.values()
+    if not parts or not draft.sized or not draft.sure("partitions"):
+        return
+    named = {group for part in parts for group in part.groups}
+    if file.groups and named <= file.groups.keys() and all(part.groups for part in parts):
+        for name in file.groups:
+            if name not in named:
+                draft.warn(
+                    f"groups.{name}", "is in no partition, so no job can use its nodes", "add it to one's groups"
+                )
+    if file.groups or not all(part.nodes for part in parts):
+        return
+    reach, nodes = max(part.nodes or 0 for part in parts), file.nodes or 0
+    if reach == nodes:  # said of that partition
+        return
+    for where, count in (("nodes", nodes), ("max", file.max or 0)):
+        if count > reach:
+            draft.warn(where, f"is {count}, and no partition has more than the first {reach}", _LEAVE_OUT)
+            break
+    if file.spares:
+        draft.warn("spares", "are in no partition, so they can take no node's place", _LEAVE_OUT)
+
+
 def _partition_names(draft: Draft) -> None:
     """References to partitions and teams."""
     partitions, teams = draft.names("partitions"), draft.names("teams") or ["default"]
@@ -443,6 +469,7 @@ _RULES: tuple[Callable[[Draft], None], ...] = (
     _state,
     _keeping,
     _partition_sizes,
+    _unused,
     _partition_names,
     _preemption,
     _people,
