@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from functools import partial
 
 from headway.changes.cluster import SLURM_CONF, Goal
 from headway.changes.machine import Wanted
@@ -14,7 +15,7 @@ from headway.domain.accounts import Accounts
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed, SeenMachine
-from headway.errors import HeadwayError
+from headway.errors import CommandFailed, HeadwayError
 from headway.machines import image
 from headway.machines.base import Owned
 from headway.render.effect import Aborts, aborts, unreadable
@@ -23,6 +24,8 @@ from headway.slurm.accounts import read
 
 # So many machines are asked at once; each is one SSH channel and one short Python process over there.
 FAN_OUT = 64
+AGAIN_S = 2.0  # until a look that failed is made once more
+Looked = tuple[SeenMachine, dict[str, str]]
 Aborted = tuple[dict[str, tuple[int, ...]], str]  # (by partition or node: jobs; why that can't be known, or "")
 
 
@@ -39,14 +42,19 @@ async def observe(goal: Goal, env: Env) -> Observed:
     limit = asyncio.Semaphore(FAN_OUT)
     seen: dict[str, SeenMachine] = {}
     unreachable: dict[str, str] = {}
+    failed: list[CommandFailed] = []
     texts: dict[str, dict[str, str]] = {}  # by head
 
     async def look(machine: Machine) -> None:
         role = cluster.role_of(machine.name)
         async with limit:
             try:
-                facts, found = await look_at(env, machine, goal.roles[role], with_texts=machine.name in cluster.heads)
+                facts, found = await _patiently(
+                    partial(look_at, env, machine, goal.roles[role], with_texts=machine.name in cluster.heads)
+                )
             except HeadwayError as error:
+                if isinstance(error, CommandFailed) and error.code is not None and cluster.provider == "local":
+                    failed.append(error)
                 unreachable[machine.name] = error.message
                 return
         seen[machine.name] = facts
@@ -62,6 +70,10 @@ async def observe(goal: Goal, env: Env) -> Observed:
     accounts = await read_accounts(env, head)
     attached = await env.provider.attached(cluster.name)
     await asyncio.gather(*looking)
+    for error in failed:
+        images.cancel()
+        error.hint = error.hint or f"try again; headway node reboot {error.where} where it goes on like this"
+        raise error
     leads = await head_now(cluster, env, machines)
     jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | anew)
     there = next((texts[name] for name in cluster.heads if SLURM_CONF in texts.get(name, {})), {})
@@ -145,9 +157,18 @@ def of_another(slurm: str, machines: Iterable[Machine], images: Iterable[image.I
     return {name: version for name, version in found.items() if version not in ("", slurm)}
 
 
-async def look_at(
-    env: Env, machine: Machine, wanted: Wanted, *, with_texts: bool = False
-) -> tuple[SeenMachine, dict[str, str]]:
+async def _patiently(look: Callable[[], Awaitable[Looked]]) -> Looked:
+    """What a look found. One that fails is made once more: a machine that can't be looked at is restarted, and its jobs with it.
+    A local one that answers, and says what failed, is no such machine: `observe` raises that, and nothing is done to it. (One's own
+    may still lack what a look needs.)"""
+    try:
+        return await look()
+    except HeadwayError:
+        await asyncio.sleep(AGAIN_S)
+    return await look()
+
+
+async def look_at(env: Env, machine: Machine, wanted: Wanted, *, with_texts: bool = False) -> Looked:
     """One machine's facts. Raises Unreachable."""
     return await ops.observe(
         env.connections,
