@@ -159,8 +159,8 @@ def of_another(slurm: str, machines: Iterable[Machine], images: Iterable[image.I
 
 async def _patiently(look: Callable[[], Awaitable[Looked]]) -> Looked:
     """What a look found. One that fails is made once more: a machine that can't be looked at is restarted, and its jobs with it.
-    A local one that answers, and says what failed, is no such machine: `observe` raises that, and nothing is done to it. (One's own
-    may still lack what a look needs.)"""
+    A local one that answers, and says what failed, is no such machine: `observe` raises that, and nothing is done to it.
+    (One's own may still lack what a look needs.)"""
     try:
         return await look()
     except HeadwayError:
