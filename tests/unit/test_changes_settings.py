@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from headway.changes.accounts import desired
 from headway.changes.settings import kept_all_the_same, settings_changed
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import Cluster, Dataset
 from headway.render import render, units
 from headway.spec.catalogue import load_catalogue
 from headway.spec.load import check
@@ -92,6 +93,8 @@ def test_no_other_file_is_without_a_change() -> None:
     """Whatever may be told of by nothing else."""
     before = resolved(FILE)
     assert kept_all_the_same(before, before) == kept_all_the_same(None, before) == ()
+    versions = Dataset("tiny", "/var/lib/tiny", "/datasets/tiny", versioned=True)
+    assert kept_all_the_same(before, replace(before, storage=replace(before.storage, datasets=(versions,)))) == ()
     assert [change.what for change in kept_all_the_same(before, resolved(FILE, "cost", "pue", value=2))] == ["file"]
 
 

@@ -26,9 +26,15 @@ def settings_changed(before: Cluster | None, after: Cluster) -> tuple[Change, ..
 
 def kept_all_the_same(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
     """Where nothing else tells of another file: an apply without any change would end before the server has it."""
-    if before is None or before == after:
+    if before is None or _as_written(before) == _as_written(after):
         return ()
     return (Change("setting.keep", "cluster", FILE, "says something else, and nothing on machines changes by it"),)
+
+
+def _as_written(cluster: Cluster) -> Cluster:
+    """Without what stands in no file: datasets that hold versions."""
+    plain = tuple(dataset for dataset in cluster.storage.datasets if not dataset.versioned)
+    return replace(cluster, storage=replace(cluster.storage, datasets=plain))
 
 
 def _settings(cluster: Cluster) -> Iterator[tuple[str, object]]:
