@@ -348,6 +348,18 @@ def test_slurm_is_told_which_cores_are_beside_which_gpu() -> None:
     assert hardware_of(LAB, site, "lab-1-2").gpus == 0
 
 
+@pytest.mark.parametrize(("cpus", "topology"), [(32, (1, 24, 1)), (15, (1, 8, 1)), (15, (2, 7, 1))])
+def test_cores_of_two_kinds_are_no_topology(cpus: int, topology: tuple[int, int, int]) -> None:
+    """Slurm refuses a count of sockets and cores that does not come to the CPUs, and each change of slurm.conf after it."""
+    sockets, cores, threads = topology
+    gpus = tuple(replace(gpu, cores=(0, 1), minor=n) for n, gpu in enumerate(GPUS))
+    uneven = replace(MACHINE, cpus=cpus, sockets=sockets, cores_per_socket=cores, threads_per_core=threads, gpus=gpus)
+    site = replace(builders.site(LAB), found={"lab-1-1": uneven})
+    node = hardware_of(LAB, site, "lab-1-1")
+    assert (node.cpus, node.sockets) == (cpus, None)
+    assert "Cores=" not in gres_conf(LAB, site)
+
+
 def test_gpu_types_are_words_jobs_can_use() -> None:
     plan = builders.H100
     assert gpu_type(plan, "NVIDIA H100 80GB HBM3") == "h100"

@@ -107,9 +107,12 @@ def _of(plan: Plan, site: Site) -> Hardware:
 def _really(plan: Plan, found: Found) -> Hardware:
     memory = int(found.memory_mib * (1 - _SYSTEM_SHARE)) // _MEMORY_STEP_MIB * _MEMORY_STEP_MIB
     gpus = found.usable_gpus
+    # Cores of two kinds, or some of them kept from Slurm: it takes no such count of sockets, nor a core's number then.
+    packages, cores, threads = found.topology
+    even = found.cpus in (packages, packages * cores, packages * cores * threads)
     places: dict[tuple[int, ...], list[int]] = {}
     for gpu in gpus:
-        places.setdefault(gpu.cores, []).append(gpu.minor)
+        places.setdefault(gpu.cores if even else (), []).append(gpu.minor)
     return Hardware(
         cpus=found.cpus,
         memory_mib=max(1, memory),
@@ -117,7 +120,7 @@ def _really(plan: Plan, found: Found) -> Hardware:
         gpu_type=gpu_type(plan, gpus[0].product) if gpus else "",
         pretended=False,
         tmp_mib=found.tmp_mib,
-        sockets=found.topology,
+        sockets=found.topology if even else None,
         places=tuple(Gpus(tuple(sorted(minors)), cores) for cores, minors in places.items()),
     )
 
