@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from headway import Client
+from headway.api import going
 from headway.api.errors import error_out
 from headway.errors import NotAllowed, Refused, Unreachable
 from headway.jobs.tail import part_of
@@ -83,6 +84,21 @@ async def test_an_error_under_way_is_said_and_leaves_no_whole_log(
 ) -> None:
     stream = Stream(b"one\n", Unreachable("lab-head does not answer"))
     assert await asked(server, monkeypatch, stream) == (b"one\n--- lab-head does not answer ---\n", False)
+
+
+async def test_a_log_that_somebody_may_no_longer_read_is_not_whole(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(going, "LOOK_S", 0.02)
+    task = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
+    while not any(one.person == "eve" for one in await server.store.tokens(None)):
+        await asyncio.sleep(0.01)
+    for one in await server.store.tokens("eve"):
+        await asyncio.sleep(0.1)
+        await server.store.delete_token(one.id)
+    said, whole = await task
+    assert said.startswith(b"one\n--- ")
+    assert not whole
 
 
 async def test_a_log_that_ended_is_whole(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -22,7 +22,7 @@ async def while_allowed(
     right: Right,
     check: Check | None = None,
     say: Callable[[str], T] | None = None,
-) -> AsyncIterator[T]:
+) -> AsyncGenerator[T, None]:
     """The pieces, for as long as the request's person has the right. `check` raises NotAllowed where it takes more than
     that; `say` makes the last piece of why it ended."""
     gone = asyncio.ensure_future(_lost(request, right, check))

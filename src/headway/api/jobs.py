@@ -206,13 +206,30 @@ async def log(
         await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
 
     pieces = _pieces(state, first, stream)
-    told, last = (_framed(pieces, None if whole_array else start), over) if frames else (_plain(pieces), _aside)
-    return Octets(while_allowed(request, told, Right.WORK, still, last), headers=headers)
+    if frames:
+        framed = _framed(pieces, None if whole_array else start)
+        return Octets(while_allowed(request, framed, Right.WORK, still, over), headers=headers)
+    return Octets(_to_the_end(while_allowed(request, _plain(pieces), Right.WORK, still, _Last)), headers=headers)
 
 
 def _aside(words: str) -> bytes:
     """What is no line of the log: its head is long gone."""
     return f"--- {words} ---\n".encode()
+
+
+class _Last(bytes):
+    """Why somebody may no longer have what follows. What breaks off there is not all."""
+
+    def __new__(cls, why: str) -> _Last:
+        return super().__new__(cls, _aside(why))
+
+
+async def _to_the_end(pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            yield piece
+            if isinstance(piece, _Last):
+                raise BrokenOff
 
 
 def over(why: str) -> bytes:
