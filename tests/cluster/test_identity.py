@@ -101,7 +101,8 @@ def test_a_member_acts_only_as_themselves(lab: Lab) -> None:
     made = lab.cli("token", "create", "alice", "--role", "member", "-o", "json").json()
     url = lab.cli("server", "status", "-o", "json").json()["url"]
     env = {"HEADWAY_URL": url, "HEADWAY_TOKEN": made["token"]}
-    assert lab.cli("exec", "lab", "--", "id", "-un", check=False, **env).code == 4
+    assert lab.cli("exec", "lab", "--", "id", "-un", **env).out == "alice\n"
+    assert lab.cli("exec", "lab", "-u", "root", "--", "id", "-un", check=False, **env).code == 4
     assert lab.cli("exec", "lab", "-u", "alice", "--", "id", "-un", **env).out == "alice\n"
     assert lab.cli("exec", "lab", "-u", "sam", "--", "id", "-un", check=False, **env).code == 4
     script = lab.state / "mine.sbatch"
