@@ -80,39 +80,14 @@ async def keep(
 ) -> None:
     """Where a job comes from that was submitted just now. `links`: parent, pipeline, step. Raises Unanswered where that can't be
     written: the job is there, and nobody should send it once more."""
-    began = state.clock()
-    try:
-        await _keep(state, who, cluster, prepared, user, answer, kind, **links)
-    except StoreAway:
-        await asyncio.sleep(KEEP_AGAIN_S)
-        try:
-            record = await state.store.job_record(cluster.name, answer.job_id)
-            if record is None or record.at < began:  # else it was written, and only its answer was late
-                await _keep(state, who, cluster, prepared, user, answer, kind, **links)
-        except StoreAway as away:
-            job = f"job {answer.job_id}" if answer.job_id else "what was asked"
-            raise Unanswered(
-                f"{job} went to {cluster.name}, but what it was could not be kept: {away.message}",
-                hint=f"do not send it again: headway queue {cluster.name}",
-            ) from away
+    since = who.deed_at if who.deed else state.clock()
 
-
-async def _keep(
-    state: AppState,
-    who: Principal,
-    cluster: Cluster,
-    prepared: Prepared,
-    user: str,
-    answer: SubmitOut,
-    kind: str,
-    **links: Any,
-) -> None:
-    if who.deed and await _kept_already(state, cluster, answer.job_id, who):
-        return
-    versions = await _versions(state, cluster, prepared)
-    told = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
-    if answer.job_id:
-        await state.store.note_job(
+    async def note() -> None:
+        versions = await _versions(state, cluster, prepared)
+        told = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
+        if not answer.job_id:
+            return await audit(state, who, kind, cluster.name, **told)
+        return await state.store.note_job(
             cluster.name,
             answer.job_id,
             person=who.person,
@@ -125,15 +100,28 @@ async def _keep(
             address=who.address,
             **links,
         )
-    else:
-        await audit(state, who, kind, cluster.name, **told)
+
+    for last in (False, True):
+        try:
+            # The server before may have kept it, and so may the first try, whose answer alone was late then.
+            if not ((who.deed or last) and await _kept_already(state, cluster, answer.job_id, who, since)):
+                await note()
+            break
+        except StoreAway as away:
+            if last:
+                job = f"job {answer.job_id}" if answer.job_id else "what was asked"
+                raise Unanswered(
+                    f"{job} went to {cluster.name}, but what it was could not be kept: {away.message}",
+                    hint=f"do not send it again: headway queue {cluster.name}",
+                ) from away
+            await asyncio.sleep(KEEP_AGAIN_S)
     state.live.poke(cluster.name, (answer.job_id,) if answer.job_id else ())
 
 
-async def _kept_already(state: AppState, cluster: Cluster, job_id: int, who: Principal) -> bool:
-    """A server that was killed before it could answer had kept the job, or had not."""
+async def _kept_already(state: AppState, cluster: Cluster, job_id: int, who: Principal, since: float) -> bool:
+    """Whether this person's job of that number is known since then: numbers begin anew where a cluster does."""
     record = await state.store.job_record(cluster.name, job_id)
-    return record is not None and record.person == who.person and record.at >= who.deed_at
+    return record is not None and record.person == who.person and record.at >= since
 
 
 async def _versions(state: AppState, cluster: Cluster, prepared: Prepared) -> list[Version]:
