@@ -201,8 +201,6 @@ async def what_was_sent(
 
 
 async def record_of(state: AppState, cluster: Cluster, found: JobState) -> JobRecord | None:
-    """What Headway kept of the job, or of the array that it is a task of."""
+    """What Headway kept of the job, or of the array that it is a task of; not of an earlier life of the number."""
     record = await state.store.job_record(cluster.name, found.array_job_id or found.id)
-    return (
-        record if record is not None and record.user == found.user else None
-    )  # else: of an earlier life of the number
+    return record if record is not None and record.user == found.user else None

@@ -150,10 +150,8 @@ class Dataset:
     source: str  # absolute path on the server's machine ("" where the machines mount it themselves)
     mount: str
     read_only: bool = True
-    versioned: bool = (
-        False  # holds versions (`headway dataset add`): it stands in no file, and Headway keeps `source`, with provider ssh on
-        # the machines
-    )
+    # Holds versions (`headway dataset add`): it stands in no file, and Headway keeps `source`, with provider ssh on the machines.
+    versioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,8 @@ async def _fence(tools: Tools, incident: Incident) -> Incident:
     a script whose tasks are cut off fails before Slurm hears that the node is down."""
     if incident.found("fenced"):
         return incident
-    if (
-        incident.found("had") is None
-    ):  # noted first: whoever goes on after a kill finds them ended by the fence, and nowhere else
+    if incident.found("had") is None:
+        # Noted first: whoever goes on after a kill finds them ended by the fence, and nowhere else.
         hosts = await control.batch_hosts(tools.env.connections, await tools.head(), incident.node)
         noted = {"had": sorted(hosts), "held": await hold(tools, incident, hosts)}
         words = f"its jobs: {', '.join(map(str, sorted(hosts))) or 'none'}"

@@ -128,9 +128,8 @@ async def halt(tools: Tools, say: Say) -> None:
     serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
     before = (await tools.env.store.node_image(tools.cluster.name)).before
     serves |= {info.id for info in await image.list_images() if info.tag == before}
-    if (
-        not serves and len(seen.rolling) > 1
-    ):  # a roll makes one anew before all others: what most are of was there before
+    if not serves and len(seen.rolling) > 1:
+        # A roll makes one anew before all others: what most are of was there before.
         serves = {number for number, _ in Counter(one.image for one in nodes.values()).most_common(1)}
     for name in sorted(seen.rolling):
         machine = seen.machines.get(name)

@@ -48,9 +48,7 @@ class Waker:
     told: frozenset[str] | None = None  # machines that it knows of: others than the waker make some and give some back
     looked: float = 0.0
     resting: bool = False
-    barred: frozenset[str] = (
-        frozenset()
-    )  # nodes that somebody else is at work on; their groups get no machine meanwhile
+    barred: frozenset[str] = frozenset()  # nodes that somebody else is at work on: their groups get no machine
     after: Cluster | None = None  # as it is to be when that is over
 
     async def step(self, *, at_once: bool = False) -> Said:
@@ -230,9 +228,8 @@ class Waker:
             await self._fail(node, head, asked, fault_of(error)[:200])
         except TimeoutError:
             await self._fail(node, head, asked, f"it was not there after {MAKE_S} s")
-        except (
-            Exception
-        ) as error:  # whatever it is: without a word to Slurm the next try would follow at once, and the next
+        except Exception as error:
+            # Whatever it is: without a word to Slurm the next try would follow at once, and the next.
             await self._fail(node, head, asked, f"{type(error).__name__}: {error}".splitlines()[0][:200])
         finally:
             self.tasks.pop(node, None)

@@ -20,9 +20,8 @@ from headway.jobs.words import pending
 from headway.machines.streams import Reader
 
 _READ_LIMIT = 1024 * 1024
-_FRAME = (
-    1024 * 1024
-)  # bytes; node/as_person sends a quarter of it at once, and runs as the person, who may meddle with it
+# Bytes; node/as_person sends a quarter of it at once, but runs as the person, who may meddle with it.
+_FRAME = 1024 * 1024
 _RECONNECT_S = 60.0  # how long a head that went away may take to come back
 RETRY_S = 1.0
 

@@ -56,9 +56,7 @@ class Header:
     headway: str
     slurm_version: str
     salt: str  # base64
-    file: str = (
-        ""  # the name that this file's own key goes by; "": of an earlier version, whose files had the key itself
-    )
+    file: str = ""  # the name that this file's own key goes by; its writer gives it
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def new_name() -> str:
 
 
 def _own_key(key: bytes, file: str) -> bytes:
-    return HKDF(SHA256(), length=32, salt=None, info=f"headway-backup {file}".encode()).derive(key) if file else key
+    return HKDF(SHA256(), length=32, salt=None, info=f"headway-backup {file}".encode()).derive(key)
 
 
 def read_header(path: Path) -> Header:
@@ -98,7 +96,7 @@ def _header(path: Path, file: IO[bytes]) -> tuple[Header, bytes]:
         if magic != MAGIC or not line.endswith(b"\n"):
             raise ValueError
         told = json.loads(line)
-        header = Header(**{name: told[name] for name in Header.__dataclass_fields__ if name in told})
+        header = Header(**{name: told[name] for name in Header.__dataclass_fields__})
         words = (header.cluster, header.headway, header.slurm_version, header.salt, header.file)
         if not all(isinstance(word, str) for word in words) or type(header.at) not in (int, float):
             raise ValueError

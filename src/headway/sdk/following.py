@@ -47,9 +47,8 @@ class LogReading:
                     self.failed = ErrorOut.model_validate_json(data)
                 elif kind == "end":
                     self.ended = True
-                elif (
-                    kind == "out" or self.at is None or data != self._said
-                ):  # why it waits is said again to who comes again
+                elif kind == "out" or self.at is None or data != self._said:
+                    # Why it waits is said again to who comes again.
                     self._given = True
                     if kind == "out":
                         self.at = (self.at or 0) + len(data)

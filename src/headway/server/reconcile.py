@@ -52,9 +52,8 @@ class Reconciler:
         self._owner = owner
         self._lease_s = lease_s
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looked: set[str] = (
-            set()
-        )  # operations whose plan was looked at again: begun anew, they would meet their own work
+        # Operations whose plan was looked at again: begun anew, they would meet their own work.
+        self._looked: set[str] = set()
 
     async def run(self) -> None:
         """Until cancelled. What is then under way is cancelled too, and its leases are free for the next server."""
@@ -257,9 +256,8 @@ class Reconciler:
         waiting = Waiting(state, operation, cluster, say, deadline)
         try:
             aside = await state.work.apply(cluster, say, deadline, waiting)
-        except (
-            HeadwayError
-        ):  # of one machine, perhaps: nodes that were drained to follow their heads do so all the same
+        except HeadwayError:
+            # Of one machine, perhaps: nodes that were drained to follow their heads do so all the same.
             await nodes_follow(state, operation, cluster, deadline)
             raise
         return await waiting.go_on_later() if aside else await nodes_follow(state, operation, cluster, deadline)

@@ -17,9 +17,8 @@ _Key = Annotated[str, Field(max_length=8192, pattern=r"^[\x21-\x7e]*$")]
 class S3In(Ask):
     """How a bucket is reached. Keys are kept until the operation ends; without them only public objects can be read."""
 
-    endpoint_url: Annotated[str, Field(max_length=500, pattern=r"^(https?://[^\s@/?#]+(/[^\s@?#]*)?)?$")] = (
-        ""  # "" = Amazon's
-    )
+    # "" = Amazon's.
+    endpoint_url: Annotated[str, Field(max_length=500, pattern=r"^(https?://[^\s@/?#]+(/[^\s@?#]*)?)?$")] = ""
     region: Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9-]*$")] = ""
     key_id: _Key = ""
     secret: _Key = ""
