@@ -138,6 +138,7 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
         usd_per_hour=None if unread else usd(cents(per_hour)),
         unread=list(dict.fromkeys(unread)),
         start=max(told.starts_at, budget.end) if budget is not None and waits else told.starts_at,
+        waits=told.waits,
         expected_nodes="" if waits else told.nodes,
         budget=budget,
         warning=_over(budget, cost, gpu_hours) if budget else "",

@@ -26,7 +26,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unreachable
-from headway.jobs.check import faults, refusal, start_of
+from headway.jobs.check import faults, refusal, start_of, waits
 from headway.jobs.run import checked_run, prepare_submit
 from headway.jobs.staging import with_stage
 from headway.jobs.tail import Part
@@ -111,6 +111,8 @@ async def check(name: str, ask: CheckJobIn, state: State, who: Member) -> CheckJ
         with connection(state, who):
             done = await state.work.submit(cluster, trial, user)
     except Refused as error:
+        if words := waits(error.message, submit, cluster, state.live.snapshot(name).nodes):
+            return CheckJobOut(waits=words, script=script)
         return CheckJobOut(faults=[fault_out(refusal(error.message, error.hint))], script=script)
     at, nodes, partition = start_of(done.message, state.clock())
     return CheckJobOut(starts_at=at, nodes=nodes, partition=partition, script=script)

@@ -371,7 +371,7 @@ def say_estimate(found: EstimateOut) -> None:
     on = f" on {found.expected_nodes}" if found.expected_nodes else ""
     facts: list[tuple[str, show.Cell]] = [
         ("price", price),
-        ("start", f"{show.moment(found.start)}{on}" if found.start else "Slurm can't say"),
+        ("start", f"{show.moment(found.start)}{on}" if found.start else found.waits or "Slurm can't say"),
     ]
     if found.budget is not None:
         unit = "USD" if found.budget.unit == "usd" else "GPU-hours"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from headway.domain.cluster import Cluster, Partition, Team
+from headway.domain.live import NodeState
 from headway.errors import Fault
 from headway.jobs.asked import Asked, asked, seconds
 from headway.jobs.masks import masked_lines, masked_names
@@ -59,6 +60,18 @@ def start_of(said: str, now: float) -> tuple[int, str, str]:
     return (0, "", partition) if at > now + _HORIZON_S else (at, found["nodes"] or "", partition)
 
 
+def waits(said: str, request: SubmitIn, cluster: Cluster, nodes: Iterable[NodeState]) -> str:
+    """Why --test-only refuses what sbatch itself takes and lets wait: it looks at nodes in service alone. "" where all of
+    them are, or that is not what was said."""
+    if "node configuration is not available" not in said:
+        return ""
+    wanted = {node for want in asked(request) for one in _partitions(want, cluster) for node in one.nodes}
+    serve = {one.name for one in nodes if one.name in wanted and one.usable and not one.absent}
+    if len(serve) == len(wanted):
+        return ""
+    return f"it would wait until more nodes are in service: {len(serve)} of {len(wanted)} are now"
+
+
 def refusal(said: str, hint: str) -> Fault:
     """sbatch's own words, with the field that they are about."""
     lines = [line.partition("error: ")[2] or line for line in said.splitlines() if line.strip()]
@@ -89,14 +102,23 @@ def _masked(request: SubmitIn) -> Iterator[Fault]:
             yield Fault(field, f"the value of {name} was left out, as it is a secret", again)
 
 
+def _named(want: Asked) -> list[str]:
+    return [name for name in want.options.get("partition", "").split(",") if name]
+
+
+def _partitions(want: Asked, cluster: Cluster) -> list[Partition]:
+    """Those that it names, or the default one."""
+    names = _named(want)
+    return [one for one in cluster.partitions if (one.name in names if names else one.default)]
+
+
 def _partition(want: Asked, cluster: Cluster, user: str) -> Iterator[Fault]:
-    by_name = {one.name: one for one in cluster.partitions}
-    names = [name for name in want.options.get("partition", "").split(",") if name]
-    unknown = [name for name in names if name not in by_name]
+    there = [one.name for one in cluster.partitions]
+    unknown = [name for name in _named(want) if name not in there]
     if unknown:
-        yield Fault("partition", f"there is no partition {unknown[0]!r}", f"{cluster.name} has {', '.join(by_name)}")
+        yield Fault("partition", f"there is no partition {unknown[0]!r}", f"{cluster.name} has {', '.join(there)}")
         return
-    chosen = [by_name[name] for name in names] or [one for one in cluster.partitions if one.default]
+    chosen = _partitions(want, cluster)
     mine = {team.name for team in cluster.teams if user in team.users}
     if chosen and all(one.teams and not mine.intersection(one.teams) for one in chosen):
         yield Fault("partition", f"{chosen[0].name} is for {', '.join(chosen[0].teams)} alone", "choose another")

@@ -330,6 +330,7 @@ class EstimateOut(Wire):
     usd: Usd | None
     usd_per_hour: Usd | None
     start: int = 0
+    waits: str = ""  # why nobody can say when it starts, where that is known
     expected_nodes: str = ""
     tasks: int = 1
     unread: list[str] = []

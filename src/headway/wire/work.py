@@ -148,6 +148,7 @@ class CheckJobOut(Wire):
 
     faults: list[FaultOut] = []
     starts_at: int = 0  # unix seconds; 0 = not known
+    waits: str = ""  # why nobody can say when, where that is known
     nodes: str = ""
     partition: str = ""
     script: str = ""  # of a command: the script that it makes

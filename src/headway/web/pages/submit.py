@@ -99,7 +99,7 @@ async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> 
 async def _price(name: str, state: AppState, who: Principal, draft: Draft, told: CheckJobOut) -> EstimateOut | None:
     """Of a job that could be submitted."""
     ask, _ = view.request(draft)
-    if ask is None or told.faults or not told.starts_at:
+    if ask is None or told.faults:
         return None
     return await budgets.estimate_of(name, ask, told, state, who)
 
