@@ -10,7 +10,7 @@ import pytest
 from headway.api.live import Snapshot
 from headway.api.state import HISTORY_S
 from headway.domain.live import JobState
-from headway.web.job_view import Gpus, gpus
+from headway.web.job_view import Gpus, gpus, timeline
 from headway.wire.jobs import JobRunOut, JobRunsOut
 from tests import builders
 from tests.unit.server_fakes import Server
@@ -69,3 +69,20 @@ async def test_an_array_is_asked_for_once_for_all_who_look_and_again_when_a_task
     server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED"}
     state.clock.now += HISTORY_S  # type: ignore[attr-defined]
     assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "FAILED"}
+
+
+async def test_a_run_that_was_requeued_stands_in_the_course_with_its_start_and_its_end(server: Server) -> None:
+    """Accounting calls it REQUEUED, which the controller says of a job that waits."""
+    node = builders.cluster().slot_names[0]
+    first = builders.job(7, "REQUEUED", gpus=8, nodes=(node,), submit_time=900, start_time=910, end_time=950)
+    again = builders.job(7, "PENDING", gpus=8, nodes=(), submit_time=960, start_time=0, end_time=0)
+    waits = replace(again, start_time=5000)  # when Slurm expects it to
+    server.state.live.put(Snapshot("lab", jobs=(waits,), as_of=1000.0))
+    server.work.answers["runs"] = (first, again)
+    server.work.answers["history"] = ()
+    got = await (await server.client()).get("/api/v1/clusters/lab/jobs/7/runs")
+    told = JobRunsOut.model_validate(got.json())
+    course = [(run.start_time, run.end_time, bool(run.placement)) for run in told.runs]
+    assert course == [(910, 950, True), (0, 0, False)]
+    steps = [step.title for step in timeline("lab", waits, told).steps]
+    assert steps == ["Submitted", "Started", "Went back to the queue", "Waits to start again"]

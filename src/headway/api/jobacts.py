@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -74,7 +75,8 @@ async def runs(name: str, job_id: Number, state: State, who: Anyone) -> JobRunsO
     if known and known[-1].start_time in (0, found.start_time):
         known = known[:-1]  # the controller says more of the last one, and sooner
     others = state.live.snapshot(name).with_ended(await history_of(state, cluster))
-    every = [*known, found]
+    # When one that waits is expected to start is no start; accounting's REQUEUED is a run that ended.
+    every = [*known, replace(found, start_time=0, end_time=0) if found.state in WAITING else found]
     return JobRunsOut(
         runs=[_run_out(run, state, cluster, others) for run in every],
         incidents=await _incidents(state, name, job_id, every),
@@ -82,7 +84,7 @@ async def runs(name: str, job_id: Number, state: State, who: Anyone) -> JobRunsO
 
 
 def _run_out(run: JobState, state: AppState, cluster: Cluster, others: tuple[JobState, ...]) -> JobRunOut:
-    started = bool(run.start_time) and run.state not in WAITING and bool(run.nodes)
+    started = bool(run.start_time and run.nodes)
     placement = None
     if started and cluster.slots:
         leaf_of = {slot.name: slot.leaf for slot in cluster.slots}
@@ -93,7 +95,7 @@ def _run_out(run: JobState, state: AppState, cluster: Cluster, others: tuple[Job
         state=run.state,
         submit_time=run.submit_time,
         start_time=run.start_time if started else 0,
-        end_time=run.end_time if run.state not in RUNNING | WAITING else 0,
+        end_time=run.end_time if run.state not in RUNNING else 0,
         nodelist=compress(run.nodes),
         exit_code=run.exit_code,
         placement=placement,
@@ -103,12 +105,12 @@ def _run_out(run: JobState, state: AppState, cluster: Cluster, others: tuple[Job
 async def _incidents(state: AppState, name: str, job_id: int, every: list[JobState]) -> list[IncidentOut]:
     """Those that moved it, and those of its nodes while it ran there."""
     numbers = set(await state.store.incidents_that_moved(name, job_id))
-    began = min((run.start_time for run in every if run.start_time and run.state not in WAITING), default=0)
+    began = min((run.start_time for run in every if run.start_time), default=0)
     for one in await state.store.incidents(name, since=began, limit=_DEEP) if began else ():
         at = one.fault_at or one.opened_at
         for run in every:
             end = run.end_time if run.end_time and run.state not in RUNNING else state.clock()
-            if one.node in run.nodes and run.state not in WAITING and run.start_time <= at <= end + 1:
+            if one.node in run.nodes and run.start_time and run.start_time <= at <= end + 1:
                 numbers.add(one.number)
     return [incident_out(await state.store.incident(number)) for number in sorted(numbers)[-_MOST_INCIDENTS:]]
 
