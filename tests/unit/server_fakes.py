@@ -51,6 +51,7 @@ class FakeWork:
             "losses": {},
             "saves": {},
             "wants_roll": False,
+            "said": None,
             **answers,
         }
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -156,6 +157,9 @@ class FakeWork:
 
     async def history(self, cluster: Cluster) -> Any:
         return await self._call("history", cluster)
+
+    async def said(self, cluster: Cluster, job: JobState) -> Any:
+        return await self._call("said", cluster, job)
 
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> Any:
         return await self._call("progress", cluster, jobs)

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from headway.api.live import Snapshot
-from headway.api.state import HISTORY_S
+from headway.api.state import HISTORY_S, SAID_S
 from headway.domain.live import JobState
+from headway.errors import Unreachable
 from headway.web.job_view import Gpus, gpus, timeline
-from headway.wire.jobs import JobRunOut, JobRunsOut
+from headway.wire.jobs import JobRunOut, JobRunsOut, ProgressOut
+from headway.wire.work import ExecOut
 from tests import builders
 from tests.unit.server_fakes import Server
 
@@ -86,3 +88,21 @@ async def test_a_run_that_was_requeued_stands_in_the_course_with_its_start_and_i
     assert course == [(910, 950, True), (0, 0, False)]
     steps = [step.title for step in timeline("lab", waits, told).steps]
     assert steps == ["Submitted", "Started", "Went back to the queue", "Waits to start again"]
+
+
+async def test_the_loss_of_a_job_that_ended_long_ago_is_read_from_its_files_once_for_all_who_look(
+    server: Server,
+) -> None:
+    job = builders.job(7, "COMPLETED", nodes=("lab-1-1",), start_time=910, end_time=950)
+    server.state.live.put(Snapshot("lab", as_of=1000.0))
+    server.work.answers |= {"job": job, "runs": (), "history": (), "run_command": ExecOut(code=1)}
+    server.work.answers["said"] = ProgressOut(step=120, loss=1.5, series=[(60, 2.0), (120, 1.5)])
+    client = await server.client()
+    page = await client.get("/clusters/lab/jobs/7")
+    assert "[2.0, 1.5]" in page.text.replace("&#34;", '"')
+    told = (await client.get("/api/v1/clusters/lab/jobs/7")).json()
+    assert (told["progress"]["step"], len(server.work.named("said"))) == (120, 1)
+    server.work.answers["said"] = Unreachable("lab-head does not answer")
+    server.state.clock.now += 10 * SAID_S  # type: ignore[attr-defined]
+    server.state.live.put(Snapshot("lab", as_of=server.state.clock()))
+    assert (await client.get("/clusters/lab/jobs/7")).status_code == 200

@@ -125,8 +125,7 @@ async def job(name: str, job_id: Number, state: State, who: Anyone, task: Task =
     Why its container did not start stands in its log, so that is for who may read the log."""
     _, cluster = await state.cluster(name)
     found = await state.task(cluster, job_id, task) if task else await state.job(cluster, job_id)
-    progress = state.live.snapshot(name).progress.get(found.id)
-    told = job_out(found, state.clock(), progress, why_of(state, cluster, found))
+    told = job_out(found, state.clock(), await state.progress(cluster, found), why_of(state, cluster, found))
     if found.state == "FAILED" and found.exit_code == NO_CONTAINER and found.stderr.startswith("/"):
         with contextlib.suppress(HeadwayError):
             await may_touch(state, cluster, who, found, f"read the log of job {job_id}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import time
@@ -21,6 +22,7 @@ from headway.api.work import Resolved, Work
 from headway.domain.accounts import Share
 from headway.domain.cluster import STATE, WRITTEN, Cluster
 from headway.domain.dataset import with_versions
+from headway.domain.jobstate import ENDED
 from headway.domain.live import MOST_SIBLINGS, Check, JobState, Room
 from headway.errors import HeadwayError, NotFound
 from headway.jobs.tail_array import tasks_of
@@ -29,6 +31,7 @@ from headway.paths import volumes_dir
 from headway.render.series import SCRAPE_S
 from headway.store import ClusterRow, Store
 from headway.wire.clusters import Document
+from headway.wire.jobs import ProgressOut
 from headway.wire.nodes import DeedOut
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ _FRESH_S = 0.4  # readings younger than this are not asked for again
 SEEN_S = 2.0  # and what somebody only looks at is not older than this, when Slurm answers quickly
 GLANCE_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
 HISTORY_S = 5.0
+SAID_S = 60.0  # nothing more is written by then
 COLLECTED_S = 10.0  # the ledger is brought up to date for whoever looks at it
 _MOST_KEPT = 500
 T = TypeVar("T")
@@ -328,6 +332,16 @@ class AppState:
             return known[0]
         key = f"{cluster.name}/job/{array}_{task}"
         return await self._shared(key, SEEN_S, lambda: self.work.task(cluster, array, task))
+
+    async def progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
+        """What a job has said of itself. The files of one that ended are read once more, for they are followed no longer."""
+        known = self.live.snapshot(cluster.name).progress.get(job.id)
+        if known is not None or job.state not in ENDED or not job.start_time:
+            return known
+        key = f"{cluster.name}/said/{job.id}/{job.start_time}"
+        with contextlib.suppress(HeadwayError, TimeoutError, OSError):
+            return await self._shared(key, SAID_S, lambda: self.work.said(cluster, job))
+        return None
 
     async def array(self, cluster: Cluster, number: int) -> dict[str, str]:
         """The state of each task of an array, by its number: asked for again, once in a while for everybody, when one of

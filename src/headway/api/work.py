@@ -174,6 +174,10 @@ class Work(Protocol):
         """Steps and loss of jobs that report them, or write them in their logs."""
         ...
 
+    async def said(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
+        """The same of one that has ended, which nobody follows any more; None where it said nothing."""
+        ...
+
     async def submit(
         self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None, *, tag: str = ""
     ) -> SubmitOut:

@@ -31,6 +31,7 @@ from headway.wire.work import ExecIn, ExecOut, SubmitIn, SubmitOut
 if TYPE_CHECKING:
     from headway.cluster.env import Say
     from headway.health.roll import Waits
+    from headway.jobs.progress import Progress
     from headway.jobs.submit import Stage
     from headway.jobs.tunnel import Tunnel
     from headway.keep.archive import Header
@@ -199,18 +200,16 @@ class RealWork(Acting):
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
         progress = (await self._slurm(cluster)).progress
         await progress.look(jobs)
-        found = {}
-        for job in jobs:
-            known = progress.known(job.id)
-            if known:
-                found[job.id] = ProgressOut(
-                    step=known.step,
-                    loss=None if math.isnan(known.loss) else known.loss,
-                    tokens_per_s=known.tokens_per_s,
-                    course=course_out(known.course),
-                    series=known.series,
-                )
-        return found
+        return {job.id: _progress_out(known) for job in jobs if (known := progress.known(job.id))}
+
+    async def said(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
+        from headway.jobs.progress import ProgressReader
+
+        slurm = await self._slurm(cluster)
+        reader = ProgressReader(slurm.links, slurm.head)
+        await reader.look((job,))
+        known = reader.known(job.id)
+        return _progress_out(known) if known else None
 
     async def submit(
         self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None, *, tag: str = ""
@@ -387,3 +386,13 @@ class RealWork(Acting):
         slurm = await self._slurm(cluster)
         held = await self._held(cluster)
         await tell(held.env.connections, slurm.head, news, time.time())
+
+
+def _progress_out(known: Progress) -> ProgressOut:
+    return ProgressOut(
+        step=known.step,
+        loss=None if math.isnan(known.loss) else known.loss,
+        tokens_per_s=known.tokens_per_s,
+        course=course_out(known.course),
+        series=known.series,
+    )

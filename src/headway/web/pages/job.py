@@ -100,7 +100,7 @@ async def act(
 async def _parts(
     state: AppState, cluster: Cluster, job: JobState, runs: JobRunsOut, *, mine: bool, clone: bool
 ) -> Parts:
-    progress = state.live.snapshot(cluster.name).progress.get(job.id)
+    progress = await state.progress(cluster, job)
     parts: dict[str, object] = {
         "head": view.head(cluster.name, job, why_of(state, cluster, job), mine=mine, clone=clone),
         "facts": view.facts(job, progress, runs, simulated=cluster.simulated_gpus),
