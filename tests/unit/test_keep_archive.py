@@ -132,6 +132,8 @@ def test_what_is_no_backup_is_called_so(tmp_path: Path) -> None:
         archive.read_header(tmp_path / "none")
     with pytest.raises(Refused):
         archive.found(tmp_path / "none")
+    with pytest.raises(Refused, match="is no file"):
+        archive.read_header(tmp_path)
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,9 +118,10 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         raise NotFound(f"there is no file {path} on the server's machine", hint="headway backups --in DIR") from None
     except OSError as error:
         raise Refused(f"{path} can't be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise Refused(f"{path} is no file", hint="headway backups --in DIR")
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise Refused(f"{path} is no file", hint="headway backups --in DIR")
         yield file
 
 
