@@ -20,7 +20,7 @@ from headway.domain.cluster import OwnSite, Storage, Volume
 from headway.domain.observed import NOT_SEEN
 from headway.domain.unit import Unit
 from headway.machines.program import program
-from headway.render import systemd
+from headway.render import agent, systemd
 from headway.render.units import units
 from headway.spec.words import mount_line_fault
 from ops import steps
@@ -190,3 +190,18 @@ def test_what_a_killed_bench_left_goes_with_the_next_and_a_running_one_stays(tmp
     ask = json.dumps({"paths": [str(tmp_path)], "mib": 1})
     subprocess.run([sys.executable, "-c", program("bench"), ask], capture_output=True, check=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".headway-bench-link", ".headway-bench-new"]
+
+
+def test_what_the_head_exports_is_of_another_machine(tmp_path: Path) -> None:
+    """Its restart is no fault of the nodes': their jobs wait for it, and go on."""
+    cluster = builders.cluster(provider="ssh")
+    site = replace(builders.site(cluster), own=OwnSite(nfs=("/home", "/scratch")))
+    told = config.load(str(_written(tmp_path, agent.config(cluster, site, cluster.groups[0]))))
+    assert [(one.path, one.outside) for one in told.mounts] == [("/home", True), ("/scratch", True)]
+    told = config.load(str(_written(tmp_path, agent.config(cluster, site, cluster.groups[0], head="lab-head"))))
+    assert told.mounts == ()
+
+
+def _written(folder: Path, text: str) -> Path:
+    (folder / "agent.json").write_text(text)
+    return folder / "agent.json"

@@ -201,6 +201,21 @@ def test_a_volume_that_answers_with_an_error_keeps_jobs_away(
             assert (found.reason, found.action) == (f"{path}: {os.strerror(number)}", action)
 
 
+@pytest.mark.parametrize(("outside", "action"), [(True, "mount"), (False, "reboot")])
+def test_scratch_of_another_machine_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: bool, action: str
+) -> None:
+    plan = config.Config(head="h", mounts=(config.Mount("/scratch", "/", False, outside),))
+    one = next(one for one in checks.CHECKS if one.name == "scratch_writes")
+    assert one.late(seen(config=plan), "hangs").action == action
+
+    def gone(**_: Any) -> Any:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(check_node.tempfile, "TemporaryFile", gone)
+    assert check_node.scratch_writes(seen(config=plan)).action == ("mount" if outside else "drain")
+
+
 def test_links_and_their_errors(tmp_path: Path) -> None:
     head = "Inter-|   Receive\n face |bytes\n"
     row = "  ib0: 9 9 {errors} 0 0 0 0 0 9 9 0 0 0 0 0 0\n"
@@ -446,6 +461,19 @@ def test_results_travel_like_faults_until_the_head_has_them(tmp_path: Path) -> N
     assert results.beat() == {"checks": []}
     (kept,) = [json.loads(line) for line in spool.read_text().splitlines()]
     assert kept == {"id": "lab-1-1-b00t-gpu_count-5.000", "node": "lab-1-1", **row("bad")}
+
+
+def test_what_was_only_waited_for_and_is_over_is_not_told_late() -> None:
+    """While the head is away its volumes are, too: it would hear of both when both are back."""
+    results = node.Results("lab-1-1", "b00t")
+    lost = {**row("bad", 1.0), "check": "outside", "action": "mount"}
+    results.take(deque([lost, row("bad", 2.0)]))
+    assert len(results.unsent) == 2
+    results.take(deque([{**lost, "at": 3.0, "state": "ok", "action": "none"}, row("ok", 4.0)]))
+    left = [(one["check"], one["state"]) for one in results.beat()["checks"]]
+    assert left == [("gpu_count", "bad"), ("outside", "ok"), ("gpu_count", "ok")], (
+        "a fault that went away by itself was one"
+    )
 
 
 def test_the_head_keeps_what_is_new_also_after_a_restart(tmp_path: Path) -> None:
