@@ -41,13 +41,15 @@ OK = (0, "", "")
 async def test_the_reservation_is_made_updated_and_removed_as_needed() -> None:
     name = "ReservationName=headway_spares"
     # An end of its own: Slurm takes "infinite" for one year, and the spares would be ordinary nodes from then on.
-    create = ("scontrol", "create", "reservation", name, "Nodes=lab-1-[3-4]", "EndTime=2100-01-01", "Users=root",
-              "StartTime=now", "Flags=IGNORE_JOBS")  # fmt: skip
+    create = ("scontrol", "create", "reservation", name, "Nodes=lab-1-[3-4]", "EndTime=2100-01-01",
+              "Flags=IGNORE_JOBS,OVERLAP", "Users=root", "StartTime=now")  # fmt: skip
     slurm = Scontrol({SHOW: NONE, create: OK})
     await control.reserve(slurm, HEAD, ["lab-1-3", "lab-1-4"])
     assert slurm.said == [create]
 
-    update = ("scontrol", "update", "reservation", name, "Nodes=lab-1-4", "EndTime=2100-01-01")
+    # One that was made without OVERLAP has it from then on: somebody's own reservation may name any node.
+    update = ("scontrol", "update", "reservation", name, "Nodes=lab-1-4", "EndTime=2100-01-01",
+              "Flags=IGNORE_JOBS,OVERLAP")  # fmt: skip
     slurm = Scontrol({SHOW: (0, HELD, ""), update: OK})
     await control.reserve(slurm, HEAD, ["lab-1-4"])
     assert slurm.said == [update]
@@ -71,7 +73,7 @@ async def test_a_reservation_that_a_job_names_stays_until_none_does() -> None:
 async def test_nodes_that_fail_too_often_are_everybody_s_who_asks_for_them() -> None:
     show = (*SHOW[:-1], "headway_lemons")
     create = ("scontrol", "create", "reservation", "ReservationName=headway_lemons", "Nodes=lab-1-2",
-              "EndTime=2100-01-01", "Accounts=root", "StartTime=now", "Flags=IGNORE_JOBS,OVERLAP")  # fmt: skip
+              "EndTime=2100-01-01", "Flags=IGNORE_JOBS,OVERLAP", "Accounts=root", "StartTime=now")  # fmt: skip
     slurm = Scontrol({show: (1, "", "Reservation headway_lemons not found"), create: OK})
     await control.reserve(slurm, HEAD, ["lab-1-2"], "headway_lemons")
     assert slurm.said == [show, create]

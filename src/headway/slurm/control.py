@@ -14,12 +14,10 @@ from headway.machines.run import Ran
 from headway.machines.ssh import Remote
 
 # IGNORE_JOBS: it may be put on nodes with running jobs, which it leaves alone. Not MAINT: that would show a healthy
-# spare as being under maintenance; without it sinfo says "resv". Lemons are everybody's who asks for them; OVERLAP: one may
-# just have been a spare.
-_OPTIONS = {
-    SPARES: ("Users=root", "StartTime=now", "Flags=IGNORE_JOBS"),
-    LEMONS: ("Accounts=root", "StartTime=now", "Flags=IGNORE_JOBS,OVERLAP"),
-}
+# spare as being under maintenance; without it sinfo says "resv". Lemons are everybody's who asks for them. OVERLAP: a lemon
+# may just have been a spare, and somebody's own reservation, for tomorrow say, may name any node.
+_FLAGS = "Flags=IGNORE_JOBS,OVERLAP"
+_OPTIONS = {SPARES: ("Users=root", "StartTime=now"), LEMONS: ("Accounts=root", "StartTime=now")}
 _NO_END = "EndTime=2100-01-01"  # "infinite" is one year to Slurm: the spares would then become ordinary nodes
 _TIMEOUT_S = 30.0
 _TEST_MINUTES = 4  # then Slurm forgets the reservation by itself
@@ -282,7 +280,7 @@ async def reserve(connections: Remote, head: Machine, names: Sequence[str], name
         if ran.code != 0 and _IN_USE not in ran.stderr.lower():
             raise CommandFailed(ran.argv, ran.code, ran.stderr or ran.stdout, where=head.name)
         return
-    what = (f"ReservationName={name}", f"Nodes={compress(names)}", _NO_END)
+    what = (f"ReservationName={name}", f"Nodes={compress(names)}", _NO_END, _FLAGS)
     if held:
         await _scontrol(connections, head, "update", "reservation", *what)
     else:
