@@ -88,6 +88,28 @@ async def test_nothing_is_said_when_it_is_so_already() -> None:
     assert slurm.said == []
 
 
+SAID = "[root@2026-01-01T00:00:00]"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "",
+        " Comment=PSU swapped",
+        " Extra={rack: 7}",
+        " InstanceId=i-1 InstanceType=big",
+        " ReservationName=course",
+        " Comment=see [1] and [bob@home] Extra=x InstanceId=i-1 ReservationName=course",
+    ],
+)
+@pytest.mark.parametrize("reason", ["bob: disk swap", "bob: [R12] slot [3]", "ask [carl@example.org]", "a [x] b"])
+async def test_what_stands_behind_a_reason_is_none_of_it(reason: str, behind: str) -> None:
+    show = ("scontrol", "--oneliner", "show", "node", "lab-1-2")
+    line = f"NodeName=lab-1-2 Arch=x86_64 State=IDLE+DRAIN ThreadsPerCore=1 Reason={reason} {SAID}{behind}\n"
+    states, found = await control.node_now(Scontrol({show: (0, line, "")}), HEAD, "lab-1-2")
+    assert (states, found) == ({"IDLE", "DRAIN"}, reason)
+
+
 async def test_an_unreachable_controller_is_not_taken_for_no_reservation() -> None:
     slurm = Scontrol({SHOW: (1, "", "slurm_load_reservations error: Unable to contact slurm controller")})
     with pytest.raises(CommandFailed):
@@ -110,9 +132,9 @@ async def test_a_reason_stays_one_word_of_one_line() -> None:
 @pytest.mark.parametrize(
     ("now", "kept"),
     [
-        ("IDLE+DRAIN Reason=ours [x]", ""),
-        ("DOWN Reason=bob: a fan [x]", "bob: a fan"),
-        ("IDLE Reason=bob: a fan [x]", ""),
+        ("IDLE+DRAIN Reason=ours [root@2026-01-01T00:00:00]", ""),
+        ("DOWN Reason=bob: a fan [root@2026-01-01T00:00:00]", "bob: a fan"),
+        ("IDLE Reason=bob: a fan [root@2026-01-01T00:00:00]", ""),
     ],
 )
 async def test_a_node_is_returned_only_where_it_is_still_out_for_what_we_said(now: str, kept: str) -> None:

@@ -34,7 +34,9 @@ _IN_USE = "reservation is in use"
 _GIVEN_UP = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})  # by somebody's word, or by what the job itself asked for
 _NODES = re.compile(r"\bNodes=(\S+)")
 _NODE_STATE = re.compile(r"\bState=(\S+)")
-_NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]]*\])?\s*$", re.MULTILINE)
+# Who said it, and when, stands behind it in brackets; then fields that only some nodes have: Comment=, Extra=, InstanceId=,
+# InstanceType=, ReservationName=.
+_NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]\s]+@[^\]]*\](?: +\w+=.*)?)?\s*$", re.MULTILINE)
 _JOB_STATE = re.compile(r"\bJobState=(\S+)")
 _TASK = re.compile(r"\d+_\d+")
 _EXIT_CODE = re.compile(r"\bExitCode=(\d+):(\d+)")  # exit code:signal
