@@ -137,6 +137,18 @@ async def test_a_script_whose_tasks_the_fence_cuts_off_is_held_and_requeued(lab:
     assert lab.world.requeued == [7], "8 has ended well, 9 is requeued by Slurm itself"
 
 
+async def test_one_that_was_cancelled_as_its_node_died_does_not_come_back(lab: Ward) -> None:
+    """Its script caught the signal, and ended with an exit code of its own."""
+    jobs = (7, 8, 9, 10)
+    lab.world.jobs, lab.world.batch_hosts = dict.fromkeys(jobs, "RUNNING"), dict.fromkeys(jobs, "lab-1-1")
+    lab.world.last_breath = dict.fromkeys(jobs, "COMPLETING")
+    lab.world.codes = {7: 1, 8: 1}
+    lab.world.accounted = {7: "CANCELLED by 1000", 8: "FAILED", 9: "COMPLETED", 10: "NODE_FAIL"}
+    await lab.responder.hear_beats(SILENT, 1000.0)
+    assert lab.world.requeued == [8], "10 is requeued by Slurm itself"
+    assert "jobs requeued: 8, 10; ended: 7, 9" in [step.text for step in (await lab.newest()).steps]
+
+
 async def test_who_was_killed_after_noting_disturbs_no_machine_that_an_apply_made_since(lab: Ward) -> None:
     assert lab.world.machine
     await lab.store.open_incident(

@@ -31,7 +31,7 @@ _NEVER = ("presently disabled", "only batch jobs", "heterogeneous job")
 _WAITS = "job is pending execution"  # also while it still ends: it was requeued already
 _FORGOTTEN = "invalid job id"
 _IN_USE = "reservation is in use"
-_GIVEN_UP = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})  # by somebody's word, or by what the job itself asked for
+GIVEN_UP = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})  # by somebody's word, or by what the job itself asked for
 _NODES = re.compile(r"\bNodes=(\S+)")
 _NODE_STATE = re.compile(r"\bState=(\S+)")
 # Who said it, and when, stands behind it in brackets; then fields that only some nodes have: Comment=, Extra=, InstanceId=,
@@ -222,13 +222,13 @@ async def ends_badly(connections: Remote, head: Machine, job_id: int) -> bool:
     return "JobState=COMPLETING" in shown and code is not None and code[1] != "0"
 
 
-async def given_up(connections: Remote, head: Machine, jobs: Iterable[int]) -> set[int]:
-    """Those of them that were cancelled, or are over their time: also while they are completing, where the controller's word is
-    that alone, and a requeue would bring them back. As accounting knows it; none where that does not answer."""
+async def accounted(connections: Remote, head: Machine, jobs: Iterable[int]) -> dict[int, str]:
+    """How accounting has it that they ended: also while they are completing, where the controller's word is that alone, and a
+    requeue would bring them back. {} where it does not answer."""
     argv = ["sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(map(str, sorted(jobs)))]
     ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S, check=False)
     rows = (line.split("|") for line in ran.stdout.splitlines())
-    return {int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit() and row[1].split(" ")[0] in _GIVEN_UP}
+    return {int(row[0]): row[1].split(" ")[0] for row in rows if len(row) == 2 and row[0].isdigit()}
 
 
 async def was_killed(connections: Remote, head: Machine, job_id: int) -> bool:
