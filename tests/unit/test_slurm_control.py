@@ -195,6 +195,18 @@ async def test_a_job_that_is_ending_can_be_left_out() -> None:
     assert await control.jobs_on(slurm, HEAD, "lab-1-2", ending=False) == (8,)
 
 
+@pytest.mark.parametrize(
+    ("words", "serves"),
+    [
+        ("idle mixed allocated completing reserved planned maint mixed$ allocated$", True),
+        ("down drained draining fail unknown inval future down* idle* maint* idle~ mixed# idle% mixed@ reboot^", False),
+        ("down$ drained$ draining$", False),
+    ],
+)
+def test_a_node_under_maintenance_serves_as_it_did(words: str, serves: bool) -> None:
+    assert {word: control.serves(word) for word in words.split()} == dict.fromkeys(words.split(), serves)
+
+
 async def test_ping_reads_what_scontrol_says() -> None:
     argv = ("scontrol", "ping")
     assert await control.ping(Scontrol({argv: (0, "Slurmctld(primary) at lab-head is UP\n", "")}), HEAD)

@@ -194,9 +194,11 @@ async def node_reasons(connections: Remote, head: Machine) -> dict[str, tuple[st
 
 
 def serves(word: str) -> bool:
-    """Whether a node with this state of sinfo's takes jobs, or has one."""
+    """Whether a node with this state of sinfo's takes jobs, or has one. Under somebody's maintenance it is an idle node as
+    well: "maint", or as it is else with a "$" where it has jobs."""
     out = ("down", "drain", "fail", "unknown", "inval", "power", "future")
-    return bool(word) and not word.startswith(out) and not word.endswith(("*", "~", "#", "%", "!", "$", "@", "^"))
+    word = word.removesuffix("$")
+    return bool(word) and not word.startswith(out) and not word.endswith(("*", "~", "#", "%", "!", "@", "^"))
 
 
 async def _update_nodes(connections: Remote, head: Machine, names: Sequence[str], *what: str) -> None:
