@@ -55,7 +55,6 @@ class Fleet:
         self.order: list[str] = []
         self.bad: set[str] = set()  # images on which tests fail
         self.unmakable: set[str] = set()
-        self.maintenance = False  # somebody's reservation: Flags=MAINT,IGNORE_JOBS
         self.lost = False  # the server's database
         self.now = 1000.0
         self.turns = 0
@@ -83,7 +82,7 @@ class Fleet:
         if argv[0] == "squeue":
             out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
         elif argv[0] == "sinfo":
-            words = {name: "drained" if name in self.reasons else self._word(name) for name in NODES}
+            words = {name: "drained" if name in self.reasons else "idle" for name in NODES}
             out = "".join(f"{name}|{words[name]}|{self.reasons.get(name, 'none')}\n" for name in NODES)
         elif "node" in argv:
             why = self.reasons.get(argv[-1])
@@ -102,10 +101,6 @@ class Fleet:
                 argv
             )
         return Ran(tuple(argv), 0, out, "", 0.0)
-
-    def _word(self, name: str) -> str:
-        jobs = bool(self.jobs.get(name))
-        return ("mixed$" if jobs else "maint") if self.maintenance else "idle"
 
     def _update(self, argv: Sequence[str]) -> None:
         from headway.domain.hostlist import expand
@@ -222,12 +217,6 @@ async def test_each_node_is_drained_made_anew_tested_and_returned_one_first(flee
     fleet.order.clear()
     assert await go(fleet, store)
     assert fleet.did == []
-
-
-async def test_a_node_with_jobs_under_maintenance_is_not_left_out(fleet: Fleet, store: Store) -> None:
-    fleet.maintenance, fleet.jobs["lab-1-2"] = True, {7}
-    fleet.reasons["lab-1-3"] = "bob: disk swap"
-    assert (await look(tools(fleet, store))).out == {"lab-1-3": "bob: disk swap"}
 
 
 async def test_a_node_that_fails_its_tests_stops_the_roll_and_stays_drained(fleet: Fleet, store: Store) -> None:

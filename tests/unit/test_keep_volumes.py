@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -169,6 +170,21 @@ def test_a_lost_volume_of_another_machine_asks_for_no_reboot(tmp_path: Path) -> 
     assert check_node.mounts(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)) is None
     hung = next(one for one in checks.CHECKS if one.name == "outside")
     assert hung.hangs == "mount"
+
+
+@pytest.mark.parametrize(("outside", "action"), [(True, "mount"), (False, "reboot")])
+def test_scratch_of_another_machine_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: bool, action: str
+) -> None:
+    plan = config.Config(head="h", mounts=(config.Mount("/scratch", "/", False, outside),))
+    one = next(one for one in checks.CHECKS if one.name == "scratch_writes")
+    assert one.late(checks.Seen(config=plan, now=1000.0), "hangs").action == action
+
+    def gone(**_: Any) -> Any:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(check_node.tempfile, "TemporaryFile", gone)
+    assert check_node.scratch_writes(checks.Seen(config=plan, now=1000.0)).action == ("mount" if outside else "drain")
 
 
 def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:

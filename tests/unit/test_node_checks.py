@@ -201,21 +201,6 @@ def test_a_volume_that_answers_with_an_error_keeps_jobs_away(
             assert (found.reason, found.action) == (f"{path}: {os.strerror(number)}", action)
 
 
-@pytest.mark.parametrize(("outside", "action"), [(True, "mount"), (False, "reboot")])
-def test_scratch_of_another_machine_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: bool, action: str
-) -> None:
-    plan = config.Config(head="h", mounts=(config.Mount("/scratch", "/", False, outside),))
-    one = next(one for one in checks.CHECKS if one.name == "scratch_writes")
-    assert one.late(seen(config=plan), "hangs").action == action
-
-    def gone(**_: Any) -> Any:
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-
-    monkeypatch.setattr(check_node.tempfile, "TemporaryFile", gone)
-    assert check_node.scratch_writes(seen(config=plan)).action == ("mount" if outside else "drain")
-
-
 def test_links_and_their_errors(tmp_path: Path) -> None:
     head = "Inter-|   Receive\n face |bytes\n"
     row = "  ib0: 9 9 {errors} 0 0 0 0 0 9 9 0 0 0 0 0 0\n"
