@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from . import machine
 from .checks import DRAIN, MOUNT, REBOOT, REPLACE, Result, Seen, bad, check, warn
+from .config import Mount
 from .job import of_root, processes
 from .machine import text_of
 from .room import holders, people
@@ -187,12 +188,22 @@ def disk_writes(_: Seen) -> Result | None:
     return bad(f"140 kB take {took:.1f} s to be written to {place}") if took > SLOW_S else None
 
 
-@check(every_s=300, idle=True, limit_s=20)
+def _scratch(seen: Seen) -> Mount | None:
+    return next((one for one in seen.config.mounts if one.path == "/scratch" and not one.read_only), None)
+
+
+def _scratch_hangs(seen: Seen) -> str:
+    one = _scratch(seen)
+    return MOUNT if one is not None and one.outside else REBOOT
+
+
+@check(every_s=300, idle=True, limit_s=20, hangs=_scratch_hangs)
 def scratch_writes(seen: Seen) -> Result | None:
     """A small file on the shared volume: written, read back, removed."""
-    place = next((one.path for one in seen.config.mounts if one.path == "/scratch" and not one.read_only), None)
-    if place is None:
+    one = _scratch(seen)
+    if one is None:
         return None
+    place = one.path
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"headway" * 1000)
@@ -203,7 +214,7 @@ def scratch_writes(seen: Seen) -> Result | None:
     except OSError as error:
         if error.errno in _FULL:  # people have filled it: no fault of this node's
             return warn(f"{place} is full")
-        return bad(f"{place} can't be written to: {error.strerror}")
+        return bad(f"{place} can't be written to: {error.strerror}", MOUNT if one.outside else DRAIN)
     return None if same else bad(f"{place} gives back something else than was written", DRAIN)
 
 

@@ -85,7 +85,10 @@ class Check:
     waits: bool  # may wait for a disk or a network: has a thread of its own
     limit_s: float  # and this long
     times: int  # so often in a row before it counts
-    hangs: str = REBOOT  # what helps when it takes longer
+    hangs: str | Callable[[Seen], str] = REBOOT  # what helps when it takes longer
+
+    def late(self, seen: Seen, words: str) -> Result:
+        return bad(words, self.hangs if isinstance(self.hangs, str) else self.hangs(seen))
 
 
 CHECKS: list[Check] = []
@@ -99,7 +102,7 @@ def check(
     idle: bool = False,
     limit_s: float = 0,
     times: int = 1,
-    hangs: str = REBOOT,
+    hangs: str | Callable[[Seen], str] = REBOOT,
 ) -> Callable[[Look], Look]:
     """Registers a check under its function's name. `prolog`: while it is bad, no job begins here. `idle`: it runs only
     while no job is here. `limit_s`: it may wait for something, so long. `times`: so often in a row before it counts.
@@ -173,10 +176,8 @@ class Runner:
             state.thread = None
             return state.answer[0]
         if seen.now - state.began > state.check.limit_s:
-            return bad(
-                f"{state.check.name} has no answer for {state.check.limit_s:g} s: something there hangs",
-                state.check.hangs,
-            )
+            words = f"{state.check.name} has no answer for {state.check.limit_s:g} s: something there hangs"
+            return state.check.late(seen, words)
         return None
 
     @staticmethod
@@ -236,6 +237,6 @@ def every(seen: Seen, checks: Iterable[Check] | None = None) -> list[dict[str, A
         thread = threading.Thread(target=lambda s=state: s.answer.append(safely(s.check, seen)), daemon=True)
         thread.start()
         thread.join(one.limit_s or 10)
-        state.result = state.answer[0] if state.answer else bad(f"{one.name} has no answer", one.hangs)
+        state.result = state.answer[0] if state.answer else one.late(seen, f"{one.name} has no answer")
         rows.append(told(state))
     return rows

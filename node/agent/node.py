@@ -13,7 +13,7 @@ from collections import deque
 from typing import Any
 
 from .check_node import kernel_trouble
-from .checks import BAD
+from .checks import BAD, MOUNT, OK
 from .config import Config
 from .gpu import Source, source_of
 from .head import PORT
@@ -238,10 +238,14 @@ class Results:
         self.unsent: dict[str, dict[str, Any]] = {}
 
     def take(self, changed: deque[dict[str, Any]]) -> bool:
-        """Whether one of them is bad."""
+        """Whether one of them is bad. What the head never heard of, as when it is the head itself that was away, is no news once
+        it is over and nothing had to be done for it but wait."""
         urgent = False
         while changed:
             row = changed.popleft()
+            if row["state"] == OK:
+                over = [name for name, one in self.unsent.items() if _waits(one) and one["check"] == row["check"]]
+                self.got(over)
             name = f"{self._begin}-{row['check']}-{row['at']:.3f}"
             self.unsent[name] = {"id": name, **row}
             urgent = urgent or row["state"] == BAD
@@ -253,3 +257,8 @@ class Results:
     def got(self, names: Any) -> None:
         for name in names if isinstance(names, list) else ():
             self.unsent.pop(str(name), None)
+
+
+def _waits(row: dict[str, Any]) -> bool:
+    """Whether jobs go on meanwhile and it ends by itself: a volume of another machine, the room that jobs hold."""
+    return row["state"] == BAD and row["action"] == MOUNT

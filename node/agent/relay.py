@@ -33,6 +33,7 @@ _OWN = "headway: "
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
 _ASLEEP = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP"})  # nobody waits for word from there
 _ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
+_GIVEN_UP = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
 # Of a requeue: the job itself forbids it, or the controller has forgotten it.
 _NEVER = ("presently disabled", "only batch jobs", "heterogeneous job", "invalid job id")
 _WAITS = "job is pending execution"  # also while it still ends: somebody has requeued it
@@ -120,10 +121,11 @@ class Relay(threading.Thread):
             code, _ = self._run(_update(node, "DRAIN", f"relay: XID {fault['code']}"))
             if code:
                 return True
-        there = self._jobs(node)
-        if there is None:
+        there, ending = self._jobs(node), self._jobs(node, "COMPLETING")
+        if there is None or ending is None:
             return True
         job = fault.get("job")
+        there -= self._over(ending, job)
         if job is not None and self._state(int(job)) in _ENDED_BADLY:
             there.add(int(job))
         sent, stay, late = self._sent.setdefault(name, set()), list[int](), False
@@ -178,11 +180,21 @@ class Relay(threading.Thread):
         reason = said.partition(" Reason=")[2].partition(" [")[0]
         return {state.rstrip("*") for state in fields.get("State", "").split("+") if state}, reason
 
-    def _jobs(self, node: str) -> set[int] | None:
+    def _jobs(self, node: str, states: str = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING") -> set[int] | None:
         """None without an answer."""
-        states = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
         code, said = self._run(["squeue", "--noheader", f"--nodelist={node}", f"--states={states}", "--format=%A"])
         return None if code else {int(word) for word in said.split() if word.isdigit()}
+
+    def _over(self, ending: set[int], victim: int | None) -> set[int]:
+        """Those that end on the node by somebody's word, or ended well: requeued, they would run once more. As accounting knows
+        it; none where that does not answer. Of the fault's own job only a person's word counts."""
+        if not ending:
+            return set()
+        jobs = ",".join(map(str, sorted(ending)))
+        code, said = self._run(["sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", jobs])
+        rows = [] if code else [line.partition("|") for line in said.splitlines()]
+        states = {int(number): state.split(" ")[0] for number, _, state in rows if number.isdigit()}
+        return {job for job, state in states.items() if state in _GIVEN_UP or (state == "COMPLETED" and job != victim)}
 
     def _alone(self, job: int) -> str:
         """What names this job and no other: an array's own number is one of its tasks' too, and means all of them. A part of a

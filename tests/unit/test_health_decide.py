@@ -123,6 +123,15 @@ def test_a_node_for_spare_work_only_neither_stands_by_nor_counts() -> None:
     assert wanted_reserve(LAB, lemon, SPARE) == frozenset(), "the spare takes its place"
 
 
+def test_a_node_that_somebody_has_reserved_does_not_stand_by() -> None:
+    theirs = world(lab_2_1=replace(node("lab-2-1", "IDLE", "RESERVED"), reservation="course"))
+    assert wanted_reserve(LAB, theirs, SPARE) == {"lab-1-4"}, "their jobs could not start there"
+    tested = world(lab_2_1=replace(node("lab-2-1", "IDLE", "RESERVED"), reservation="headway_test_lab-2-1"))
+    assert wanted_reserve(LAB, tested, SPARE) == SPARE
+    nightly = {n: replace(node(n, "IDLE", "MAINTENANCE"), reservation="nightly") for n in LAB.slot_names}
+    assert wanted_reserve(LAB, nightly, SPARE) == SPARE
+
+
 def test_a_cluster_without_spares_reserves_nothing() -> None:
     bare = cluster(spares=0)
     assert wanted_reserve(bare, {n: node(n) for n in bare.slot_names}, frozenset()) == frozenset()

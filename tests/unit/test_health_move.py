@@ -90,6 +90,27 @@ async def test_one_that_was_cancelled_and_still_ends_does_not_come_back(lab: War
     assert lab.world.requeued == ([8] if code == 79 else [])
 
 
+async def test_one_that_had_ended_well_and_holds_the_node_for_its_epilog_does_not_run_again(lab: Ward) -> None:
+    """Of the job that the error was of nobody knows: its script may have made little of its tasks' end."""
+    lab.world.jobs = {6: "COMPLETING", 7: "COMPLETING", 8: "COMPLETING", 9: "COMPLETING", 10: "RUNNING"}
+    lab.world.accounted = {6: "COMPLETED", 7: "COMPLETED", 8: "FAILED"}
+    await lab.responder.take(signal(79, job=7), [])
+    assert lab.world.requeued == [7, 8, 9, 10]
+    assert lab.world.order == ["drain"], "it still holds the node"
+    del lab.world.jobs[6]
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert lab.world.requeued == [7, 8, 9, 10]
+
+
+async def test_one_that_ends_is_not_warned_of_it(lab: Ward) -> None:
+    """Held by that in its epilog, it would be requeued however it ended."""
+    lab.world.jobs, lab.world.accounted = {8: "COMPLETING", 9: "COMPLETING"}, {8: "COMPLETED", 9: "FAILED"}
+    lab.world.scripts = dict.fromkeys((8, 9), "#SBATCH --signal USR1@600\n")
+    await lab.responder.take(signal(48), [])
+    assert lab.world.requeued == [9]
+    assert not [line for line in lab.world.order if line.startswith("signal")]
+
+
 @pytest.mark.parametrize("code", [79, 94])
 async def test_one_that_the_controller_has_forgotten_is_not_tried_again(lab: Ward, code: int) -> None:
     lab.world.jobs, lab.world.refused = {7: "FAILED"}, {7: "Invalid job id specified for job 7"}

@@ -70,6 +70,33 @@ async def test_it_is_tried_ever_more_seldom_for_a_week() -> None:
     assert len(nodes.pauses) < MOUNT_S / LAST_S + 20
 
 
+async def test_what_the_head_exports_is_waited_for_and_comes_first() -> None:
+    class Owned(Nodes):
+        server_id = "s1"
+
+        async def exports(self, cluster: str) -> tuple[str, ...]:
+            assert cluster == LAB.name
+            return ("/home", "/scratch")
+
+        async def candidate(self, *_: Any) -> Machine:
+            raise AssertionError
+
+        note = replaced = candidate
+
+        async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> Ran:
+            if argv[0] == "systemctl":
+                assert list(argv[3:]) == ["home.mount", "scratch.mount", "models.mount"]
+                return Ran(tuple(argv), 0, "", "", 0.0)
+            assert json.loads(argv[-1])["paths"] == ["/home", "/scratch", "/models"]
+            self.looks += 1
+            row = {"path": "/home", "error": "no answer for 5 s"} if self.looks <= self.away else {"path": "/home"}
+            return Ran(tuple(argv), 0, json.dumps(row), "", 0.0)
+
+    nodes = Owned(away=2)
+    assert await mounted(nodes.tools, "lab-1-1") == ""
+    assert len(nodes.pauses) == 2
+
+
 async def test_a_server_that_is_away_for_all_leaves_room_to_ask_other_things() -> None:
     nodes = Nodes(away=200)
     tools = nodes.tools

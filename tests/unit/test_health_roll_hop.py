@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from headway.domain.machine import Machine
 from headway.errors import Refused
-from headway.health.roll import halt, plan, roll_head
+from headway.health.roll import halt, look, plan, roll_head
+from headway.machines.run import Ran
 from headway.store.records import NodeImage
 from headway.store.store import Store
 from tests.unit import test_health_roll as world
@@ -23,6 +27,20 @@ def newer(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> Fleet:
     monkeypatch.setattr(world, "LAB", replace(LAB, slurm_version="26.05"))
     fleet.machines[LAB.head] = replace(fleet.machines[LAB.head], image="id-new")
     return fleet
+
+
+async def test_a_node_with_jobs_under_maintenance_is_not_left_out(fleet: Fleet, store: Store) -> None:
+    fleet.jobs = {"lab-1-2": {7}}
+    fleet.reasons = {"lab-1-3": "bob: disk swap"}
+    real = fleet.remote
+
+    async def remote(machine: Machine, argv: Sequence[str], **more: Any) -> Ran:
+        """Somebody has made a reservation for all of them: Flags=MAINT,IGNORE_JOBS."""
+        ran = await real(machine, argv, **more)
+        return replace(ran, stdout=ran.stdout.replace("lab-1-2|idle", "lab-1-2|mixed$").replace("|idle", "|maint"))
+
+    fleet.remote = remote  # type: ignore[method-assign]
+    assert (await look(world.tools(fleet, store))).out == {"lab-1-3": "bob: disk swap"}
 
 
 async def test_no_job_has_nodes_of_two_slurms(newer: Fleet, store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,9 @@ from headway.domain.machine import Machine, MachineState
 from headway.health.listen import Beats, Deed
 from headway.health.repair import AWAY_S, BOOT_S
 from headway.health.silence import LEASE_OVER_S, suspects
-from tests.unit.health_world import LAB, NODE, Ward
+from tests.builders import cluster
+from tests.unit import health_world
+from tests.unit.health_world import LAB, NODE, Ward, ward
 
 STARTED = dict.fromkeys(LAB.slot_names, 1.0)
 SILENT = Beats(4, {NODE: 6.0})
@@ -35,6 +38,28 @@ def test_many_at_once_are_the_network_and_a_relay_that_is_away_says_nothing() ->
     assert suspects(three, STARTED, 1000.0, late_s=20.0).hold, "long before anybody is late"
     assert suspects(Beats(3, {"lab-1-1": 9.0, NODE: 9.0}), STARTED, 1000.0).nodes == ("lab-1-1", NODE)
     assert suspects(Beats(relay_s=9.0, silent={NODE: 9.0}), STARTED, 1000.0) == suspects(Beats(), {}, 0.0)
+
+
+def test_only_machines_that_are_there_count() -> None:
+    """The head's agent forgets no name: of slots that the file no longer has, of machines that were given back."""
+    gone = {f"lab-{leaf}-{place}": 5000.0 for leaf in range(3, 11) for place in range(1, 5)}
+    all_of_them = dict.fromkeys(LAB.slot_names, 9.0)
+    assert "5 of 5 nodes" in suspects(Beats(0, {**all_of_them, **gone}), STARTED, 1000.0).hold
+    assert suspects(Beats(4, {NODE: 9.0, **gone}), STARTED, 1000.0).nodes == (NODE,)
+
+
+async def test_empty_slots_are_nobody_who_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A switch that dies takes all of a cluster's four nodes, of which sixteen may be: nobody is fenced."""
+    large = cluster(16, 0)
+    monkeypatch.setattr(health_world, "LAB", large)
+    four = large.slot_names[:4]
+    async with ward(tmp_path, large) as lab:
+        lab.world.missing = set(large.slot_names[4:])
+        lab.world.ages = {**dict.fromkeys(four, 16.0), "lab-4-4": 9000.0}
+        lab.responder.absent = frozenset(large.slot_names[4:])
+        silent = {NODE: 5.2} | {name: 4.6 for name in four if name != NODE}
+        assert "the network, not the nodes" in (await lab.responder.hear_beats(Beats(0, silent), 1000.0))[0][1]
+        assert "fence" not in lab.world.order
 
 
 async def test_it_is_fenced_first_then_down_then_rebooted_and_tested(lab: Ward) -> None:
@@ -110,6 +135,18 @@ async def test_a_script_whose_tasks_the_fence_cuts_off_is_held_and_requeued(lab:
     await lab.responder.hear_beats(SILENT, 1000.0)
     assert lab.world.order[2:] == ["hold 7 8 on lab-1-1", "fence", "down", "let go 7 8 on lab-1-1"]
     assert lab.world.requeued == [7], "8 has ended well, 9 is requeued by Slurm itself"
+
+
+async def test_one_that_was_cancelled_as_its_node_died_does_not_come_back(lab: Ward) -> None:
+    """Its script caught the signal, and ended with an exit code of its own."""
+    jobs = (7, 8, 9, 10)
+    lab.world.jobs, lab.world.batch_hosts = dict.fromkeys(jobs, "RUNNING"), dict.fromkeys(jobs, "lab-1-1")
+    lab.world.last_breath = dict.fromkeys(jobs, "COMPLETING")
+    lab.world.codes = {7: 1, 8: 1}
+    lab.world.accounted = {7: "CANCELLED by 1000", 8: "FAILED", 9: "COMPLETED", 10: "NODE_FAIL"}
+    await lab.responder.hear_beats(SILENT, 1000.0)
+    assert lab.world.requeued == [8], "10 is requeued by Slurm itself"
+    assert "jobs requeued: 8, 10; ended: 7, 9" in [step.text for step in (await lab.newest()).steps]
 
 
 async def test_who_was_killed_after_noting_disturbs_no_machine_that_an_apply_made_since(lab: Ward) -> None:

@@ -104,7 +104,13 @@ async def test_an_apply_returns_what_is_down_for_nobody_s_reason(monkeypatch: py
 
     async def remote(_: Any, argv: list[str], **__: Any) -> Ran:
         if "show" in argv:
-            return Ran(tuple(argv), 0, f"NodeName={argv[-1]} State=DOWN Reason={now[argv[-1]]} [x]\n", "", 0.0)
+            return Ran(
+                tuple(argv),
+                0,
+                f"NodeName={argv[-1]} State=DOWN Reason={now[argv[-1]]} [root@2026-01-01T00:00:00]\n",
+                "",
+                0.0,
+            )
         back.append(argv[2].partition("=")[2])
         return Ran(tuple(argv), 0, "", "", 0.0)
 

@@ -116,7 +116,7 @@ class OwnHeads(Heads):
     async def candidate(self, *_: Any) -> Machine:
         raise AssertionError
 
-    note = candidate
+    note = exports = candidate
 
 
 async def test_a_second_head_that_another_is_about_to_replace_need_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -20,7 +21,7 @@ from headway.domain.cluster import OwnSite, Storage, Volume
 from headway.domain.observed import NOT_SEEN
 from headway.domain.unit import Unit
 from headway.machines.program import program
-from headway.render import systemd
+from headway.render import agent, systemd
 from headway.render.units import units
 from headway.spec.words import mount_line_fault
 from ops import steps
@@ -171,6 +172,21 @@ def test_a_lost_volume_of_another_machine_asks_for_no_reboot(tmp_path: Path) -> 
     assert hung.hangs == "mount"
 
 
+@pytest.mark.parametrize(("outside", "action"), [(True, "mount"), (False, "reboot")])
+def test_scratch_of_another_machine_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: bool, action: str
+) -> None:
+    plan = config.Config(head="h", mounts=(config.Mount("/scratch", "/", False, outside),))
+    one = next(one for one in checks.CHECKS if one.name == "scratch_writes")
+    assert one.late(checks.Seen(config=plan, now=1000.0), "hangs").action == action
+
+    def gone(**_: Any) -> Any:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(check_node.tempfile, "TemporaryFile", gone)
+    assert check_node.scratch_writes(checks.Seen(config=plan, now=1000.0)).action == ("mount" if outside else "drain")
+
+
 def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:
     ask = json.dumps({"paths": [str(tmp_path), str(tmp_path / "none")], "mib": 8})
     ran = subprocess.run([sys.executable, "-c", program("bench"), ask], capture_output=True, text=True, check=True)
@@ -190,3 +206,18 @@ def test_what_a_killed_bench_left_goes_with_the_next_and_a_running_one_stays(tmp
     ask = json.dumps({"paths": [str(tmp_path)], "mib": 1})
     subprocess.run([sys.executable, "-c", program("bench"), ask], capture_output=True, check=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".headway-bench-link", ".headway-bench-new"]
+
+
+def test_what_the_head_exports_is_of_another_machine(tmp_path: Path) -> None:
+    """Its restart is no fault of the nodes': their jobs wait for it, and go on."""
+    cluster = builders.cluster(provider="ssh")
+    site = replace(builders.site(cluster), own=OwnSite(nfs=("/home", "/scratch")))
+    told = config.load(str(_written(tmp_path, agent.config(cluster, site, cluster.groups[0]))))
+    assert [(one.path, one.outside) for one in told.mounts] == [("/home", True), ("/scratch", True)]
+    told = config.load(str(_written(tmp_path, agent.config(cluster, site, cluster.groups[0], head="lab-head"))))
+    assert told.mounts == ()
+
+
+def _written(folder: Path, text: str) -> Path:
+    (folder / "agent.json").write_text(text)
+    return folder / "agent.json"

@@ -448,6 +448,19 @@ def test_results_travel_like_faults_until_the_head_has_them(tmp_path: Path) -> N
     assert kept == {"id": "lab-1-1-b00t-gpu_count-5.000", "node": "lab-1-1", **row("bad")}
 
 
+def test_what_was_only_waited_for_and_is_over_is_not_told_late() -> None:
+    """While the head is away its volumes are, too: it would hear of both when both are back."""
+    results = node.Results("lab-1-1", "b00t")
+    lost = {**row("bad", 1.0), "check": "outside", "action": "mount"}
+    results.take(deque([lost, row("bad", 2.0)]))
+    assert len(results.unsent) == 2
+    results.take(deque([{**lost, "at": 3.0, "state": "ok", "action": "none"}, row("ok", 4.0)]))
+    left = [(one["check"], one["state"]) for one in results.beat()["checks"]]
+    assert left == [("gpu_count", "bad"), ("outside", "ok"), ("gpu_count", "ok")], (
+        "a fault that went away by itself was one"
+    )
+
+
 def test_the_head_keeps_what_is_new_also_after_a_restart(tmp_path: Path) -> None:
     spool = tmp_path / "f"
 

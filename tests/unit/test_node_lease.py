@@ -169,6 +169,7 @@ class Head:
         self.state, self.reason = "MIXED", ""
         self.jobs: dict[int, str] = {7: "RUNNING", 8: "RUNNING"}
         self.tasks: dict[int, str] = {}
+        self.accounted: dict[int, str] = {}  # states as accounting has them
         self.fixed: set[int] = set()
         self.refused: dict[int, str] = {}  # in the controller's words
         self.away = ""  # words that get no answer
@@ -187,7 +188,10 @@ class Head:
         if argv[0] == "squeue" and "--format=%A %i" in argv:
             return 0, "".join(f"{job} {self.tasks.get(job, job)}\n" for job in self.jobs)
         if argv[0] == "squeue":
-            return 0, "\n".join(str(job) for job, state in self.jobs.items() if state == "RUNNING")
+            asked = line.partition("--states=")[2].split()[0].split(",")
+            return 0, "\n".join(str(job) for job, state in self.jobs.items() if state in asked)
+        if argv[0] == "sacct":
+            return 0, "".join(f"{job}|{self.accounted.get(int(job), 'RUNNING')}\n" for job in argv[-1].split(","))
         assert argv[1] in {"update", "requeue"}, line
         if argv[1] == "requeue" and argv[-1].isdigit() and int(argv[-1]) in self.refused:
             return 1, self.refused[int(argv[-1])]
@@ -279,6 +283,23 @@ def test_nor_is_a_silent_node_taken_for_done_with_before_it_is_down(world: World
         "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
     ]
     assert [deed["requeued"] for deed in world.told()] == [[7, 8]]
+
+
+def test_what_had_ended_without_the_fault_does_not_run_again(world: World) -> None:
+    """It holds its nodes for an epilog alone."""
+    world.head.jobs = {7: "RUNNING"} | dict.fromkeys(range(8, 14), "COMPLETING")
+    world.head.accounted = {8: "COMPLETED", 9: "CANCELLED by 1000", 10: "TIMEOUT", 11: "FAILED", 12: "COMPLETED"}
+    world.fault(job=12)  # its script may have made little of its tasks' end
+    world.relay().look(5000.0)
+    assert world.head.done[1:] == ["requeue 7", "requeue 11", "requeue 12", "requeue 13"]
+
+
+def test_without_accounting_none_is_lost(world: World) -> None:
+    world.head.jobs = {8: "COMPLETING"}
+    world.head.away = "sacct"
+    world.fault()
+    world.relay().look(5000.0)
+    assert world.head.done[1:] == ["requeue 8"]
 
 
 def test_only_the_tasks_that_ran_there_go_back_to_the_queue(world: World) -> None:

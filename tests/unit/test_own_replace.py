@@ -58,7 +58,7 @@ class World:
     async def candidate(self, *_: Any) -> Machine:
         raise AssertionError
 
-    note = candidate
+    note = exports = candidate
 
     async def nothing(self, *_: Any, **__: Any) -> None: ...
 

@@ -41,13 +41,15 @@ OK = (0, "", "")
 async def test_the_reservation_is_made_updated_and_removed_as_needed() -> None:
     name = "ReservationName=headway_spares"
     # An end of its own: Slurm takes "infinite" for one year, and the spares would be ordinary nodes from then on.
-    create = ("scontrol", "create", "reservation", name, "Nodes=lab-1-[3-4]", "EndTime=2100-01-01", "Users=root",
-              "StartTime=now", "Flags=IGNORE_JOBS")  # fmt: skip
+    create = ("scontrol", "create", "reservation", name, "Nodes=lab-1-[3-4]", "EndTime=2100-01-01",
+              "Flags=IGNORE_JOBS,OVERLAP", "Users=root", "StartTime=now")  # fmt: skip
     slurm = Scontrol({SHOW: NONE, create: OK})
     await control.reserve(slurm, HEAD, ["lab-1-3", "lab-1-4"])
     assert slurm.said == [create]
 
-    update = ("scontrol", "update", "reservation", name, "Nodes=lab-1-4", "EndTime=2100-01-01")
+    # One that was made without OVERLAP has it from then on: somebody's own reservation may name any node.
+    update = ("scontrol", "update", "reservation", name, "Nodes=lab-1-4", "EndTime=2100-01-01",
+              "Flags=IGNORE_JOBS,OVERLAP")  # fmt: skip
     slurm = Scontrol({SHOW: (0, HELD, ""), update: OK})
     await control.reserve(slurm, HEAD, ["lab-1-4"])
     assert slurm.said == [update]
@@ -71,7 +73,7 @@ async def test_a_reservation_that_a_job_names_stays_until_none_does() -> None:
 async def test_nodes_that_fail_too_often_are_everybody_s_who_asks_for_them() -> None:
     show = (*SHOW[:-1], "headway_lemons")
     create = ("scontrol", "create", "reservation", "ReservationName=headway_lemons", "Nodes=lab-1-2",
-              "EndTime=2100-01-01", "Accounts=root", "StartTime=now", "Flags=IGNORE_JOBS,OVERLAP")  # fmt: skip
+              "EndTime=2100-01-01", "Flags=IGNORE_JOBS,OVERLAP", "Accounts=root", "StartTime=now")  # fmt: skip
     slurm = Scontrol({show: (1, "", "Reservation headway_lemons not found"), create: OK})
     await control.reserve(slurm, HEAD, ["lab-1-2"], "headway_lemons")
     assert slurm.said == [show, create]
@@ -84,6 +86,28 @@ async def test_nothing_is_said_when_it_is_so_already() -> None:
     slurm = Scontrol({SHOW: NONE})
     await control.reserve(slurm, HEAD, [])
     assert slurm.said == []
+
+
+SAID = "[root@2026-01-01T00:00:00]"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "",
+        " Comment=PSU swapped",
+        " Extra={rack: 7}",
+        " InstanceId=i-1 InstanceType=big",
+        " ReservationName=course",
+        " Comment=see [1] and [bob@home] Extra=x InstanceId=i-1 ReservationName=course",
+    ],
+)
+@pytest.mark.parametrize("reason", ["bob: disk swap", "bob: [R12] slot [3]", "ask [carl@example.org]", "a [x] b"])
+async def test_what_stands_behind_a_reason_is_none_of_it(reason: str, behind: str) -> None:
+    show = ("scontrol", "--oneliner", "show", "node", "lab-1-2")
+    line = f"NodeName=lab-1-2 Arch=x86_64 State=IDLE+DRAIN ThreadsPerCore=1 Reason={reason} {SAID}{behind}\n"
+    states, found = await control.node_now(Scontrol({show: (0, line, "")}), HEAD, "lab-1-2")
+    assert (states, found) == ({"IDLE", "DRAIN"}, reason)
 
 
 async def test_an_unreachable_controller_is_not_taken_for_no_reservation() -> None:
@@ -108,9 +132,9 @@ async def test_a_reason_stays_one_word_of_one_line() -> None:
 @pytest.mark.parametrize(
     ("now", "kept"),
     [
-        ("IDLE+DRAIN Reason=ours [x]", ""),
-        ("DOWN Reason=bob: a fan [x]", "bob: a fan"),
-        ("IDLE Reason=bob: a fan [x]", ""),
+        ("IDLE+DRAIN Reason=ours [root@2026-01-01T00:00:00]", ""),
+        ("DOWN Reason=bob: a fan [root@2026-01-01T00:00:00]", "bob: a fan"),
+        ("IDLE Reason=bob: a fan [root@2026-01-01T00:00:00]", ""),
     ],
 )
 async def test_a_node_is_returned_only_where_it_is_still_out_for_what_we_said(now: str, kept: str) -> None:
@@ -169,6 +193,18 @@ async def test_a_node_is_busy_as_long_as_a_job_holds_something_of_it(state: str)
 async def test_a_job_that_is_ending_can_be_left_out() -> None:
     slurm = Squeue((7, "COMPLETED|COMPLETING", "lab-1-2"), (8, "RUNNING|STOPPED", "lab-1-2"))
     assert await control.jobs_on(slurm, HEAD, "lab-1-2", ending=False) == (8,)
+
+
+@pytest.mark.parametrize(
+    ("words", "serves"),
+    [
+        ("idle mixed allocated completing reserved planned maint mixed$ allocated$", True),
+        ("down drained draining fail unknown inval future down* idle* maint* idle~ mixed# idle% mixed@ reboot^", False),
+        ("down$ drained$ draining$", False),
+    ],
+)
+def test_a_node_under_maintenance_serves_as_it_did(words: str, serves: bool) -> None:
+    assert {word: control.serves(word) for word in words.split()} == dict.fromkeys(words.split(), serves)
 
 
 async def test_ping_reads_what_scontrol_says() -> None:

@@ -20,7 +20,7 @@ from headway.domain.incident import INCIDENT_REASON, own
 from headway.domain.live import Check, NodeState
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES, NO_MACHINE, choose
-from headway.errors import HeadwayError, Unreachable
+from headway.errors import CommandFailed, HeadwayError, Unreachable
 from headway.slurm import control
 from headway.slurm.reader import SlurmReader
 
@@ -126,15 +126,20 @@ def _of_nobody(reason: str) -> bool:
     return told and not reason.startswith(INCIDENT_REASON)
 
 
-async def hold_spares(cluster: Cluster, env: Env, head: Machine) -> bool:
-    """Brings the reservation of spares in line with which nodes are usable; True when it had to change."""
+async def hold_spares(cluster: Cluster, env: Env, head: Machine, say: Say) -> None:
+    """Brings the reservation of spares in line with which nodes are usable. Where Slurm refuses that the cluster works
+    all the same, and its watch tries again."""
     states = await node_states(cluster, env, head)
     held = frozenset(await control.reserved(env.connections, head))
     wanted = wanted_reserve(cluster, states, held)
     if wanted == held:
-        return False
-    await control.reserve(env.connections, head, sorted(wanted))
-    return True
+        return
+    try:
+        await control.reserve(env.connections, head, sorted(wanted))
+    except CommandFailed as error:
+        await say("spares", error.message.splitlines()[0], level="warning", done=True)
+    else:
+        await say("spares", f"{cluster.spares} held ready", done=True)
 
 
 async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
@@ -218,7 +223,6 @@ async def settle(
     if started:
         await wait_for_nodes(cluster, env, head, started)
         await return_nodes(cluster, env, head, started)
-    if await hold_spares(cluster, env, head):
-        await say("spares", f"{cluster.spares} held ready", done=True)
+    await hold_spares(cluster, env, head, say)
     if started:
         await say("nodes", "registered with Slurm", done=True, seconds=time.monotonic() - began)

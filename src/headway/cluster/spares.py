@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headway.domain.cluster import Cluster, Group
-from headway.domain.live import LEMONS, NodeState
+from headway.domain.live import LEMONS, OURS, NodeState
 
 
 def wanted_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> frozenset[str]:
     """The nodes to hold. Those held already stay where possible, then idle ones from the last slot backwards;
-    a node with work is never taken."""
+    a node with work is never taken, nor one that somebody has reserved."""
     if not cluster.spares:
         return frozenset()
     return frozenset(name for group in cluster.groups for name in _of_group(group, nodes, reserved))
@@ -26,4 +26,11 @@ def _of_group(group: Group, nodes: Mapping[str, NodeState], reserved: frozenset[
     count = max(0, min(group.spares, len(usable) - group.nodes))
     order = sorted(usable, key=lambda name: (name not in reserved, -group.slots.index(name)))
     free = [name for name in order if name in reserved or not nodes[name].cpus_used]
-    return free[:count]
+    return [name for name in free if not _somebodys(nodes[name])][:count]
+
+
+def _somebodys(node: NodeState) -> bool:
+    """Whether a person's reservation has begun there: its jobs could not start on a node that stands by as well. Under
+    maintenance no job starts anyhow, and it ends again."""
+    named = node.reservation and not node.reservation.startswith(OURS)
+    return bool(named) and "MAINTENANCE" not in node.states

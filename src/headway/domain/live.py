@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from headway.domain.slots import NO_MACHINE
 
 MOST_SIBLINGS = 8  # tasks that the number of an array may bring along where one job is asked for
-SPARES = "headway_spares"  # Slurm reservations of Headway's own: nodes that stand by,
+OURS = "headway_"  # Slurm reservations of Headway's own:
+SPARES = "headway_spares"  # nodes that stand by,
 LEMONS = "headway_lemons"  # and nodes that fail too often, for jobs that say --reservation=headway_lemons
 OUT = frozenset({"DRAIN", "DOWN", "FAIL"})  # states of a node that takes no jobs until somebody returns it
 _BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN", "INVALID_REG", "FUTURE"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from headway.domain.incident import Incident, IncidentState, Signal, XidClass
@@ -16,6 +16,7 @@ from headway.slurm import control
 from headway.slurm.warning import warning_asked
 
 ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
+_WELL = "COMPLETED"
 _SAME_S = 15.0  # from a GPU's error to the end of the job that it ends
 # Errors with which a job on another GPU may still save itself; and a machine that its provider takes back.
 _GENTLE = frozenset({XidClass.RESET, XidClass.DRAIN, XidClass.RECLAIM})
@@ -28,19 +29,19 @@ async def move_jobs(tools: Tools, incident: Incident) -> Incident:
     if incident.found("dead"):
         return await _moved_by_slurm(tools, incident)
     there = await tools.jobs_on(incident.node)
+    runs = await tools.jobs_on(incident.node, ending=False)
     dealt = numbers(incident, "requeued") | numbers(incident, "stay")
     warned = _warned(incident)
     due = (there | await died(tools, incident, there)) - dealt - warned.keys()
     if due and incident.action in _GENTLE:
-        incident = await _warn(tools, incident, due & there - victims(incident))
+        incident = await _warn(tools, incident, due & runs - victims(incident))
         due -= _warned(incident).keys()
     now = tools.clock()
-    runs = await tools.jobs_on(incident.node, ending=False) if warned else set()
     over = {job for job, until in warned.items() if job not in dealt and (now >= until or job not in runs)}
     # Others requeue too: another node's incident, the job's own handler. Its next run, elsewhere, is nobody's to end.
     left = over - await control.last_on(tools.env.connections, await tools.head(), incident.node) if over else over
     due |= over - left
-    left |= await given_up(tools, incident.node, due)
+    left |= await given_up(tools, incident.node, due, well=due - victims(incident) - warned.keys())
     due -= left
     if due or left:
         incident = await _send_back(tools, incident, due, left)
@@ -79,10 +80,12 @@ async def requeue(tools: Tools, incident: Incident, jobs: Iterable[int]) -> Sent
     return Sent(done, stay, fault)
 
 
-async def given_up(tools: Tools, node: str, jobs: set[int]) -> set[int]:
-    """Those of them that still end on the node because somebody, or their time, ended them: that is no fault's doing."""
+async def given_up(tools: Tools, node: str, jobs: set[int], *, well: Collection[int] = ()) -> set[int]:
+    """Those of them that still end on the node because somebody, or their time, ended them: that is no fault's doing. `well`:
+    nor is it of these that they ended well, and hold the node for an epilog alone."""
     ending = jobs - await tools.jobs_on(node, ending=False) if jobs else jobs
-    return await control.given_up(tools.env.connections, await tools.head(), ending) if ending else ending
+    states = await control.accounted(tools.env.connections, await tools.head(), ending) if ending else {}
+    return {job for job, state in states.items() if state in control.GIVEN_UP or (job in well and state == _WELL)}
 
 
 async def told(tools: Tools, incident: Incident, sent: Sent) -> None:
@@ -153,14 +156,17 @@ async def _moved_by_slurm(tools: Tools, incident: Incident) -> Incident:
     had = numbers(incident, "had")
     states = {job: await control.job_word(tools.env.connections, head, job) for job in sorted(had)}
     ended = {job for job, state in states.items() if state in ENDED_BADLY}  # also those that its last breath reported
-    for job in (job for job, state in states.items() if state == "COMPLETING"):
+    ending = {job for job, state in states.items() if state == "COMPLETING"}
+    told_of = await control.accounted(tools.env.connections, head, ending) if ending else {}
+    for job in (job for job in ending if told_of.get(job) not in control.GIVEN_UP):
         if await control.ends_badly(tools.env.connections, head, job):  # for want of the node, and held in its epilog
             ended.add(job)
     sent = await requeue(tools, incident, ended - numbers(incident, "requeued"))
     await told(tools, incident, sent)
     done = sent.done
-    over = {*ENDED_BADLY, "COMPLETED", "CANCELLED"}
-    done += [job for job, state in states.items() if state and state not in over and job not in ended]
+    over = {*control.GIVEN_UP, _WELL}
+    by_slurm = [job for job, state in states.items() if state and state not in {*over, *ENDED_BADLY}]
+    done += [job for job in by_slurm if job not in ended and told_of.get(job) not in over]
     done.sort()
     held = incident.found("held")
     for host, jobs in held.items() if isinstance(held, dict) else ():

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from headway.errors import HeadwayError
 from headway.health.tools import Tools, fault_of
+from headway.machines.base import Owned
 from headway.machines.program import program
-from headway.render.systemd import volume_units
+from headway.render.systemd import escape, volume_units
 
 MOUNT_S = 7 * 86400.0  # a volume that is away for longer is a person's to see to
 FIRST_S = 3.0  # between two tries; ever more, for a server may be away for a night, and all its nodes try
@@ -21,7 +22,7 @@ _TRY_S = 30.0
 async def mounted(tools: Tools, node: str) -> str:
     """Until every volume from elsewhere is there and answers: its server may be away for hours, and no restart brings it. What
     is still wrong when a person has to see to it."""
-    units = volume_units(tools.cluster)
+    units = await _units(tools)
     ends, pause_s = tools.clock() + MOUNT_S, FIRST_S
     while True:
         try:
@@ -33,6 +34,13 @@ async def mounted(tools: Tools, node: str) -> str:
             return fault
         await tools.sleep(pause_s)
         pause_s = min(pause_s * SLOWER, LAST_S)
+
+
+async def _units(tools: Tools) -> dict[str, str]:
+    """Unit of each volume that another machine has -> its path. What the head exports comes before what may lie there."""
+    provider = tools.env.provider
+    exported = await provider.exports(tools.cluster.name) if isinstance(provider, Owned) else ()
+    return {**{f"{escape(where)}.mount": where for where in exported}, **volume_units(tools.cluster)}
 
 
 async def _try(tools: Tools, node: str, units: Mapping[str, str]) -> str:

@@ -33,11 +33,11 @@ def suspects(
     quiet_s: float = SILENT_S,
 ) -> Suspects:
     """`started_at`: when the machines that run were started, in unix seconds; others are known to be gone. `share`: of all
-    nodes; when so many are silent together it is the network, or the head."""
+    nodes that are there; when so many are silent together it is the network, or the head."""
     if beats.relay_s is not None:
         return Suspects()
     silent = sorted(node for node, age in beats.silent.items() if age >= late_s and node in started_at)
-    known = beats.alive + len(beats.silent)
+    known = beats.alive + sum(node in started_at for node in beats.silent)  # the head remembers names of long ago
     quiet = [node for node, age in beats.silent.items() if age >= quiet_s and node in started_at]
     if len(quiet) > 1 and len(quiet) >= share * known:
         return Suspects(

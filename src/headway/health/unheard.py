@@ -81,12 +81,12 @@ class Unheard:
 async def _others_too(tools: Tools, started: Mapping[str, float], late_s: float) -> str:
     """Why nothing is done: meanwhile many others are silent, or nobody can tell."""
     try:
-        silent = {node: age for node, age in (await ages(tools)).items() if age >= QUIET_S}
-        known = len(tools.cluster.slot_names)
+        heard = {node: age for node, age in (await ages(tools)).items() if node in started}
     except HeadwayError as error:
         return f"the head can't say who is heard: {error.message.splitlines()[0]}; nothing is done"
     share = tools.cluster.health.silent_share
-    fresh = Beats(max(0, known - len(silent)), silent)
+    silent = {node: age for node, age in heard.items() if age >= QUIET_S}
+    fresh = Beats(len(heard) - len(silent), silent)
     return suspects(fresh, started, tools.clock(), late_s=late_s, share=share, quiet_s=QUIET_S).hold
 
 

@@ -15,6 +15,7 @@ from headway.domain.hostlist import compress
 from headway.domain.incident import INCIDENT_REASON
 from headway.domain.live import OUT, JobState, NodeState
 from headway.domain.machine import Machine
+from headway.errors import CommandFailed
 from headway.health import lemons
 from headway.health.cutshort import CutShort
 from headway.health.decide import Dead, Reserve, StartNow, decide
@@ -23,6 +24,7 @@ from headway.health.prove import return_again
 from headway.health.refill import refill
 from headway.health.respond import Responder
 from headway.health.tend import Tender
+from headway.health.tools import fault_of
 from headway.slurm import control
 
 REFILL_EVERY_S = 10.0
@@ -42,6 +44,7 @@ class Watch:
     heads: Heads = field(default_factory=Heads)
     clock: Callable[[], float] = time.time
     refilled: float = 0.0  # when caps were last looked at
+    refused: str = ""  # why Slurm does not hold the spares, as last said
 
     def __post_init__(self) -> None:
         self.cut_short = CutShort(leads_file(self.cluster) if self.cluster.controllers > 1 else "")
@@ -103,7 +106,12 @@ class Watch:
         run = self.env.connections
         match action:
             case Reserve(names):
-                await control.reserve(run, head, sorted(names))
+                try:
+                    await control.reserve(run, head, sorted(names))
+                except CommandFailed as error:  # the rest of the look does not depend on it; tried again with the next
+                    before, self.refused = self.refused, fault_of(error)
+                    return ("spares", self.refused) if self.refused != before else None
+                self.refused = ""
                 return "spares", f"{compress(names)} stands by" if names else "the spare takes over"
             case StartNow(job):
                 self.nudged.add((job, jobs[job].restarts))

@@ -107,6 +107,10 @@ class Owned(Protocol):
         """Keeps what machines have, and which volumes the head exports, for `place`."""
         ...
 
+    async def exports(self, cluster: str) -> tuple[str, ...]:
+        """The volumes that the head exports, as kept."""
+        ...
+
 
 class Provider(Protocol):
     name: str

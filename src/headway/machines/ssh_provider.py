@@ -125,6 +125,9 @@ class SshProvider:
         known = dict(zip(machines, addresses, strict=True))
         await asyncio.to_thread(self._kept.note, cluster, found, known, nfs)
 
+    async def exports(self, cluster: str) -> tuple[str, ...]:
+        return self._kept.read(cluster).nfs
+
     async def start(self, machine: Machine) -> None:
         """Headway can't switch on a machine it did not make; raises Unreachable unless it answers already."""
         dialer = Dialer("", 5, 5)

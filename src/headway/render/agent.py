@@ -65,10 +65,10 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         {"path": path(where, "storage"), "source": path(what, "storage"), "read_only": read_only}
         for what, where, read_only in volumes(cluster, site)
     ]
-    mounts += [{"path": path(where, "storage"), "source": "/", "read_only": False} for where in from_head]
+    elsewhere = [(path(where, "storage"), False) for where in from_head]
+    elsewhere += [(path(one.path, "storage.volumes"), one.read_only) for one in cluster.storage.volumes]
     mounts += [
-        {"path": path(one.path, "storage.volumes"), "source": "/", "read_only": one.read_only, "outside": True}
-        for one in cluster.storage.volumes
+        {"path": where, "source": "/", "read_only": read_only, "outside": True} for where, read_only in elsewhere
     ]
     told = {
         "head": word(site.addresses[head] if head else site.head_address, "address"),

@@ -14,12 +14,10 @@ from headway.machines.run import Ran
 from headway.machines.ssh import Remote
 
 # IGNORE_JOBS: it may be put on nodes with running jobs, which it leaves alone. Not MAINT: that would show a healthy
-# spare as being under maintenance; without it sinfo says "resv". Lemons are everybody's who asks for them; OVERLAP: one may
-# just have been a spare.
-_OPTIONS = {
-    SPARES: ("Users=root", "StartTime=now", "Flags=IGNORE_JOBS"),
-    LEMONS: ("Accounts=root", "StartTime=now", "Flags=IGNORE_JOBS,OVERLAP"),
-}
+# spare as being under maintenance; without it sinfo says "resv". Lemons are everybody's who asks for them. OVERLAP: a lemon
+# may just have been a spare, and somebody's own reservation, for tomorrow say, may name any node.
+_FLAGS = "Flags=IGNORE_JOBS,OVERLAP"
+_OPTIONS = {SPARES: ("Users=root", "StartTime=now"), LEMONS: ("Accounts=root", "StartTime=now")}
 _NO_END = "EndTime=2100-01-01"  # "infinite" is one year to Slurm: the spares would then become ordinary nodes
 _TIMEOUT_S = 30.0
 _TEST_MINUTES = 4  # then Slurm forgets the reservation by itself
@@ -33,10 +31,12 @@ _NEVER = ("presently disabled", "only batch jobs", "heterogeneous job")
 _WAITS = "job is pending execution"  # also while it still ends: it was requeued already
 _FORGOTTEN = "invalid job id"
 _IN_USE = "reservation is in use"
-_GIVEN_UP = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})  # by somebody's word, or by what the job itself asked for
+GIVEN_UP = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})  # by somebody's word, or by what the job itself asked for
 _NODES = re.compile(r"\bNodes=(\S+)")
 _NODE_STATE = re.compile(r"\bState=(\S+)")
-_NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]]*\])?\s*$", re.MULTILINE)
+# Who said it, and when, stands behind it in brackets; then fields that only some nodes have: Comment=, Extra=, InstanceId=,
+# InstanceType=, ReservationName=.
+_NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]\s]+@[^\]]*\](?: +\w+=.*)?)?\s*$", re.MULTILINE)
 _JOB_STATE = re.compile(r"\bJobState=(\S+)")
 _TASK = re.compile(r"\d+_\d+")
 _EXIT_CODE = re.compile(r"\bExitCode=(\d+):(\d+)")  # exit code:signal
@@ -194,9 +194,11 @@ async def node_reasons(connections: Remote, head: Machine) -> dict[str, tuple[st
 
 
 def serves(word: str) -> bool:
-    """Whether a node with this state of sinfo's takes jobs, or has one."""
+    """Whether a node with this state of sinfo's takes jobs, or has one. Under somebody's maintenance it is an idle node as
+    well: "maint", or as it is else with a "$" where it has jobs."""
     out = ("down", "drain", "fail", "unknown", "inval", "power", "future")
-    return bool(word) and not word.startswith(out) and not word.endswith(("*", "~", "#", "%", "!", "$", "@", "^"))
+    word = word.removesuffix("$")
+    return bool(word) and not word.startswith(out) and not word.endswith(("*", "~", "#", "%", "!", "@", "^"))
 
 
 async def _update_nodes(connections: Remote, head: Machine, names: Sequence[str], *what: str) -> None:
@@ -222,13 +224,13 @@ async def ends_badly(connections: Remote, head: Machine, job_id: int) -> bool:
     return "JobState=COMPLETING" in shown and code is not None and code[1] != "0"
 
 
-async def given_up(connections: Remote, head: Machine, jobs: Iterable[int]) -> set[int]:
-    """Those of them that were cancelled, or are over their time: also while they are completing, where the controller's word is
-    that alone, and a requeue would bring them back. As accounting knows it; none where that does not answer."""
+async def accounted(connections: Remote, head: Machine, jobs: Iterable[int]) -> dict[int, str]:
+    """How accounting has it that they ended: also while they are completing, where the controller's word is that alone, and a
+    requeue would bring them back. {} where it does not answer."""
     argv = ["sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(map(str, sorted(jobs)))]
     ran = await connections.remote(head, argv, timeout_s=_TIMEOUT_S, check=False)
     rows = (line.split("|") for line in ran.stdout.splitlines())
-    return {int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit() and row[1].split(" ")[0] in _GIVEN_UP}
+    return {int(row[0]): row[1].split(" ")[0] for row in rows if len(row) == 2 and row[0].isdigit()}
 
 
 async def was_killed(connections: Remote, head: Machine, job_id: int) -> bool:
@@ -282,7 +284,7 @@ async def reserve(connections: Remote, head: Machine, names: Sequence[str], name
         if ran.code != 0 and _IN_USE not in ran.stderr.lower():
             raise CommandFailed(ran.argv, ran.code, ran.stderr or ran.stdout, where=head.name)
         return
-    what = (f"ReservationName={name}", f"Nodes={compress(names)}", _NO_END)
+    what = (f"ReservationName={name}", f"Nodes={compress(names)}", _NO_END, _FLAGS)
     if held:
         await _scontrol(connections, head, "update", "reservation", *what)
     else:
