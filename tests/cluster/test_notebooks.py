@@ -84,17 +84,22 @@ def test_a_notebook_is_opened_once_sees_its_gpu_and_nothing_of_ours(lab: Lab) ->
         assert browser.first.status_code == 303
         assert browser.open(link).status_code == 403, "a link leads in once"
         assert browser.http.get(f"{browser.base}lab").status_code == 401, "without the cookie nobody is let in"
+        assert browser.host == f"n-{notebook.id}.notebooks.localhost:{browser.port}", "each has an origin to itself"
+        elsewhere = {"cookie": browser.cookie, "host": browser.host.replace(notebook.id, "0" * 16)}
+        assert browser.http.get(f"{browser.base}lab", headers=elsewhere).status_code == 400
 
         started = browser.ask("POST", "api/kernels", json={"name": "python3"})
         assert started.status_code == 201, started.text
         kernel = started.json()["id"]
         assert browser.run(kernel, "!nvidia-smi -L; echo $SLURM_JOB_ID").count("(simulated)") == 1
 
-        # Neither Jupyter's secret nor ours is in what the job's command lines say.
+        # Neither Jupyter's secret nor the notebook's address is in what the job's command lines say, or Slurm of it.
         words = browser.run(kernel, "print(__import__('subprocess').getoutput('ps -eo args'))")
         secret = lab.head("cat", f"{Path(notebook.log).parent}/secret", user=notebook.user).out
         assert "jupyter-lab" in words
         assert secret not in words
+        assert notebook.id not in words + lab.client.job("lab", notebook.job_id).model_dump_json()
+        assert notebook.id not in lab.head("scontrol", "show", "job", str(notebook.job_id)).out
 
         # The API takes nothing from the notebook's page, with whatever cookie it is sent.
         url = lab.client.url

@@ -163,6 +163,13 @@ def test_what_the_environment_says(tmp_path: Path) -> None:
     assert front.read({}).hosts("127.0.0.1") == ("127.0.0.1", "[::1]", "localhost")
     assert front.read({}).hosts("0.0.0.0") == ()
     assert origin_of("127.0.0.1", 7879, "https://hw.example.org:7878") == "https://hw.example.org:7879"
+    assert origin_of("127.0.0.1", 7879, "http://127.0.0.1:7878") == "http://*.notebooks.localhost:7879"
+    assert origin_of("10.0.0.9", 7879, "http://10.0.0.9:7878") == "http://10.0.0.9:7879"
+    books = "HEADWAY_NOTEBOOK_URL"
+    assert front.origin({books: "https://*.Books.example.org/"}, books) == "https://*.books.example.org"
+    for text in ("https://*", "https://a*.example.org", "https://a.*.example.org", "https://*.*.example.org"):
+        with pytest.raises(Refused, match="no origin"):
+            front.origin({books: text}, books)
 
 
 def test_what_can_t_be_is_said_in_words(tmp_path: Path) -> None:
@@ -176,6 +183,7 @@ def test_what_can_t_be_is_said_in_words(tmp_path: Path) -> None:
         ({**files, "HEADWAY_TLS_CERT": "/nowhere"}, "No such file"),
         ({"HEADWAY_PUBLIC_URL": "headway.example.org"}, "no origin"),
         ({"HEADWAY_PUBLIC_URL": "https://ann@headway.example.org"}, "no origin"),
+        ({"HEADWAY_PUBLIC_URL": "https://*.example.org"}, "no origin"),
         ({"HEADWAY_TRUSTED_PROXIES": "*"}, "names no address"),
         ({"HEADWAY_OIDC_ISSUER": "http://id.example.org"}, "no provider's https address"),
         ({"HEADWAY_OIDC_ISSUER": "https://id.example.org"}, "HEADWAY_OIDC_CLIENT_ID"),

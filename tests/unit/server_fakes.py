@@ -346,7 +346,11 @@ async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Ser
     work = FakeWork(**answers)
     store = await builders.store(folder, clock)
     settings = Settings(
-        state_dir=folder, url=URL, notebooks="http://notebooks.localhost:7879", database="sqlite", cookie="headway_test"
+        state_dir=folder,
+        url=URL,
+        notebooks="http://*.notebooks.localhost:7879",
+        database="sqlite",
+        cookie="headway_test",
     )
     return Server(AppState(store, work, Live(clock), settings, clock), work, store)
 

@@ -174,9 +174,8 @@ async def test_notebooks_close_with_the_sessions_of_their_person(server: Server,
     admin = await server.client("ann")
     browser = await browser_of(server, "eve", "member")
     notebooks, now = server.state.notebooks, server.state.clock()
-    spent = notebooks.spend(notebooks.code("n1", "eve", now)[0], now)
-    assert spent
-    assert notebooks.person(spent[1], "n1", now)
+    session = notebooks.session("n1", "eve", now)
+    assert notebooks.person(session, "n1", now)
     (token,) = await server.store.tokens("eve")
     ways: dict[str, Callable[[], Awaitable[httpx.Response]]] = {
         "signout": lambda: browser.post("/signout"),
@@ -185,7 +184,7 @@ async def test_notebooks_close_with_the_sessions_of_their_person(server: Server,
         "role": lambda: admin.put(f"{API}/people/eve", json={"role": "viewer"}),
     }
     assert (await ways[how]()).status_code < 400
-    assert notebooks.person(spent[1], "n1", now) is None
+    assert notebooks.person(session, "n1", now) is None
 
 
 # --- sessions and signing in
@@ -271,7 +270,7 @@ async def test_a_form_of_another_site_writes_nothing(server: Server) -> None:
         ("multipart/form-data; boundary=x", b"--x\r\n\r\n--x--"),
         ("", b'{"label": "x"}'),
     ):
-        for origin in ("http://evil.example", "null", "http://notebooks.localhost:7879", f"{URL}.evil.example", ""):
+        for origin in ("http://evil.example", "null", "http://n-a.notebooks.localhost:7879", f"{URL}.evil.example", ""):
             headers = {"content-type": kind, "origin": origin}
             for path in (f"{API}/tokens", "/tokens", f"{API}/clusters/lab/down", "/signout", "/people"):
                 answer = await browser.post(path, content=content, headers=headers)

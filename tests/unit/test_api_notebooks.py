@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused, Unanswered, Unreachable
+from headway.jobs import lineage, masks
 from headway.jobs import notebook as jupyter
 from headway.jobs.offer import offer_of
 from headway.store import StoreAway
@@ -41,16 +42,18 @@ class Listening:
     async def close(self) -> None: ...
 
 
-def test_the_secret_is_in_no_word_that_others_can_read() -> None:
+def test_neither_the_secret_nor_the_address_is_in_a_word_that_others_can_read() -> None:
     prepared, folder = jupyter.prepare(
         NotebookIn(gpus=2), builders.cluster(), offer_of(builders.cluster()), "ann", "ab" * 8, "s3cret"
     )
     request = prepared.request
-    assert request.env == {jupyter.SECRET: "s3cret"}
-    words = [*request.args, *request.script_args, request.script or ""]
-    assert "s3cret" not in " ".join(words)
+    assert request.env == {jupyter.SECRET: "s3cret", jupyter.BASE: "/n/abababababababab/"}
+    words = " ".join([*request.args, *request.script_args, request.script or "", folder])
+    assert "s3cret" not in words
+    assert "ab" * 8 not in words
+    assert set(lineage.kept_request(prepared)["env"].values()) == {masks.MASK}
     assert "--gpus-per-node=2" in request.args
-    assert request.script_args == [folder, "3600", "/n/abababababababab/"]
+    assert request.script_args == [folder, "3600"]
     assert folder.startswith("/scratch/ann/")
 
 
@@ -88,7 +91,8 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
     assert "free" in (await now(state="PENDING", reason="Resources"))[1]
     server.work.answers["tunnel"] = Unreachable("nothing answers")
     assert (await now(nodes=("lab-1-1",)))[0] == "starting"
-    assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 201
+    link = (await ann.post(f"{PATH}/{made['id']}/link")).json()
+    assert link["url"].startswith(f"http://n-{made['id']}.notebooks.localhost:7879/open?code=")
     server.work.answers["tunnel"] = Listening()
     assert (await now(nodes=("lab-1-1",)))[0] == "running"
     led = len(server.work.named("tunnel"))

@@ -12,6 +12,7 @@ from typing import Any
 import h11
 import pytest
 
+from headway.api import notebooks
 from headway.domain.machine import Machine
 from headway.errors import Unreachable
 from headway.jobs import tunnel as tunnels
@@ -25,7 +26,7 @@ from tests.unit import server_fakes
 from tests.unit.server_fakes import Server, reading
 
 ROOT = Path(__file__).resolve().parents[2]
-ID = "0123456789abcdef"
+ID, OTHER = "0123456789abcdef", "fedcba9876543210"  # ann's, mallory's
 SECRET = "jupyter-secret"
 FAR_SIDE = """
 import asyncio, sys, types
@@ -153,18 +154,28 @@ class World:
                     break
         writer.close()
         assert head is not None
-        return head.status_code, {name.decode(): value.decode() for name, value in head.headers}, content
+        got: dict[str, str] = {}
+        for name, value in head.headers:  # several of a name as lines of it
+            got[name.decode()] = "\n".join(filter(None, [got.get(name.decode()), value.decode()]))
+        return head.status_code, got, content
 
-    async def let_in(self) -> str:
-        """The cookie of a browser that came by a fresh link."""
-        code, _ = self.server.state.notebooks.code(ID, "ann", self.clock())
-        status, headers, _ = await self.ask(f"/open?code={code}")
-        assert (status, headers["location"]) == (303, f"/n/{ID}/lab")
-        return headers["set-cookie"].partition(";")[0]
+    async def open(self, notebook: str, person: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        """By a fresh link."""
+        code, _ = self.server.state.notebooks.code(notebook, person, self.clock())
+        return await self.ask(f"/open?code={code}", host=self.host(notebook), **headers)
+
+    async def let_in(self, notebook: str = ID, person: str = "ann", **headers: str) -> str:
+        """The cookies of a browser that came by a fresh link."""
+        status, got, _ = await self.open(notebook, person, **headers)
+        assert (status, got["location"]) == (303, f"/n/{notebook}/lab")
+        return "; ".join(line.partition(";")[0] for line in got["set-cookie"].splitlines())
+
+    def host(self, notebook: str) -> str:
+        return notebooks.origin(self.server.state, notebook).removeprefix("http://")
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def led(tmp_path: Path, names: bool) -> AsyncIterator[World]:
+    """A door; `names`: each notebook has a name of its own."""
     clock = builders.Clock()
     running = reading(builders.job(7, user="ann", nodes=("lab-1-1",)))
     server = await server_fakes.start(tmp_path, clock, machines=(builders.machine("lab-1-1"),), read=running)
@@ -172,10 +183,14 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     listening = await asyncio.start_unix_server(jupyter.talk, jupyter.path)
     sock = bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    object.__setattr__(server.state.settings, "notebooks", origin_of("127.0.0.1", port, ""))
+    shown = origin_of("127.0.0.1", port, "") if names else f"http://127.0.0.1:{port}"
+    object.__setattr__(server.state.settings, "notebooks", shown)
     await server.apply()
     await server.store.put_person("ann", "member")
+    await server.store.put_person("mallory", "member")
     await server.store.save_notebook(NotebookRow(ID, "lab", 7, "ann", "ann", "/f", SECRET, 60, clock()))
+    theirs = NotebookRow(OTHER, "lab", 9, "mallory", "mallory", "/m", "theirs", 60, clock())
+    await server.store.save_notebook(theirs)
 
     async def open_tunnel(_cluster: Any, node: str, user: str, path: str) -> Tunnel:
         assert (node, user, path) == ("lab-1-1", "ann", "/f/socket")
@@ -184,17 +199,35 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     server.work.answers["tunnel"] = open_tunnel
     made = Door(server.state)
     await made.listen(sock)
-    yield World(server, jupyter, port, server.state.settings.notebooks, clock)
+    yield World(server, jupyter, port, notebooks.origin(server.state, ID), clock)
     await made.close()
     listening.close()
     await server.close()
+
+
+@pytest.fixture(params=["each its name", "all one name"])
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    async for made in led(tmp_path, request.param == "each its name"):
+        yield made
+
+
+@pytest.fixture
+async def apart(tmp_path: Path) -> AsyncIterator[World]:
+    async for made in led(tmp_path, names=True):
+        yield made
+
+
+@pytest.fixture
+async def shared(tmp_path: Path) -> AsyncIterator[World]:
+    async for made in led(tmp_path, names=False):
+        yield made
 
 
 async def test_a_link_leads_in_once(world: World) -> None:
     code, _ = world.server.state.notebooks.code(ID, "ann", world.clock())
     status, headers, _ = await world.ask(f"/open?code={code}")
     assert status == 303
-    cookie = headers["set-cookie"]
+    cookie = headers["set-cookie"].splitlines()[0]
     assert "HttpOnly" in cookie
     assert f"Path=/n/{ID}/;" in cookie
     status, headers, text = await world.ask(f"/open?code={code}")
@@ -233,9 +266,11 @@ async def test_looking_is_no_activity_and_doing_is(world: World) -> None:
 STRANGERS: list[tuple[dict[str, Any], int]] = [
     ({}, 401),
     ({"cookie": f"headway_notebook_{ID}=guess"}, 401),
-    ({"own": True, "target": "/n/fedcba9876543210/lab"}, 401),
+    ({"own": True, "target": f"/n/{OTHER}/lab", "at": OTHER}, 401),
     ({"own": True, "target": "/clusters"}, 404),
     ({"own": True, "host": "127.0.0.1:7878"}, 400),
+    ({"own": True, "host": "notebooks.localhost"}, 400),
+    ({"own": True, "target": "/open?code=guess"}, 403),
     ({"own": True, "host": "evil.example"}, 400),
     ({"own": True, "host": "\xff"}, 400),
     ({"own": True, "origin": "\xff"}, 403),
@@ -243,6 +278,8 @@ STRANGERS: list[tuple[dict[str, Any], int]] = [
     ({"own": True, "method": "POST", "body": b"{}"}, 403),
     ({"own": True, "method": "DELETE", "origin": "null"}, 403),
     ({"own": True, "upgrade": "websocket", "connection": "upgrade", "origin": "http://evil.example"}, 403),
+    ({"own": True, "sec_fetch_site": "same-site", "sec_fetch_mode": "no-cors"}, 403),
+    ({"own": True, "sec_fetch_site": "cross-site", "sec_fetch_mode": "cors"}, 403),
 ]
 
 
@@ -252,8 +289,79 @@ async def test_nobody_else_gets_through(world: World) -> None:
         ask = {"target": f"/n/{ID}/lab", **what}
         if ask.pop("own", False):
             ask["cookie"] = cookie
+        if "at" in ask:
+            ask["host"] = world.host(ask.pop("at"))
         assert (await world.ask(**ask))[0] == status, what
     assert world.jupyter.heard == []
+
+
+@pytest.mark.parametrize("host", ["", OTHER])
+async def test_a_stranger_s_page_on_the_same_browser_can_do_nothing_with_my_cookies(apart: World, host: str) -> None:
+    """The browser has both notebooks open, and sends whatever cookies fit where mallory's page asks."""
+    cookie = f"{await apart.let_in()}; {await apart.let_in(OTHER, 'mallory')}"
+    theirs = f"http://{apart.host(OTHER)}"
+    here: dict[str, Any] = {"cookie": cookie, "host": apart.host(OTHER) if host else ""}
+    refused = 400 if host else 403
+    for target in (f"/n/{ID}/api/terminals", f"/n/{ID}/lab"):
+        assert (await apart.ask(target, method="POST", body=b"{}", origin=theirs, **here))[0] == refused
+    socket = {"upgrade": "websocket", "connection": "upgrade"}
+    assert (await apart.ask(f"/n/{ID}/terminals/websocket/1", origin=theirs, **socket, **here))[0] == refused
+    look = {"sec_fetch_site": "same-origin" if host else "same-site", "sec_fetch_mode": "cors"}
+    assert (await apart.ask(f"/n/{ID}/api/contents", **look, **here))[0] == refused
+    assert apart.jupyter.heard == []
+    assert (await apart.ask(f"/n/{ID}/lab", cookie=cookie, sec_fetch_site="same-site", sec_fetch_mode="navigate"))[
+        0
+    ] == 200
+
+
+async def test_a_link_leads_in_at_the_notebook_s_own_name_only(apart: World) -> None:
+    code, _ = apart.server.state.notebooks.code(OTHER, "mallory", apart.clock())
+    assert (await apart.ask(f"/open?code={code}"))[0] == 400
+    status, headers, _ = await apart.ask(f"/open?code={code}", host=apart.host(OTHER))
+    assert status == 303
+    assert "domain" not in headers["set-cookie"].lower()
+    assert "clear-site-data" not in headers
+
+
+async def test_a_cookie_that_another_page_laid_beside_mine_changes_nothing(apart: World) -> None:
+    cookie = await apart.let_in()
+    for every in (f"{cookie}; headway_notebook_{ID}=x", f"headway_notebook_{ID}=x; {cookie}"):
+        assert (await apart.ask(f"/n/{ID}/lab", cookie=every))[0] == 200
+
+
+async def test_of_one_origin_a_browser_has_the_notebooks_of_one_person(shared: World) -> None:
+    mine = await shared.let_in()
+    status, headers, text = await shared.open(OTHER, "mallory", cookie=mine, sec_fetch_site="cross-site")
+    assert (status, "set-cookie" in headers) == (403, False)
+    assert b"notebooks of ann open" in text
+    assert b"private window" in text
+    status, headers, _ = await shared.open(ID, "ann", cookie=mine)
+    assert (status, "clear-site-data" in headers) == (303, False)
+    shared.server.state.notebooks.sign_out("ann")
+    status, headers, _ = await shared.open(OTHER, "mallory", cookie=mine)
+    assert (status, headers["clear-site-data"]) == (303, '"cache", "storage"')
+    person = headers["set-cookie"].splitlines()[1]
+    assert "Path=/; HttpOnly; SameSite=Lax" in person
+
+
+async def test_a_link_that_was_refused_in_this_browser_opens_in_another(shared: World) -> None:
+    mine = await shared.let_in()
+    code, _ = shared.server.state.notebooks.code(OTHER, "mallory", shared.clock())
+    assert (await shared.ask(f"/open?code={code}", cookie=mine))[0] == 403
+    assert (await shared.ask(f"/open?code={code}"))[0] == 303
+
+
+async def test_of_one_origin_nobody_else_s_notebook_is_asked(shared: World) -> None:
+    (mine, ann), (theirs, mallory) = [
+        (await shared.let_in(*whose)).split("; ") for whose in ((ID, "ann"), (OTHER, "mallory"))
+    ]
+    ask = {"target": f"/n/{ID}/api/terminals", "method": "POST", "body": b"{}", "origin": shared.origin}
+    for cookies, status in (([mine], 401), ([mine, mallory], 403), ([mine, ann, mallory], 403), ([theirs, ann], 401)):
+        assert (await shared.ask(**ask, cookie="; ".join(cookies)))[0] == status, cookies  # type: ignore[arg-type]
+    assert shared.jupyter.heard == []
+    assert (await shared.ask(**ask, cookie=f"{mine}; {ann}"))[0] == 200  # type: ignore[arg-type]
+    worker = {"cookie": f"{mine}; {ann}", "service_worker": "script", "sec_fetch_site": "same-origin"}
+    assert (await shared.ask(f"/n/{ID}/files/worker.js", **worker))[0] == 403  # it would know where other pages are
 
 
 async def test_a_session_ends_with_its_time_its_person_and_its_notebook(world: World) -> None:

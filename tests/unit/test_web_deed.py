@@ -35,7 +35,7 @@ async def ready(server: Server, answer: Any = None) -> Any:
         return SubmitOut(job_id=number, cluster="lab", user="alice", workdir="~", message=words)
 
     server.work.answers["submit"] = answer or submitted
-    object.__setattr__(server.state.settings, "notebooks", "http://notebooks.localhost:7879")
+    object.__setattr__(server.state.settings, "notebooks", "http://*.notebooks.localhost:7879")
     return await server.client("alice", "member")
 
 

@@ -41,7 +41,7 @@ class Slow:
 
 @pytest.fixture
 def slow(demo: Site) -> Iterator[Slow]:
-    object.__setattr__(demo.state.settings, "notebooks", "http://notebooks.localhost:7879")
+    object.__setattr__(demo.state.settings, "notebooks", "http://*.notebooks.localhost:7879")
     made = Slow(demo)
     yield made
     made.answers()

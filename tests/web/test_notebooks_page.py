@@ -1,11 +1,20 @@
-"""The notebooks page; and what a page on the notebooks' origin can't do to the API."""
+"""The notebooks page; and what a notebook's page can't do to the API, nor to another person's notebook."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import demo_notebooks
 import pytest
 from conftest import Site
 from playwright.sync_api import Page, expect
 
+from headway.api import notebooks
+from headway.server.door import Door, origin_of
+from headway.server.main import bind
+from headway.store import NotebookRow
 from headway.wire.work import SubmitOut
 
 pytestmark = pytest.mark.browser
@@ -16,7 +25,7 @@ FETCH = """async ([url, how]) => {
 
 
 def test_one_is_started_and_says_how_it_stands(demo: Site, page: Page) -> None:
-    object.__setattr__(demo.state.settings, "notebooks", "http://notebooks.localhost:7879")
+    object.__setattr__(demo.state.settings, "notebooks", "http://*.notebooks.localhost:7879")
     demo.work.answers["submit"] = SubmitOut(job_id=105, cluster="demo", user="alice", workdir="~")
     demo.goto(page, "/clusters/demo/notebooks", role="member")
     books = page.locator("#notebooks")
@@ -33,7 +42,7 @@ def test_one_is_started_and_says_how_it_stands(demo: Site, page: Page) -> None:
     assert "--gpus-per-node=2" in demo.work.named("submit")[0][1].args
 
 
-@pytest.mark.parametrize("origin", ["http://notebooks.localhost:9", "http://127.0.0.1:9"])
+@pytest.mark.parametrize("origin", ["http://n-a.notebooks.localhost:9", "http://127.0.0.1:9"])
 def test_a_notebooks_page_can_neither_read_the_api_nor_write_to_it(demo: Site, page: Page, origin: str) -> None:
     """On the other host name, and on a port of the same name, where browsers do send our cookie."""
     before = demo.run(demo.state.store.operations("demo"))
@@ -54,3 +63,84 @@ def test_a_notebooks_page_can_neither_read_the_api_nor_write_to_it(demo: Site, p
     assert demo.run(demo.state.store.operations("demo")) == before
     page.goto(f"{demo.url}/clusters/demo")
     expect(page.get_by_role("heading", name="Sign in")).to_have_count(0)
+
+
+HERS, HIS = demo_notebooks.RUNNING, "c" * 16  # alice's, mallory's
+SOCKET = """url => new Promise(done => {
+  const socket = new WebSocket(url);
+  socket.onopen = () => done("open"); socket.onerror = () => done("refused");
+})"""
+
+
+class _Lab:
+    """What leads to the program behind a notebook, which answers everything; notes what it is asked."""
+
+    alive = True
+
+    def __init__(self, heard: list[bytes]) -> None:
+        self.heard = heard
+        self.left = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello"
+
+    async def connect(self) -> Any:
+        return _Lab(self.heard)
+
+    async def write(self, data: bytes) -> None:
+        self.heard.append(data)
+
+    async def read(self) -> bytes:
+        now, self.left = self.left, b""
+        return now
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class _Doors:
+    demo: Site
+    port: int
+    heard: list[bytes]
+
+    def link(self, notebook: str, person: str) -> str:
+        code, _ = self.demo.state.notebooks.code(notebook, person, self.demo.state.clock())
+        return f"{notebooks.origin(self.demo.state, notebook)}/open?code={code}"
+
+
+@pytest.fixture(params=["each its name", "all one name"])
+def doors(demo: Site, request: pytest.FixtureRequest) -> Iterator[_Doors]:
+    """alice's notebook and one of mallory's behind a real door."""
+    sock = bind("127.0.0.1", 0)
+    made = _Doors(demo, sock.getsockname()[1], [])
+    url = origin_of("127.0.0.1", made.port, "") if request.param == "each its name" else f"http://127.0.0.1:{made.port}"
+    object.__setattr__(demo.state.settings, "notebooks", url)
+    hers = demo.run(demo.state.store.notebook(HERS))
+    row = NotebookRow(HIS, "demo", hers.job_id, "mallory", "mallory", "/m", "secret", 60, hers.at)
+    demo.run(demo.state.store.save_notebook(row))
+    demo.work.answers["tunnel"] = _Lab(made.heard)
+    door = Door(demo.state)
+    demo.run(door.listen(sock))
+    yield made
+    demo.run(door.close())
+
+
+def test_a_stranger_s_notebook_can_t_act_as_me_in_mine(doors: _Doors, page: Page) -> None:
+    hers = notebooks.origin(doors.demo.state, HERS)
+    terminals = f"{hers}/n/{HERS}/api/terminals"
+    write = {"method": "POST", "credentials": "include"}
+    page.goto(doors.link(HERS, "alice"))
+    assert page.evaluate(FETCH, [terminals, write]) == ["basic", "hello"]
+    assert len(doors.heard) == 2
+    his = page.context.new_page()  # she opens the link that mallory gave her
+    his.goto(doors.link(HIS, "mallory"))
+    if hers.startswith("http://127"):
+        expect(his.get_by_role("heading")).to_have_text("This browser has notebooks of alice open")
+        assert len(doors.heard) == 2
+        return
+    assert his.evaluate("document.body.textContent") == "hello"
+    before = len(doors.heard)
+    here = f"{notebooks.origin(doors.demo.state, HIS)}/n/{HERS}/api/terminals"
+    for url in (terminals, here):
+        for how in (write, {**write, "mode": "no-cors"}, {"credentials": "include", "mode": "no-cors"}):
+            assert his.evaluate(FETCH, [url, how])[1] != "hello"
+        assert his.evaluate(SOCKET, url.replace("http", "ws")) == "refused"
+    assert doors.heard[before:] == []
+    assert page.evaluate(FETCH, [terminals, write]) == ["basic", "hello"]

@@ -25,7 +25,7 @@ Run = tuple[str, float]  # of a notebook's job: its first node, and when it bega
 
 @dataclass
 class _Pass:
-    notebook: str
+    notebook: str  # "": the browser has this person's notebooks open
     person: str
     expires: float
     looked_at: float
@@ -48,15 +48,20 @@ class Notebooks:
         self._codes[_digest(code)] = _Pass(notebook, person, now + CODE_S, now)
         return code, now + CODE_S
 
-    def spend(self, code: str, now: float) -> tuple[str, str] | None:
-        """(notebook, session) for a code that was not used before; None for any other."""
-        known = self._codes.pop(_digest(code), None)
-        if known is None or known.expires <= now:
-            return None
+    def meant(self, code: str, now: float) -> tuple[str, str] | None:
+        """(notebook, person) of a code that was not used before; None for any other."""
+        known = self._codes.get(_digest(code))
+        return (known.notebook, known.person) if known is not None and known.expires > now else None
+
+    def spend(self, code: str) -> None:
+        self._codes.pop(_digest(code), None)
+
+    def session(self, notebook: str, person: str, now: float) -> str:
+        """A browser's that is let in."""
         _prune(self._sessions, now, MOST_SESSIONS)
         session = random.token_urlsafe(32)
-        self._sessions[_digest(session)] = _Pass(known.notebook, known.person, now + SESSION_S, now)
-        return known.notebook, session
+        self._sessions[_digest(session)] = _Pass(notebook, person, now + SESSION_S, now)
+        return session
 
     def person(self, session: str, notebook: str, now: float) -> tuple[str, bool] | None:
         """(person, whether it is time to ask if they still may) of a session of this notebook."""

@@ -147,7 +147,7 @@ async def link(name: str, notebook_id: str, state: State, who: Member) -> Notebo
         raise Conflict("the notebook does not run" + (f": {_why(job)}" if job else ""), hint=f"headway queue {name}")
     await audit(state, who, "notebook.open", name, notebook=row.id, job=row.job_id)
     code, expires = state.notebooks.code(row.id, who.person, state.clock())
-    return NotebookLinkOut(url=f"{state.settings.notebooks}/open?code={code}", expires_at=expires)
+    return NotebookLinkOut(url=f"{origin(state, row.id)}/open?code={code}", expires_at=expires)
 
 
 @router.delete("/{notebook_id}", status_code=204)
@@ -165,6 +165,11 @@ async def stop(name: str, notebook_id: str, state: State, who: Member) -> Respon
 
 
 # --- for the door that browsers come in by
+
+
+def origin(state: AppState, notebook_id: str) -> str:
+    """Where its page is: an origin that no other notebook has, where names allow it."""
+    return state.settings.notebooks.replace("*", f"n-{notebook_id}")
 
 
 async def still_may(state: AppState, row: NotebookRow) -> bool:

@@ -75,7 +75,7 @@ class Settings:
     data_dir: Path | None = None  # where what clusters keep lies, when other servers share it; None: the state folder
     url: str = ""  # as people reach it, no slash at the end
     database: str = ""
-    notebooks: str = ""  # origin of their own that notebooks are shown on
+    notebooks: str = ""  # origin of their own that notebooks are shown on; with a * that each has for itself
     cookie: str = "headway_session"
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")  # () = any
     dataset_roots: tuple[Path, ...] = ()  # () = any folder but the system's

@@ -1,9 +1,12 @@
 """JupyterLab as a job: its script, and the folder that it and the server meet in. Pure.
 
 Jupyter listens on a socket of its owner's, which nobody else on the node can reach. What it lets in is a secret that the
-job gets in its environment, keeps in a file of its own and is never said in a command."""
+job gets in its environment, keeps in a file of its own and is never said in a command. Nor is its number, and so its address:
+Slurm shows everybody a job's words and files, and a node its processes."""
 
 from __future__ import annotations
+
+import hashlib
 
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
@@ -14,17 +17,18 @@ from headway.jobs.submit import Stage
 from headway.wire.work import NotebookIn, SubmitIn
 
 SECRET = "HEADWAY_NOTEBOOK_SECRET"  # noqa: S105 (the name of a variable)
+BASE = "HEADWAY_NOTEBOOK_BASE_SECRET"  # where it is in the address; a secret by its name, so the record of the job masks it
 
 _SCRIPT = """\
 #!/bin/bash
-# JupyterLab, led to by the Headway server. $1: its folder, $2: seconds idle, $3: where it is in the address.
+# JupyterLab, led to by the Headway server. $1: its folder, $2: seconds idle.
 set -u
 umask 077
-folder=$1 idle=$2 base=$3
+folder=$1 idle=$2 base=${HEADWAY_NOTEBOOK_BASE_SECRET?}
 mkdir -p "$folder" && chmod 700 "$folder" && cd || exit
 rm -f "$folder/socket"
 printf %s "${HEADWAY_NOTEBOOK_SECRET?}" >"$folder/secret"
-unset HEADWAY_NOTEBOOK_SECRET
+unset HEADWAY_NOTEBOOK_SECRET HEADWAY_NOTEBOOK_BASE_SECRET
 trap 'rm -f "$folder/secret" "$folder/socket"' EXIT
 export JUPYTER_TOKEN_FILE=$folder/secret
 export PATH=$HOME/.local/bin:$PATH
@@ -32,9 +36,10 @@ if ! command -v jupyter-lab >/dev/null; then
     echo "there is no jupyter-lab on $(uname -n). Debian 13's node image has it; elsewhere: pip install --user jupyterlab"
     exit 127
 fi
-printf '{"LabApp": {"news_url": null}}' >"$folder/config.json"  # nobody is asked whether they want news
+# Nobody is asked whether they want news.
+printf '{"LabApp": {"news_url": null}, "ServerApp": {"base_url": "%s"}}' "$base" >"$folder/config.json"
 jupyter-lab --no-browser --config="$folder/config.json" --ServerApp.sock="$folder/socket" --ServerApp.sock_mode=0600 \\
-    --ServerApp.base_url="$base" --ServerApp.root_dir="$HOME" --ServerApp.allow_remote_access=True \\
+    --ServerApp.root_dir="$HOME" --ServerApp.allow_remote_access=True \\
     --ServerApp.quit_button=False \\
     --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \\
     --ServerApp.shutdown_no_activity_timeout="$idle" --MappingKernelManager.cull_idle_timeout="$idle" \\
@@ -63,7 +68,7 @@ def prepare(
     if faults:
         raise Refused("\n".join(["this notebook can't be started:", *(f"  {fault}" for fault in faults)]))
     there = place(cluster, user)
-    folder = f"{there.root}/notebooks/{notebook_id}"
+    folder = f"{there.root}/notebooks/{hashlib.sha256(f'folder {notebook_id}'.encode()).hexdigest()[:16]}"
     args = [
         "--job-name=notebook",
         "--nodes=1",
@@ -83,8 +88,8 @@ def prepare(
         args=args,
         script=_SCRIPT,
         script_name="notebook",
-        script_args=[folder, str(ask.idle_minutes * 60), base(notebook_id)],
-        env={SECRET: secret},
+        script_args=[folder, str(ask.idle_minutes * 60)],
+        env={SECRET: secret, BASE: base(notebook_id)},
     )
     return Prepared(request, Stage(there.root, "", folder), launcher="notebook"), folder
 

@@ -4,7 +4,8 @@ HEADWAY_STATE          the state folder
 HEADWAY_HOST           address to listen on (127.0.0.1: loopback only)
 HEADWAY_PORT           7878, or a free one where that is taken; 0 = any free one
 HEADWAY_NOTEBOOK_PORT  notebooks have a port of their own: 7879, or a free one where that is taken; 0 = any free one
-HEADWAY_NOTEBOOK_URL   how browsers reach that port, when a proxy stands before it: https://notebooks.example.org
+HEADWAY_NOTEBOOK_URL   how browsers reach that port where that is another name: https://*.notebooks.example.org, each notebook
+                       by a name of its own, or https://notebooks.example.org, all by one
 HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE; none = SQLite in the state folder
 HEADWAY_DATA           where what clusters keep lies, the same for all servers of a database; none = the state folder
 HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; none = any but the system's

@@ -1,8 +1,12 @@
-"""The way into notebooks: a listener on an origin of its own, which leads what it lets in to the job's Jupyter.
+"""The way into notebooks: a listener on origins of its own, which leads what it lets in to the job's Jupyter.
 
-What runs in a notebook's page is the person's own code, and must not be able to act as them here. So: another origin; no
-cookie of ours goes on to Jupyter and none of Jupyter's comes back; a browser's session here is good for one notebook and
-for nothing else; what writes, and what opens a WebSocket, must say that it comes from this very origin.
+What runs in a notebook's page is its owner's own code, and must not be able to act here as whoever looks at it. So: another
+origin; no cookie of ours goes on to Jupyter and none of Jupyter's comes back; a browser's session here is good for one
+notebook and for nothing else; what writes, and what opens a WebSocket, must say that it comes from this very origin.
+
+A link leads in whatever browser it is opened in, so that of a stranger's notebook may be opened beside one's own. Where names
+allow it each notebook has an origin to itself (settings.notebooks holds a *). Where all have one, a browser has those of one
+person at a time.
 
 Jupyter is asked with its own secret, which never reaches a browser. One request at a time on a connection, each led
 through the tunnel on a connection of its own."""
@@ -13,7 +17,6 @@ import asyncio
 import html
 import re
 import ssl
-from http.cookies import CookieError, SimpleCookie
 from socket import socket
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, urlsplit
@@ -70,9 +73,11 @@ class Door:
 
     def __init__(self, state: AppState) -> None:
         self._state = state
-        self._origin = state.settings.notebooks
-        self._host = urlsplit(self._origin).netloc
-        self._secure = self._origin.startswith("https://")
+        self._apart = "*" in state.settings.notebooks
+        self._secure = state.settings.notebooks.startswith("https://")
+        # Of the dashboard's name: two servers of one host must not overwrite each other's, for cookies know no ports.
+        name = f"{state.settings.cookie.removeprefix('__Host-')}_notebooks"
+        self._person = f"__Host-{name}" if self._secure else name
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
 
@@ -104,49 +109,93 @@ class Door:
 
     # --- who gets in
 
-    async def hand_over(self, target: str) -> tuple[Pairs, str]:
+    async def hand_over(self, request: h11.Request) -> tuple[Pairs, str]:
         """(headers, where to) for a code that was not used before."""
-        code = (parse_qs(urlsplit(target).query).get("code") or [""])[0]
-        spent = self._state.notebooks.spend(code, self._state.clock())
-        if spent is None:
+        passes, now = self._state.notebooks, self._state.clock()
+        code = (parse_qs(urlsplit(_text(request.target)).query).get("code") or [""])[0]
+        meant = passes.meant(code, now)
+        if meant is None:
             raise _Refused(
                 403, "This link was used already, or is too old",
                 "A link leads in once, within a minute. Open the notebook again from its page, or run headway notebook.",
                 self._state.settings.url,
             )  # fmt: skip
-        notebook, session = spent
-        secure = "; Secure" if self._secure else ""
-        cookie = f"{_cookie(notebook)}={session}; Path=/n/{notebook}/; HttpOnly; SameSite=Lax{secure}"
-        return [(b"set-cookie", cookie.encode())], f"/n/{notebook}/lab"
+        notebook, person = meant
+        self._at_home(request, notebook)
+        before = self._apart or self._of_one(request, person)
+        passes.spend(code)
+        given = [self._cookie(_name(notebook), passes.session(notebook, person, now), f"/n/{notebook}/")]
+        if not self._apart:
+            given.append(self._cookie(self._person, passes.session("", person, now), "/"))
+        if not before:  # nothing that somebody else's page has left there goes on
+            given.append((b"clear-site-data", b'"cache", "storage"'))
+        return given, f"/n/{notebook}/lab"
 
     async def admit(self, request: h11.Request) -> NotebookRow:
         """The notebook of a request that may go on to it."""
-        target = request.target.decode("ascii", "replace")
-        found = _PATH.fullmatch(urlsplit(target).path)
+        found = _PATH.fullmatch(urlsplit(_text(request.target)).path)
         if found is None:
             raise _Refused(404, "There is nothing here", "Notebooks are opened from Headway.", self._state.settings.url)
-        headers = dict(request.headers)
-        if request.method not in SAFE or _upgrades(request):
-            if headers.get(b"origin", b"").decode("latin-1") != self._origin:
-                raise _Refused(403, "Not from here", "This request comes from another site's page.")
-        elif headers.get(b"origin", self._origin.encode()).decode("latin-1") != self._origin:
+        origin = self._at_home(request, found[1])
+        if _foreign(request, origin):
             raise _Refused(403, "Not from here", "This request comes from another site's page.")
-        session = _cookie_of(headers.get(b"cookie", b""), _cookie(found[1]))
-        known = self._state.notebooks.person(session, found[1], self._state.clock()) if session else None
-        if known is None:
+        if not self._apart and _header(request, b"service-worker"):
+            raise _Refused(403, "Not here", "A service worker would stay, and know the addresses of other notebooks.")
+        known = self._known(request, _name(found[1]), found[1])
+        if not known:
             raise _Refused(
                 401, "Open this notebook from Headway",
                 "This browser was not let into it, or that was long ago.", self._state.settings.url,
             )  # fmt: skip
-        person, again = known
         try:
             row = await self._state.store.notebook(found[1])
         except NotFound:
             raise _Refused(410, "This notebook has ended", "Start another one.", self._state.settings.url) from None
-        if person != row.person or (again and not await notebooks.still_may(self._state, row)):
+        mine = {again for person, again in known if person == row.person}
+        if not mine or (True in mine and not await notebooks.still_may(self._state, row)):
             await self._state.notebooks.forget(row.id)
             raise _Refused(403, "Not any more", f"{row.person} may not work on {row.cluster} any more.")
+        if not self._apart and not self._of_one(request, row.person):
+            raise _Refused(
+                401, "Open this notebook from Headway",
+                "This browser does not say any more whose notebooks it has open.", self._state.settings.url,
+            )  # fmt: skip
         return row
+
+    def _at_home(self, request: h11.Request, notebook: str) -> str:
+        """The notebook's origin, which is what the request is for."""
+        origin = notebooks.origin(self._state, notebook)
+        if _header(request, b"host") != urlsplit(origin).netloc:
+            raise _Refused(400, "This is not the address of this notebook", f"It is {origin}.")
+        return origin
+
+    def _of_one(self, request: h11.Request, person: str) -> bool:
+        """Whether this browser has notebooks of this person's open. Refused where they are somebody else's: of one origin,
+        either one's pages could act as the other."""
+        found = {known for known, _ in self._known(request, self._person, "")}
+        for other in found - {person}:
+            raise _Refused(
+                403, f"This browser has notebooks of {other} open",
+                f"At this address a browser has those of one person at a time. Open those of {person} in another browser "
+                "profile or in a private window.", self._state.settings.url,
+            )  # fmt: skip
+        return bool(found)
+
+    def _known(self, request: h11.Request, name: str, notebook: str) -> set[tuple[str, bool]]:
+        """(person, whether it is time to ask if they still may) by each cookie of that name: a page of another host below the
+        same one may lay its own beside ours."""
+        found = (
+            self._state.notebooks.person(value, notebook, self._state.clock())
+            for cookie in _header(request, b"cookie").split(";")
+            for key, _, value in [cookie.strip().partition("=")]
+            if key == name
+        )
+        return set(filter(None, found))
+
+    def _cookie(self, name: str, session: str, path: str) -> tuple[bytes, bytes]:
+        # Lax: links are opened from other sites too, and whose notebooks are open here must be known then.
+        text = f"{name}={session}; Path={path}; HttpOnly; SameSite=Lax{'; Secure' if self._secure else ''}"
+        return b"set-cookie", text.encode()
 
     async def wire(self, row: NotebookRow) -> Wire:
         page = f"{self._state.settings.url}/clusters/{quote(row.cluster)}/notebooks"
@@ -180,11 +229,8 @@ class _Talk:
             self.http.start_next_cycle()
 
     async def _request(self, request: h11.Request) -> None:
-        target = request.target.decode("ascii", "replace")
-        if dict(request.headers).get(b"host", b"").decode("latin-1") != self.door._host:
-            raise _Refused(400, "This is not the address of notebooks", f"It is {self.door._origin}.")
-        if urlsplit(target).path == "/open" and request.method == b"GET":
-            headers, where = await self.door.hand_over(target)
+        if urlsplit(_text(request.target)).path == "/open" and request.method == b"GET":
+            headers, where = await self.door.hand_over(request)
             await self._drain()
             await self._say(303, [*headers, (b"location", where.encode()), (b"cache-control", b"no-store")], b"")
             return
@@ -200,7 +246,7 @@ class _Talk:
         far = h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
         upgrade = _upgrades(request)
         headers = [(name, value) for name, value in request.headers if name not in _NOT_ON]
-        headers += [(b"host", self.door._host.encode()), (b"authorization", f"token {row.secret}".encode())]
+        headers += [(b"host", dict(request.headers)[b"host"]), (b"authorization", f"token {row.secret}".encode())]
         headers += [(b"connection", b"upgrade"), (b"upgrade", b"websocket")] if upgrade else [(b"connection", b"close")]
         size = dict(request.headers).get(b"content-length")
         if size is not None:
@@ -348,22 +394,31 @@ def _target(target: bytes) -> bytes:
     return path + b"?" + (query + b"&" if question and query else b"") + b"no_track_activity=1"
 
 
-def _cookie(notebook: str) -> str:
+def _foreign(request: h11.Request, origin: str) -> bool:
+    """Whether another origin's page asks. Those of other notebooks may be of the same site, and cookies come along."""
+    writes = request.method not in SAFE or _upgrades(request)
+    if _header(request, b"origin", "" if writes else origin) != origin:
+        return True
+    apart = _header(request, b"sec-fetch-site") in ("same-site", "cross-site")
+    return apart and _header(request, b"sec-fetch-mode") != "navigate"
+
+
+def _name(notebook: str) -> str:
     return f"headway_notebook_{notebook}"
 
 
-def _cookie_of(header: bytes, name: str) -> str:
-    try:
-        found = SimpleCookie(header.decode("latin-1")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
+def _header(request: h11.Request, name: bytes, default: str = "") -> str:
+    return dict(request.headers).get(name, default.encode()).decode("latin-1")
+
+
+def _text(target: bytes) -> str:
+    return target.decode("ascii", "replace")
 
 
 def origin_of(host: str, port: int, url: str) -> str:
-    """Where notebooks are reached. On loopback it is another name as well as another port: cookies know no ports, and
-    browsers lead every *.localhost to this computer."""
+    """Where notebooks are reached. On loopback each has a name of its own (*): browsers lead every *.localhost to this
+    computer. Elsewhere all have one; another port is no other site, and cookies know no ports."""
     if host in ("127.0.0.1", "::1", "localhost") and not url.startswith("https://"):
-        return f"http://notebooks.localhost:{port}"
+        return f"http://*.notebooks.localhost:{port}"
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}:{port}"

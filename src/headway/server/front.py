@@ -78,11 +78,12 @@ def read(env: Mapping[str, str]) -> Front:
 
 
 def origin(env: Mapping[str, str], name: str) -> str:
-    """Scheme, host and port alone; "" where it is not set."""
+    """Scheme, host and port alone; "" where it is not set. Of notebooks the host may begin with "*.": each has its own."""
     text = env.get(name, "")
     try:
         parts = urlsplit(text)
-        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        one = parts.netloc.removeprefix("*.") if name == "HEADWAY_NOTEBOOK_URL" else parts.netloc
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0 and "*" not in one
     except ValueError:
         fits = False
     if text and (not fits or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc):
