@@ -305,7 +305,7 @@ def test_every_limit_has_words() -> None:
              "AssocMaxCPUMinutesPerJobLimit", "QOSMaxMemoryPerJob")}  # fmt: skip
     assert words == {
         "QOSGrpGRES": "the team holds as many GPUs as the limit allows",
-        "QOSMaxJobsPerUserLimit": "its user has as many jobs running as the limit allows",
+        "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team may, or the team's budget is spent",
         "AssocGrpCpuLimit": "the team, or its user in it, holds as many CPUs as the limit allows",
         "QOSMaxWallDurationPerJobLimit": "asks for longer than a job may",
         "QOSGrpGRESRunMinutes": "GPU hours of the team are used up, or would be by this job",

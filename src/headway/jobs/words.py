@@ -99,6 +99,8 @@ REASONS = {
     "DeadLine": "can't end before its deadline",
     "ReservationDeleted": "its reservation was deleted",
     "QOSNotAllowed": "its limits (QOS) are not allowed there",
+    # Of a team whose budget is spent it is the ledger that sets this one.
+    "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team may, or the team's budget is spent",
     "QOSUsageThreshold": "its team has used so much that it may not start jobs now",
     "BurstBufferResources": "waits for room in the burst buffer",
     "job requeued in held state": "was requeued and is held",
