@@ -33,11 +33,13 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
     key = (who.person, ask.input)
     if key in state.inputs:
         raise Refused("two commands can't have the same input")
-    held = contextlib.ExitStack()
-    held.enter_context(connection(state, who))
-    await audit(state, who, "exec", name, user=user, program=ask.argv[0][:100])
-    if ask.input:
-        state.inputs[key] = asyncio.Queue(_AHEAD)
+    with contextlib.ExitStack() as held:
+        held.enter_context(connection(state, who))
+        if ask.input:
+            state.inputs[key] = asyncio.Queue(_AHEAD)
+            held.callback(state.inputs.pop, key)
+        await audit(state, who, "exec", name, user=user, program=ask.argv[0][:100])
+        held = held.pop_all()
     pieces = state.work.converse(cluster, ask.argv, user, _feed(state.inputs.get(key)))
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -46,8 +48,8 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
             raise NotAllowed(f"{who.person} is not {user} any more")
         await workplace(state, name, who)
 
-    frames = while_allowed(request, _frames(state, request, pieces, key, held), Right.WORK, still, over)
-    return Octets(frames, headers=headers)
+    frames = while_allowed(request, _frames(state, request, pieces), Right.WORK, still, over)
+    return Octets(frames, headers=headers, held=held)
 
 
 @router.post("/{key}/input", status_code=204)
@@ -73,8 +75,6 @@ async def _frames(
     state: AppState,
     request: Request,
     pieces: AsyncIterator[tuple[str, bytes]],
-    key: tuple[str, str],
-    held: contextlib.ExitStack,
 ) -> AsyncIterator[bytes]:
     ends = [asyncio.ensure_future(_gone(request)), asyncio.ensure_future(state.live.stopping.wait())]
     following: asyncio.Future[Any] = asyncio.ensure_future(anext(pieces, None))
@@ -88,8 +88,6 @@ async def _frames(
     except Exception as error:  # the answer has begun: what went wrong can only be its last frame
         yield frame("error", error_out(error).model_dump_json().encode())
     finally:
-        held.close()
-        state.inputs.pop(key, None)
         for task in (following, *ends):
             task.cancel()
         await asyncio.gather(following, *ends, return_exceptions=True)

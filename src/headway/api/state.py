@@ -103,6 +103,7 @@ class AppState:
     tries: Tries = field(default_factory=Tries)
     notebooks: Notebooks = field(default_factory=Notebooks)
     commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
+    followed: Counter[str] = field(default_factory=Counter)  # logs that are open, by person
     # Of archives that are on their way, by cluster and by cluster and person (api.runs).
     bundles: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
     forms: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # under way, by web.deed
