@@ -10,15 +10,26 @@ from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, NotAllowed, NotFound, Refused
 from headway.machines.program import program
 from headway.machines.run import Ran
-from headway.machines.ssh import Remote
+from headway.machines.streams import MAX_OUTPUT
 
 REFUSED = 97  # how the program says that the person or the folder can't be used
 PROGRAM = "as_person"
 _MOST = 120_000  # bytes of one word of a command that Linux takes (128 KiB)
 
 
-class Links(Remote, Protocol):
+class Links(Protocol):
     """The part of Connections that jobs need."""
+
+    async def remote(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        input: bytes | None = None,  # noqa: A002
+        check: bool = True,
+        max_output: int = MAX_OUTPUT,
+    ) -> Ran: ...
 
     def stream(
         self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
