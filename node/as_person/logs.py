@@ -18,7 +18,9 @@ LONGEST = 500  # bytes shown of a line that was found
 
 
 def follow(ask):
-    identity.become(identity.person(ask["user"]))
+    entry = identity.person(ask["user"])
+    identity.limit(entry)
+    identity.become(entry)
     path, offset = ask["path"], ask["offset"]
     handle, waited = None, False
     parent = os.getppid()
@@ -96,7 +98,9 @@ def read_part(one):
 def search(ask):
     """Lines that hold a text, without regard to case: at most so many, each with its number and its place in the file. Ends
     after some seconds, and says how far it came."""
-    identity.become(identity.person(ask["user"]))
+    entry = identity.person(ask["user"])
+    identity.limit(entry)
+    identity.become(entry)
     try:
         handle = open_log(ask["path"])
     except OSError as error:

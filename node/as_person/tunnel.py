@@ -19,6 +19,7 @@ PIECE = 64 * 1024
 def tunnel(ask):
     entry = identity.person(ask["user"])
     identity.must_be_current(entry)
+    identity.limit(entry)
     identity.become(entry)
     os.chdir("/")
     asyncio.run(Tunnel(ask["path"]).run())

@@ -17,7 +17,7 @@ import asyncssh
 import pytest
 
 from headway.domain.machine import Machine, MachineState
-from headway.errors import CommandFailed, Unreachable
+from headway.errors import CommandFailed, Refused, Unreachable
 from headway.machines.dial import fingerprint, read_host_key
 from headway.machines.ssh import Connections
 
@@ -143,6 +143,19 @@ async def test_commands_share_a_connection_up_to_what_sshd_allows(server: Server
         assert len(server.connections) == 1
         await asyncio.gather(*(ssh.remote(server.machine, ["sleep", "0.2"], timeout_s=20) for _ in range(12)))
         assert len(server.connections) == 2
+
+
+async def test_a_command_that_would_end_the_connection_is_not_sent(server: Server) -> None:
+    """OpenSSH's server does so for one of 256 KiB, and others' commands run over it. A quote takes five bytes."""
+    async with Connections(server.key) as ssh:
+        other = asyncio.create_task(ssh.remote(server.machine, ["sh", "-c", "sleep 0.2; echo on"], timeout_s=10))
+        with pytest.raises(Refused, match="more than the 131071"):
+            await ssh.remote(server.machine, ["true", "'" * 119_000], timeout_s=10)
+        with pytest.raises(Refused):
+            await ssh.remote(server.machine, ["true", "ä" * 70_000], timeout_s=10)
+        assert (await ssh.remote(server.machine, ["true", "'" * 26_000], timeout_s=10)).code == 0
+        assert (await other).stdout == "on\n"
+        assert len(server.connections) == 1
 
 
 async def test_a_broken_connection_is_made_again(server: Server) -> None:

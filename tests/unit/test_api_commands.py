@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api.access import MOST_AT_ONCE
+from headway.api.access import MOST_AT_ONCE, MOST_FOLLOWED
 from headway.api.runs import BUNDLES_AT_ONCE, BUNDLES_OF_ONE
 from headway.domain.cluster import Cluster
 from headway.errors import Unreachable
@@ -62,6 +62,65 @@ async def test_input_is_posted_under_the_command_s_number_by_the_same_person(ser
     assert (await ann.post(f"{PATH}/{KEY}/input", content=b"late")).status_code == 404
 
 
+@pytest.fixture
+async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx.AsyncClient]:
+    """ann, whose command under KEY reads nothing, and who brings it more than waits for one."""
+    monkeypatch.setattr("headway.api.commands._LOOK_S", 0.01)
+    await server.apply()
+    go = asyncio.Event()
+
+    async def hears(*_: Any) -> AsyncIterator[tuple[str, bytes]]:
+        await go.wait()
+        yield "code", b"0"
+
+    server.work.answers["converse"] = hears
+    ann = await server.client()
+    running = asyncio.create_task(ann.post(PATH, json={"argv": ["sleep"], "input": KEY}))
+    while not server.state.inputs:
+        await asyncio.sleep(0)
+    given = next(iter(server.state.inputs.values()))
+    while not given.ahead.full():
+        await ann.post(f"{PATH}/{KEY}/input", content=b"x")
+    yield ann
+    go.set()
+    await running
+
+
+async def test_one_piece_of_input_waits_and_no_second_one_is_read(server: Server, deaf: httpx.AsyncClient) -> None:
+    waits = asyncio.create_task(deaf.post(f"{PATH}/{KEY}/input", content=b"x" * 1024 * 1024))
+    given = next(iter(server.state.inputs.values()))
+    while not given.bringing.locked():
+        await asyncio.sleep(0)
+    second = await deaf.post(f"{PATH}/{KEY}/input", content=never())
+    assert (second.status_code, second.json()["kind"]) == (429, "too_many_at_once")
+    given.ahead.get_nowait()
+    assert (await waits).status_code == 204
+    large = await deaf.post(f"{PATH}/{KEY}/input", content=b"x" * (1024 * 1024 + 1))
+    assert (large.status_code, "more than 1 MiB" in large.json()["detail"]) == (400, True)
+
+
+async def test_a_piece_of_input_is_not_held_when_its_client_is_gone(
+    server: Server, deaf: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, gone = next(iter(server.state.inputs.values())), asyncio.Event()
+
+    async def is_disconnected(_: Any) -> bool:
+        return gone.is_set()
+
+    monkeypatch.setattr("fastapi.Request.is_disconnected", is_disconnected)
+    waits = asyncio.create_task(deaf.post(f"{PATH}/{KEY}/input", content=b"x"))
+    while not given.bringing.locked():
+        await asyncio.sleep(0)
+    gone.set()
+    assert (await waits).status_code == 404
+    assert not given.bringing.locked()
+
+
+async def never() -> AsyncIterator[bytes]:
+    raise AssertionError("it is read")
+    yield b""
+
+
 async def test_a_member_has_as_many_commands_at_once_as_with_exec(server: Server) -> None:
     await server.apply()
     server.work.answers["converse"] = lambda *_: said(("code", b"0"))
@@ -96,13 +155,15 @@ async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> Non
         "job": builders.job(7, user="eve"),
     }
     eve, lab = await server.client("eve", "member"), "/api/v1/clusters/lab"
-    server.state.commands["eve"] = MOST_AT_ONCE
+    server.state.commands["eve"], server.state.followed["eve"] = MOST_AT_ONCE, MOST_FOLLOWED
     calls = [
         eve.post(f"{lab}/run", json={"argv": ["true"]}),
         eve.post(f"{lab}/jobs", json={"script": "#!/bin/sh\n"}),
         eve.post(f"{lab}/pipelines", json={"document": {"name": "p", "steps": {"a": {"run": "true"}}}}),
         eve.put(f"{lab}/bundles/{'a' * 64}", content=b"x"),
         eve.get(f"{lab}/bundles/{'a' * 64}"),
+        eve.get(f"{lab}/jobs/7/log?follow=true"),
+        eve.get(f"{lab}/jobs/7/log"),
         eve.get(f"{lab}/jobs/7/log/part"),
         eve.get(f"{lab}/jobs/7/log/search?q=x"),
         eve.get(f"{lab}/jobs/7/script"),
@@ -110,9 +171,9 @@ async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> Non
     ]
     for call in calls:
         answer = await call
-        assert (answer.status_code, "are running already" in answer.json()["detail"]) == (429, True), answer.text
+        assert (answer.status_code, "already" in answer.json()["detail"]) == (429, True), answer.text
         assert answer.json()["kind"] in PASSING, "else a page that follows a log gives up"
-    assert server.state.commands["eve"] == MOST_AT_ONCE
+    assert (server.state.commands["eve"], server.state.followed["eve"]) == (MOST_AT_ONCE, MOST_FOLLOWED)
 
 
 async def test_what_came_while_too_much_ran_may_be_sent_again_under_its_key(server: Server) -> None:

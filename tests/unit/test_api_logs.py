@@ -12,7 +12,7 @@ import pytest
 from headway import Client
 from headway.api import going
 from headway.api.errors import error_out
-from headway.errors import NotAllowed, Refused, Unreachable
+from headway.errors import NotAllowed, NotFound, Refused, Unreachable
 from headway.jobs.tail import part_of
 from headway.sdk import following
 from headway.wire.frames import frame, frames
@@ -103,6 +103,27 @@ async def test_a_log_that_somebody_may_no_longer_read_is_not_whole(
 
 async def test_a_log_that_ended_is_whole(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     assert await asked(server, monkeypatch, Stream(b"one\n", None)) == (b"one\n", True)
+
+
+async def test_a_log_that_is_open_holds_a_place_until_its_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(b"one\n")
+    following = asyncio.create_task(asked(server, monkeypatch, stream))
+    async with asyncio.timeout(20):
+        while not server.state.followed:
+            await asyncio.sleep(0)
+        assert server.state.followed == {"eve": 1}
+    stream.queue.put_nowait(None)
+    assert await following == (b"one\n", True)
+    assert server.state.followed == {}
+    for last in (NotFound("no log"), ValueError("a bug")):
+        await asyncio.gather(asked(server, monkeypatch, Stream(last)), return_exceptions=True)
+        assert server.state.followed == {}
+    following = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
+    while not server.state.followed:
+        await asyncio.sleep(0)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert server.state.followed == {}
 
 
 async def test_frames_say_where_lines_lie_which_are_ours_and_that_it_is_all(

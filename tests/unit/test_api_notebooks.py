@@ -159,6 +159,18 @@ async def test_one_whose_job_may_run_stays_when_its_request_comes_again_and_fail
     assert row.at == made.json()["created_at"] == server.state.clock()
 
 
+async def test_a_job_of_somebody_else_is_no_notebook_s_whatever_number_sbatch_said(server: Server) -> None:
+    mallory, root = await server.client("mallory", "member"), await server.client("rex", "admin")
+    made = (await mallory.post(PATH, json={"gpus": 1})).json()
+    server.work.answers |= {"read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))), "cancel": None}
+    server.state.live.forget("lab")
+    assert (await mallory.post(f"{PATH}/{made['id']}/link")).status_code == 409
+    assert (await root.delete(f"{PATH}/{made['id']}")).status_code == 204
+    await mallory.post(PATH, json={"gpus": 1})
+    assert (await root.get(PATH)).json() == []
+    assert server.work.named("cancel") == server.work.named("tunnel") == []
+
+
 async def test_only_its_own_person_opens_it_and_an_admin_may_stop_it(server: Server) -> None:
     ann, bob, root = [await server.client(n, r) for n, r in (("ann", "member"), ("bob", "member"), ("rex", "admin"))]
     made = (await ann.post(PATH, json={"gpus": 1})).json()

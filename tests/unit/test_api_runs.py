@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headway.api import runs
-from headway.errors import Refused
+from headway.errors import NotAllowed, NotFound, Refused
 from headway.store import StoreAway
 from headway.wire.work import ExecOut, SubmitOut
 from tests import builders
@@ -38,7 +38,8 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     def submit(_: Any, request: Any, user: str, *__: Any) -> SubmitOut:
         return SubmitOut(job_id=next(numbers), cluster="lab", user=user, workdir=request.chdir)
 
-    made.work.answers |= {"submit": submit, "read": reading(), "machines": (), "job": builders.job(41)}
+    made.work.answers |= {"submit": submit, "read": reading(), "machines": ()}
+    made.work.answers["job"] = lambda _, number: builders.job(number, user="eve")
     made.work.answers["run_command"] = ExecOut(code=1)
     yield made
     await made.close()
@@ -113,7 +114,7 @@ async def test_a_task_of_an_array_shows_its_own_checkpoints(server: Server) -> N
     work = (await eve.post("/api/v1/clusters/lab/run", json=ask)).json()["workdir"]
     whole = (await eve.get(f"{JOBS}/41/lineage")).json()
     assert whole["checkpoint_dir"] == f"{work}/checkpoints"
-    server.work.answers["job"] = builders.job(43, array_job_id=41, array_task="2")
+    server.work.answers["job"] = builders.job(43, user="eve", array_job_id=41, array_task="2")
     task = (await eve.get(f"{JOBS}/43/lineage")).json()
     assert task["checkpoint_dir"] == f"{work}/checkpoints/2"
 
@@ -146,6 +147,26 @@ async def test_a_submission_that_made_no_job_is_in_the_audit_trail_all_the_same(
     assert (await eve.post(JOBS, json={"args": ["--test-only"], "script": "#!/bin/sh\n"})).status_code == 201
     assert [line.detail["job"] for line in await server.store.audit_trail() if line.action == "submit"] == [0]
     assert await server.store.job_record("lab", 0) is None
+
+
+async def test_who_says_that_another_s_job_is_theirs_takes_nothing_of_it(server: Server) -> None:
+    """Their sbatch may say any number: it is looked for in the person's own PATH."""
+    eve, mallory = await server.client("eve", "member"), await server.client("mallory", "member")
+    admin = await server.client()
+    sent = (("eve", eve, 41), ("mallory", mallory, 41), ("mallory", mallory, 42), ("eve", eve, 42), ("eve", eve, 43))
+    for person, client, number in (*sent, ("mallory", mallory, 43)):
+        server.work.answers["submit"] = SubmitOut(job_id=number, cluster="lab", user=person, workdir="~")
+        said = await client.post(JOBS, json={"script": f"#!/bin/sh\n# of {person}\n"})
+        assert said.status_code == 201, said.text
+    for number in (41, 42):
+        for client in (eve, admin):
+            shown = (await client.get(f"{JOBS}/{number}/lineage")).json()
+            assert (shown["user"], "of eve" in shown["script"]) == ("eve", True)
+            assert "of eve" in (await client.get(f"{JOBS}/{number}/script")).json()["text"]
+        assert (await mallory.get(f"{JOBS}/{number}/lineage")).status_code == 403
+        assert (await mallory.post(f"{JOBS}/{number}/rerun", json={})).status_code == 403
+    server.work.answers["job"] = NotFound("Slurm knows it no more")
+    assert "of eve" in (await eve.get(f"{JOBS}/43/lineage")).json()["script"]
 
 
 async def test_lineage_and_repeats_are_the_owner_s_and_admins(server: Server) -> None:
@@ -246,9 +267,9 @@ async def test_one_task_of_an_array_is_retried_and_run_again(server: Server) -> 
 
 async def test_a_task_that_waits_with_others_or_ended_long_ago_is_found_by_its_number(server: Server) -> None:
     eve = await server.client("eve", "member")
-    many = replace(builders.job(41, "PENDING"), array_job_id=41, array_task="4-9%2")
+    many = replace(builders.job(41, "PENDING", user="eve"), array_job_id=41, array_task="4-9%2")
     server.work.answers["read"] = reading(many)
-    server.work.answers["task"] = replace(builders.job(43, "FAILED"), array_job_id=41, array_task="1")
+    server.work.answers["task"] = replace(builders.job(43, "FAILED", user="eve"), array_job_id=41, array_task="1")
     found = [(await eve.get(f"{JOBS}/41", params={"task": task})).json() for task in ("5", "1")]
     assert [(one["id"], one["array_task"], one["state"]) for one in found] == [
         (41, "5", "PENDING"),
@@ -313,6 +334,17 @@ async def test_a_pipeline_goes_on_from_the_failed_step(server: Server) -> None:
     assert len(scripts) == 2
     assert "--dependency" not in scripts[0]  # what it needs has ended well
     assert "afterok:44" in scripts[1]
+
+
+async def test_steps_are_cancelled_as_the_pipeline_s_own_user_whoever_repeats_it(server: Server) -> None:
+    """Slurm refuses it for a job of another, whatever number their sbatch said."""
+    eve, admin = await server.client("eve", "member"), await server.client()
+    await eve.post(PIPELINES, json={"document": CHAIN})
+    server.work.answers |= {"read": reading(*(builders.job(n, "PENDING", user="bob") for n in (41, 42, 43)))}
+    server.work.answers["cancel"] = NotAllowed("not theirs")
+    server.state.live.forget("lab")
+    await admin.post(f"{PIPELINES}/chain/retry", json={"steps": ["a"]})
+    assert [call[1:] for call in server.work.named("cancel")] == [(n, "eve", False) for n in ("41", "42", "43")]
 
 
 async def test_faults_of_a_pipeline_are_said_before_the_first_step_is_submitted(server: Server) -> None:

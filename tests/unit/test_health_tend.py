@@ -32,7 +32,15 @@ class Head:
         self.prometheus = True
         self.refuses = False
 
-    async def remote(self, _: Any, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
+    async def remote(
+        self,
+        _: Any,
+        argv: Sequence[str],
+        *,
+        check: bool = True,
+        input: bytes = b"",  # noqa: A002
+        **__: Any,
+    ) -> Ran:
         argv = list(argv)
         if argv[0] == "curl":
             if not self.prometheus:
@@ -45,9 +53,11 @@ class Head:
             name = "traffic" if "MEM_COPY" in argv[-1] else "most" if "max_over" in argv[-1] else "least"
             row = {"metric": {"hpc_job": "7"}, "value": [NOW, self.use[name]]}
             return Ran(tuple(argv), 0, json.dumps({"data": {"result": [row]}}), "", 0.0)
-        if argv[0] == "stat":
-            said = [f"{self.words[path]} {path}" for path in argv if path in self.words]
-            return Ran(tuple(argv), 1, "\n".join(said), "", 0.0)
+        if argv[:3] == ["xargs", "-0", "stat"]:
+            paths = input.decode().split("\0")
+            assert all(len(path) < 4096 for path in paths), "else nothing is said of any"
+            said = [f"{self.words[path]} {path}" for path in paths if path in self.words]
+            return Ran(tuple(argv), 123, "\n".join(said), "", 0.0)
         if argv[0] == "squeue":
             return Ran(tuple(argv), 0, "7 7\n", "", 0.0)
         assert argv[0] in ("scontrol", "scancel"), argv
@@ -89,6 +99,15 @@ async def test_a_job_that_writes_or_reports_does_not_hang(path: str) -> None:
     head = Head()
     head.words = {path: int(NOW) - 60}
     assert await look(tender(head), running()) == []
+
+
+async def test_paths_of_jobs_are_no_words_of_a_command_and_one_that_is_none_hides_no_other() -> None:
+    head = Head()
+    head.words = {"/scratch/alice/7.out": int(NOW) - 60}
+    long, odd = (
+        job(n, start_time=int(NOW) - 4000, stdout=path) for n, path in ((8, "/" + "x" * 200_000), (9, "/a\nb"))
+    )
+    assert [who for who, _ in await look(tender(head), long, odd, running())] == []
 
 
 async def test_nothing_is_said_where_nobody_knows_what_the_gpus_do() -> None:

@@ -35,9 +35,10 @@ class Head:
         self.ask: dict[str, Any] = {}
         self.argv: Sequence[str] = ()
         self.stdin: bytes | None = None
+        self.most = 0
 
     async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
-        self.argv, self.stdin = argv, options.get("input")
+        self.argv, self.stdin, self.most = argv, options.get("input"), options.get("max_output", 0)
         if argv[-1] == text("as_person"):
             self.ask, self.stdin = question_of(options["input"])
         elif argv[0] == "python3":
@@ -229,6 +230,15 @@ async def test_a_command_keeps_its_code_and_output() -> None:
     assert (head.argv, head.stdin) == (["sh", "-c", "x"], b"in")
     assert await run_command(head, HEAD, "alice", ["id"]) == (3, b"out", b"err")
     assert head.ask == {"do": "exec", "user": "alice", "argv": ["id"], "cwd": ""}
+
+
+async def test_a_command_that_writes_more_than_an_answer_holds_is_told_so() -> None:
+    large = "x" * (8 * 1024 * 1024)
+    assert (await run_command(Head(0, large), HEAD, "root", ["cat", "f"]))[1] == large.encode()
+    for head in (Head(0, large + "x"), Head(0, large, "x")):
+        with pytest.raises(Refused, match="cat has run and ended with 0, but wrote more than the 8 MiB"):
+            await run_command(head, HEAD, "root", ["cat", "f"])
+        assert head.most < 9 * 1024 * 1024, "nor is more than that held until then"
 
 
 # ---- the program itself, as far as it can be run here

@@ -70,6 +70,19 @@ async def test_the_limits_of_the_person_s_sessions_are_put_on_once_before_anythi
     assert head.lines("limits") == ["limited"] * 2
 
 
+async def test_what_is_read_for_long_lies_under_these_limits_too(head: Machine) -> None:
+    (head.folder / "log").write_text("here\n")
+    search = {"do": "search", "user": PERSON, "path": str(head.folder / "log"), "text": "here", "most": 1}
+    assert json.loads((await call(head, HEAD, search, timeout_s=20)).stdout)["found"]
+    assert head.lines("limits") == ["limited"]
+    for number, ask in enumerate(({"do": "follow", "offset": 0}, {"do": "tunnel"}), 2):
+        held = await head.hold(HEAD, command({**ask, "user": PERSON, "path": str(head.folder / "log")}))
+        async with asyncio.timeout(20):
+            while len(head.lines("limits")) < number:
+                await asyncio.sleep(0.01)
+        await held.close()
+
+
 async def test_sbatch_s_own_words_come_back(warm: Warm) -> None:
     with pytest.raises(Refused, match="no such thing"):
         await submit(warm, HEAD, held("sour"), PERSON)

@@ -14,6 +14,7 @@ from headway.errors import Refused, Unreachable
 from headway.machines.run import Ran
 from headway.render import firewall
 from tests import builders
+from tests.unit.node_agent import active, head, lease, metrics
 
 NODE = builders.machine("lab-1-1")
 LOADED = {"op": "units", "names": [firewall.SERVICE], "action": "reload"}
@@ -49,6 +50,10 @@ async def test_rules_that_lock_it_out_are_taken_out_of_force() -> None:
         await own.still_let_in(world.env, NODE)
     assert world.did == ["systemctl disable --now headway-firewall.service"]
     assert "firewall.ssh_from" in caught.value.hint
+
+
+def test_every_port_of_the_agents_is_the_cluster_s_own() -> None:
+    assert {metrics.PORT, head.PORT, lease.PORT, active.PORT} <= set(firewall.PORTS)
 
 
 def test_it_is_tried_when_rules_were_loaded() -> None:

@@ -21,7 +21,7 @@ from headway.store import schema as t
 from headway.wire.work import SubmitIn, SubmitOut
 from tests import builders
 from tests.unit.dataset_world import API, Mounts, add, done, mounts, server, source
-from tests.unit.server_fakes import Server
+from tests.unit.server_fakes import Server, reading
 
 __all__ = ["mounts", "server", "source"]  # fixtures
 
@@ -95,10 +95,21 @@ async def test_a_version_that_lineage_names_stays_unless_forced_and_the_lineage_
     assert not (server.state.library(builders.cluster()).folder("tiny") / "1").exists()
     assert mounts.there == set()
     assert "was removed by ann" in (await client.post(f"{API}/tiny/1/verify")).json()["detail"]
+    server.work.answers |= {"read": reading(builders.job(41, "COMPLETED", user="ann")), "machines": ()}
     server.work.answers |= {"job": builders.job(41, "COMPLETED", user="ann"), "run_command": _nothing()}
     (told,) = (await client.get("/api/v1/clusters/lab/jobs/41/lineage")).json()["datasets"]
     assert (told["name"], told["version"], told["removed"]) == ("tiny", "1", "by ann, by force")
     assert (await add(server, source)).kept == ("/datasets/tiny/2",)
+
+
+async def test_no_job_of_the_same_number_takes_a_version_from_another_s_lineage(server: Server) -> None:
+    """Whose sbatch says any number: see job_record."""
+    for user, version in (("ann", 1), ("mallory", 2), ("ann", 1)):
+        await server.store.note_job(
+            "lab", 41, person=user, user=user, kind="run", request={}, facts={}, audit={}, datasets=[("tiny", version)]
+        )
+    assert await server.store.jobs_of_version("lab", "tiny", 1) == (1, [41])
+    assert await server.store.job_counts("lab") == {("tiny", 1): 1, ("tiny", 2): 1}
 
 
 def _nothing() -> Any:

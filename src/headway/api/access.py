@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -38,6 +39,7 @@ from headway.store.records import Person
 log = structlog.get_logger("headway.api")
 MOST_NUMBER = 2**31 - 1  # what the database's columns hold; Slurm's own numbers are far below
 MOST_AT_ONCE = 16  # commands that one person, other than an admin, may have running at once
+MOST_FOLLOWED = 64  # logs that one person, other than an admin, may have open at once
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -320,21 +322,28 @@ async def must_not_have_left(state: AppState, cluster: Cluster, who: Principal) 
         raise NotAllowed(f"{who.user} may not work on {cluster.name} any more", hint="ask an admin of the cluster")
 
 
-@contextlib.contextmanager
-def connection(state: AppState, who: Principal) -> Iterator[None]:
+def connection(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
     """A command on a cluster holds one of its few connections for as long as it runs: no member may hold them all.
     Raises TooManyAtOnce."""
-    if state.commands[who.person] >= MOST_AT_ONCE and not who.may(Right.ADMIN):
-        raise TooManyAtOnce(
-            f"{MOST_AT_ONCE} commands of {who.person} are running already", hint="wait until one has ended"
-        )
-    state.commands[who.person] += 1
+    return _place(state.commands, who, MOST_AT_ONCE, "commands", "are running already", "wait until one has ended")
+
+
+def following(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
+    """The same of a log, which is read for hours. Raises TooManyAtOnce."""
+    return _place(state.followed, who, MOST_FOLLOWED, "logs", "are open already", "close one of them")
+
+
+@contextlib.contextmanager
+def _place(taken: Counter[str], who: Principal, most: int, what: str, how: str, hint: str) -> Iterator[None]:
+    if taken[who.person] >= most and not who.may(Right.ADMIN):
+        raise TooManyAtOnce(f"{most} {what} of {who.person} {how}", hint=hint)
+    taken[who.person] += 1
     try:
         yield
     finally:
-        state.commands[who.person] -= 1
-        if not state.commands[who.person]:
-            del state.commands[who.person]
+        taken[who.person] -= 1
+        if not taken[who.person]:
+            del taken[who.person]
 
 
 async def audit(state: AppState, who: Principal, action: str, target: str, **detail: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.api.access import Principal, may_touch, workplace
-from headway.api.jobacts import record_of, what_was_sent, without_secrets
+from headway.api.jobacts import what_was_sent, without_secrets
+from headway.api.runs import record_of
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
 from headway.domain.live import JobState

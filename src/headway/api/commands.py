@@ -14,14 +14,16 @@ from headway.api.access import Member, Principal, Right, State, audit, connectio
 from headway.api.errors import error_out
 from headway.api.going import while_allowed
 from headway.api.jobs import Octets, over
-from headway.api.state import AppState
-from headway.errors import NotAllowed, NotFound, Refused
+from headway.api.state import AppState, Input
+from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
 from headway.wire.frames import frame
 from headway.wire.work import CommandIn
 
 router = APIRouter(prefix="/clusters/{name}/commands", tags=["jobs"])
 _AHEAD = 4  # pieces of input kept for a command that does not read yet
+_MOST_PIECE = 1024 * 1024  # bytes
 _LOOK_S = 1.0
+_ENDED = "the command has ended, or takes no input"
 
 
 @router.post("", response_class=Octets)
@@ -33,12 +35,15 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
     key = (who.person, ask.input)
     if key in state.inputs:
         raise Refused("two commands can't have the same input")
-    held = contextlib.ExitStack()
-    held.enter_context(connection(state, who))
-    await audit(state, who, "exec", name, user=user, program=ask.argv[0][:100])
-    if ask.input:
-        state.inputs[key] = asyncio.Queue(_AHEAD)
-    pieces = state.work.converse(cluster, ask.argv, user, _feed(state.inputs.get(key)))
+    with contextlib.ExitStack() as held:
+        held.enter_context(connection(state, who))
+        if ask.input:
+            state.inputs[key] = Input(asyncio.Queue(_AHEAD))
+            held.callback(state.inputs.pop, key)
+        await audit(state, who, "exec", name, user=user, program=ask.argv[0][:100])
+        held = held.pop_all()
+    given = state.inputs.get(key)
+    pieces = state.work.converse(cluster, ask.argv, user, _feed(given.ahead if given else None))
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
     async def still(who: Principal) -> None:
@@ -46,22 +51,40 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
             raise NotAllowed(f"{who.person} is not {user} any more")
         await workplace(state, name, who)
 
-    frames = while_allowed(request, _frames(state, request, pieces, key, held), Right.WORK, still, over)
-    return Octets(frames, headers=headers)
+    frames = while_allowed(request, _frames(state, request, pieces), Right.WORK, still, over)
+    return Octets(frames, headers=headers, held=held)
 
 
 @router.post("/{key}/input", status_code=204)
 async def put_input(key: str, request: Request, state: State, who: Member) -> Response:
-    """The next piece of a command's standard input; an empty one is its end."""
-    piece = await request.body()
-    while (queue := state.inputs.get((who.person, key))) is not None:
-        try:
-            async with asyncio.timeout(_LOOK_S):
-                await queue.put(piece)
-        except TimeoutError:
-            continue  # it does not read now; it may have ended
-        return Response(status_code=204)
-    raise NotFound("the command has ended, or takes no input")
+    """The next piece of a command's standard input, at most 1 MiB; an empty one is its end. Answered when the command has room
+    for it: one comes after the other."""
+    place = (who.person, key)
+    if (given := state.inputs.get(place)) is None:
+        raise NotFound(_ENDED)
+    if given.bringing.locked():  # each would be held here for as long as the command lives
+        raise TooManyAtOnce("a piece of this input is on its way already", hint="send the next one when it is answered")
+    async with given.bringing:
+        piece = await _piece(request)
+        while state.inputs.get(place) is given:
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await given.ahead.put(piece)
+            except TimeoutError:  # it does not read now; it may have ended, and who sent this may be gone
+                if await request.is_disconnected():
+                    break
+                continue
+            return Response(status_code=204)
+    raise NotFound(_ENDED)
+
+
+async def _piece(request: Request) -> bytes:
+    piece = bytearray()
+    async for chunk in request.stream():
+        piece += chunk
+        if len(piece) > _MOST_PIECE:
+            raise Refused(f"a piece of input has more than {_MOST_PIECE // 2**20} MiB", hint="send it in several")
+    return bytes(piece)
 
 
 async def _feed(queue: asyncio.Queue[bytes] | None) -> AsyncIterator[bytes]:
@@ -73,8 +96,6 @@ async def _frames(
     state: AppState,
     request: Request,
     pieces: AsyncIterator[tuple[str, bytes]],
-    key: tuple[str, str],
-    held: contextlib.ExitStack,
 ) -> AsyncIterator[bytes]:
     ends = [asyncio.ensure_future(_gone(request)), asyncio.ensure_future(state.live.stopping.wait())]
     following: asyncio.Future[Any] = asyncio.ensure_future(anext(pieces, None))
@@ -88,8 +109,6 @@ async def _frames(
     except Exception as error:  # the answer has begun: what went wrong can only be its last frame
         yield frame("error", error_out(error).model_dump_json().encode())
     finally:
-        held.close()
-        state.inputs.pop(key, None)
         for task in (following, *ends):
             task.cancel()
         await asyncio.gather(following, *ends, return_exceptions=True)

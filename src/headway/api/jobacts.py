@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from headway.api.access import Anyone, Member, Number, Principal, State, audit, connection, may_touch, workplace
 from headway.api.jobs import Task, job_of, meant
+from headway.api.runs import record_of
 from headway.api.shapes import incident_out
 from headway.api.state import AppState
 from headway.api.world import history_of
@@ -200,9 +201,3 @@ async def what_was_sent(
     if ran.code or at < 0:
         raise NotFound(f"no script is kept of job {found.id}", hint="salloc and srun have none")
     return ScriptOut(name=PurePosixPath(found.command).name or "script.sbatch", text=text[at:], kind="sbatch"), None
-
-
-async def record_of(state: AppState, cluster: Cluster, found: JobState) -> JobRecord | None:
-    """What Headway kept of the job, or of the array that it is a task of; not of an earlier life of the number."""
-    record = await state.store.job_record(cluster.name, found.array_job_id or found.id)
-    return record if record is not None and record.user == found.user else None

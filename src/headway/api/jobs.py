@@ -5,14 +5,26 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
-from headway.api.access import Anyone, Member, Number, Principal, Right, State, audit, connection, may_touch, workplace
+from headway.api.access import (
+    Anyone,
+    Member,
+    Number,
+    Principal,
+    Right,
+    State,
+    audit,
+    connection,
+    following,
+    may_touch,
+    workplace,
+)
 from headway.api.datasets import pinned
 from headway.api.errors import error_out
 from headway.api.going import while_allowed
@@ -42,9 +54,25 @@ class BrokenOff(Exception):
 
 
 class Octets(StreamingResponse):
-    """Bytes as they come. Those that end with BrokenOff have no end on the wire either: nobody takes them for all."""
+    """Bytes as they come. Those that end with BrokenOff have no end on the wire either: nobody takes them for all. `held` is
+    let go when they have ended, also where they never began."""
 
     media_type = "application/octet-stream"
+
+    def __init__(
+        self,
+        content: AsyncIterator[bytes],
+        status_code: int = 200,
+        headers: Mapping[str, str] | None = None,
+        *,
+        held: contextlib.ExitStack,
+    ) -> None:
+        super().__init__(content, status_code, headers)
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._held:
+            await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         with contextlib.suppress(BrokenOff):
@@ -189,18 +217,21 @@ async def log(
     found = await state.job(cluster, job_id)
     await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
     whole_array = found.array_job_id == job_id and not task
-    if whole_array:
-        stream = state.work.tail_array(cluster, job_id, follow=follow, err=err)
-    else:
-        if task:
-            found = await state.work.task(cluster, job_id, task)
-        stream = state.work.tail_log(cluster, found, follow=follow, err=err, start=start)
-    # The first piece is awaited here a moment, so that a missing log is an answer of its own, not a stream
-    # that breaks.
-    first = asyncio.ensure_future(_next(stream))
-    await asyncio.wait({first}, timeout=FIRST_PIECE_S)
-    if first.done():
-        first.result()
+    with contextlib.ExitStack() as held:
+        held.enter_context(following(state, who))
+        if whole_array:
+            stream = state.work.tail_array(cluster, job_id, follow=follow, err=err)
+        else:
+            if task:
+                found = await state.work.task(cluster, job_id, task)
+            stream = state.work.tail_log(cluster, found, follow=follow, err=err, start=start)
+        # The first piece is awaited here a moment, so that a missing log is an answer of its own, not a stream
+        # that breaks.
+        first = asyncio.ensure_future(_next(stream))
+        await asyncio.wait({first}, timeout=FIRST_PIECE_S)
+        if first.done():
+            first.result()
+        held = held.pop_all()
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
     async def still(who: Principal) -> None:
@@ -209,8 +240,9 @@ async def log(
     pieces = _pieces(state, first, stream)
     if frames:
         framed = _framed(pieces, None if whole_array else start)
-        return Octets(while_allowed(request, framed, Right.WORK, still, over), headers=headers)
-    return Octets(_to_the_end(while_allowed(request, _plain(pieces), Right.WORK, still, _Last)), headers=headers)
+        return Octets(while_allowed(request, framed, Right.WORK, still, over), headers=headers, held=held)
+    plain = _to_the_end(while_allowed(request, _plain(pieces), Right.WORK, still, _Last))
+    return Octets(plain, headers=headers, held=held)
 
 
 def _aside(words: str) -> bytes:

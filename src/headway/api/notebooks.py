@@ -76,8 +76,8 @@ async def notebooks_of(name: str, state: AppState, who: Principal) -> list[Noteb
     snapshot = await state.seen(cluster)
     known = snapshot.by_id
     if snapshot.as_of is None or snapshot.stale:
-        return [_out(row, cluster, who, known.get(row.job_id), now=state.clock()) for row in rows]
-    return [out for row in rows if (out := await _looked(state, cluster, who, row, known.get(row.job_id)))]
+        return [_out(row, cluster, who, _own(row, known.get(row.job_id)), now=state.clock()) for row in rows]
+    return [out for row in rows if (out := await _looked(state, cluster, who, row, _own(row, known.get(row.job_id))))]
 
 
 @router.post("", status_code=201)
@@ -154,8 +154,9 @@ async def link(name: str, notebook_id: str, state: State, who: Member) -> Notebo
 async def stop(name: str, notebook_id: str, state: State, who: Member) -> Response:
     """Cancels its job. What it has saved stays."""
     row = await _row(state, who, name, notebook_id)
+    _, cluster = await state.cluster(name)
     try:
-        if row.job_id:
+        if await _job(state, cluster, row) is not None:
             await jobs.cancel(name, row.job_id, state, who)
     except (Conflict, NotFound):
         pass  # it has ended by itself
@@ -300,9 +301,14 @@ async def _job(state: AppState, cluster: Cluster, row: NotebookRow) -> JobState 
     if not row.job_id:
         return None
     try:
-        return await jobs.job_of(state, cluster, row.job_id)
+        return _own(row, await jobs.job_of(state, cluster, row.job_id))
     except NotFound:
         return None
+
+
+def _own(row: NotebookRow, job: JobState | None) -> JobState | None:
+    """None for a job of somebody else: its number is what sbatch said, which may be the person's own program."""
+    return job if job is not None and job.user == row.user else None
 
 
 async def _row(state: AppState, who: Principal, name: str, notebook_id: str) -> NotebookRow:

@@ -98,7 +98,7 @@ async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State
         for step in again:
             if states.get(step, "COMPLETED") not in ENDED:
                 with contextlib.suppress(HeadwayError):  # it ended just now
-                    await state.work.cancel(cluster, str(now[step]), row.user, as_operator=row.user != who.user)
+                    await state.work.cancel(cluster, str(now[step]), row.user, as_operator=False)
         await audit(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
         waits = {step: number for step, number in now.items() if step not in again and states[step] not in ENDED}
         made = await _submit(state, who, cluster, row, plan, again, waits)
@@ -132,7 +132,7 @@ async def _submit(
         except HeadwayError as error:
             for _, number in made:
                 with contextlib.suppress(HeadwayError):
-                    await state.work.cancel(cluster, str(number), row.user, as_operator=row.user != who.user)
+                    await state.work.cancel(cluster, str(number), row.user, as_operator=False)
             error.message = f"step {step}: {error.message}"
             error.settled = bool(made)  # the head would answer the same request with jobs that are cancelled now
             raise

@@ -104,7 +104,7 @@ async def keep(
     for last in (False, True):
         try:
             # The server before may have kept it, and so may the first try, whose answer alone was late then.
-            if not ((who.deed or last) and await _kept_already(state, cluster, answer.job_id, who, since)):
+            if not ((who.deed or last) and await _kept_already(state, cluster, answer.job_id, who, user, since)):
                 await note()
             break
         except StoreAway as away:
@@ -118,9 +118,11 @@ async def keep(
     state.live.poke(cluster.name, (answer.job_id,) if answer.job_id else ())
 
 
-async def _kept_already(state: AppState, cluster: Cluster, job_id: int, who: Principal, since: float) -> bool:
+async def _kept_already(
+    state: AppState, cluster: Cluster, job_id: int, who: Principal, user: str, since: float
+) -> bool:
     """Whether this person's job of that number is known since then: numbers begin anew where a cluster does."""
-    record = await state.store.job_record(cluster.name, job_id)
+    record = await state.store.job_record(cluster.name, job_id, user)
     return record is not None and record.person == who.person and record.at >= since
 
 
@@ -225,7 +227,7 @@ async def _array(state: AppState, who: Principal, cluster: Cluster, job_id: int)
 async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> LineageOut:
     """Where a job comes from: what was sent, by whom, from which commit, and what Slurm gave it."""
     cluster = await workplace(state, name, who)
-    record = await _record(state, cluster, job_id)
+    record = await _record(state, cluster, who, job_id)
     await may_touch(state, cluster, who, record, f"look into job {job_id}")
     request = SubmitIn.model_validate(record.request)
     with connection(state, who):
@@ -270,7 +272,7 @@ async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> 
 async def retry(name: str, job_id: Number, request: RetryIn, state: State, who: Member) -> SubmitOut:
     """The failed tasks of an array once more, with the same script in the same folder."""
     cluster = await workplace(state, name, who)
-    record = await _record(state, cluster, job_id)
+    record = await _record(state, cluster, who, job_id)
     await must_own(state, cluster, who, record, f"retry job {job_id}")
     states = await _array(state, who, cluster, job_id)
     if not states:
@@ -293,7 +295,7 @@ async def retry(name: str, job_id: Number, request: RetryIn, state: State, who: 
 async def rerun(name: str, job_id: Number, request: RetryIn, state: State, who: Member) -> SubmitOut:
     """The same script, words, environment and files once more, in a folder of its own; of an array one task, if asked."""
     cluster = await workplace(state, name, who)
-    record = await _record(state, cluster, job_id)
+    record = await _record(state, cluster, who, job_id)
     await must_own(state, cluster, who, record, f"run job {job_id} again")
     sent = without_dependency(_with_secrets(record, request))
     if request.task:
@@ -306,7 +308,7 @@ async def rerun_changed(name: str, job_id: int, change: SubmitIn, state: AppStat
     """One's own job once more with another script, other words and flags, in a folder of its own, with the same environment
     and files. `change.env`: secrets that were not kept."""
     cluster = await workplace(state, name, who)
-    record = await _record(state, cluster, job_id)
+    record = await _record(state, cluster, who, job_id)
     if record.user != who.user:
         raise NotAllowed(f"{who.person} may not clone job {job_id}: it belongs to {record.user}", hint="its owner may")
     await must_own(state, cluster, who, record, f"clone job {job_id}")
@@ -346,19 +348,25 @@ def _checkpoints(record: JobRecord, job: JobState | None) -> str:
     return f"{folder}/{task}" if apart else folder
 
 
-async def _record(state: AppState, cluster: Cluster, job_id: int) -> JobRecord:
-    """What was kept of the job, or of the array that it is a task of."""
-    record = await state.store.job_record(cluster.name, job_id)
-    if record is None:
-        job = await _job(state, cluster, job_id)
-        array = job.array_job_id if job else 0
-        record = await state.store.job_record(cluster.name, array) if array else None
+async def _record(state: AppState, cluster: Cluster, who: Principal, job_id: int) -> JobRecord:
+    """What was kept of the job, or of the array that it is a task of. Of a job that Slurm knows no more one's own is found
+    first."""
+    try:
+        record = await record_of(state, cluster, await state.job(cluster, job_id))
+    except NotFound:
+        known = state.store.job_record
+        record = await known(cluster.name, job_id, who.user) or await known(cluster.name, job_id)
     if record is None:
         raise NotFound(
             f"job {job_id} of {cluster.name} was not submitted by way of Headway, so nothing is kept of it",
             hint="headway submit and headway run keep script, files and settings",
         )
     return record
+
+
+async def record_of(state: AppState, cluster: Cluster, found: JobState) -> JobRecord | None:
+    """What Headway kept of the job, or of the array that it is a task of."""
+    return await state.store.job_record(cluster.name, found.array_job_id or found.id, found.user)
 
 
 async def _job(state: AppState, cluster: Cluster, job_id: int) -> JobState | None:

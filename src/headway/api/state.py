@@ -94,6 +94,14 @@ class Settings:
 
 
 @dataclass
+class Input:
+    """A running command's: the pieces that it will read, and who brings the next one."""
+
+    ahead: asyncio.Queue[bytes]
+    bringing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass
 class AppState:
     store: Store
     work: Work
@@ -103,10 +111,11 @@ class AppState:
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is an operation to claim
     waiting: set[str] = field(default_factory=set)  # operations that do nothing but wait for jobs just now
     plans: dict[str, PlanKept] = field(default_factory=dict)
-    inputs: dict[tuple[str, str], asyncio.Queue[bytes]] = field(default_factory=dict)  # of running commands
+    inputs: dict[tuple[str, str], Input] = field(default_factory=dict)  # of running commands
     tries: Tries = field(default_factory=Tries)
     notebooks: Notebooks = field(default_factory=Notebooks)
     commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
+    followed: Counter[str] = field(default_factory=Counter)  # logs that are open, by person
     # Of archives that are on their way, by cluster and by cluster and person (api.runs).
     bundles: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
     forms: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # under way, by web.deed

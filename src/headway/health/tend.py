@@ -17,6 +17,7 @@ from headway.render.monitoring import SCRAPE_S
 from headway.slurm import control
 
 EVERY_S = 15.0
+_LONGEST_PATH = 4096  # bytes, Linux's own
 _SEEN = 0.9  # of the samples that Prometheus should have of a GPU: one or another is missed
 MOST_REQUEUES = 3  # of a job that hangs each time
 REPORTS = "/var/lib/headway/reports"
@@ -119,16 +120,21 @@ class Tender:
         of: dict[str, int] = {}
         for job in jobs:
             of[f"{REPORTS}/{job.id}.jsonl"] = job.id
-            of.update({path: job.id for path in (job.stdout, job.stderr) if path.startswith("/") and "\n" not in path})
-        ran = await self.env.connections.remote(
-            head, ["stat", "-L", "-c", "%Y %n", "--", *of], timeout_s=20, check=False
-        )
+            of.update({path: job.id for path in (job.stdout, job.stderr) if _can_be(path)})
+        look = ["xargs", "-0", "stat", "-L", "-c", "%Y %n", "--"]  # they are people's, and more than one command takes
+        paths = "\0".join(of).encode(errors="replace")
+        ran = await self.env.connections.remote(head, look, timeout_s=20, input=paths, check=False)
         found: dict[int, float] = {}
         for line in ran.stdout.splitlines():
             when, _, path = line.partition(" ")
             if path in of and when.isdigit():
                 found[of[path]] = max(found.get(of[path], 0.0), float(when))
         return found
+
+
+def _can_be(path: str) -> bool:
+    """Whether it is a file's. One that is none would end the question about all."""
+    return path.startswith("/") and not {"\n", "\0"} & set(path) and len(path.encode(errors="replace")) < _LONGEST_PATH
 
 
 def _whole(job: JobState, use: Mapping[int, GpuUse]) -> GpuUse | None:

@@ -10,15 +10,26 @@ from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, NotAllowed, NotFound, Refused
 from headway.machines.program import program
 from headway.machines.run import Ran
-from headway.machines.ssh import Remote
+from headway.machines.streams import MAX_OUTPUT
 
 REFUSED = 97  # how the program says that the person or the folder can't be used
 PROGRAM = "as_person"
 _MOST = 120_000  # bytes of one word of a command that Linux takes (128 KiB)
 
 
-class Links(Remote, Protocol):
+class Links(Protocol):
     """The part of Connections that jobs need."""
+
+    async def remote(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        input: bytes | None = None,  # noqa: A002
+        check: bool = True,
+        max_output: int = MAX_OUTPUT,
+    ) -> Ran: ...
 
     def stream(
         self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
@@ -26,9 +37,7 @@ class Links(Remote, Protocol):
 
 
 def command(ask: dict[str, Any]) -> list[str]:
-    """The argv that does `ask` on the head, for one that reads or writes as long as it lives. Everybody there can read it.
-    Raises Refused when it is too long for a command."""
-    _bounded(json.dumps(ask))
+    """The argv that does `ask` on the head, for one that reads or writes as long as it lives. Everybody there can read it."""
     return [*fresh(), json.dumps(ask)]
 
 
@@ -40,16 +49,12 @@ def fresh() -> list[str]:
 def question(ask: dict[str, Any], data: bytes = b"") -> bytes:
     """`ask`, which may hold secrets, and the data that comes with it, for a fresh program and for a helper alike. Raises
     Refused for arguments that no command can have."""
-    _bounded(json.dumps(ask))
-    return json.dumps({"ask": ask, "size": len(data)}).encode() + b"\n" + data
-
-
-def _bounded(text: str) -> None:
-    if len(text) > _MOST:
+    if (size := len(json.dumps(ask))) > _MOST:
         raise Refused(
-            f"the arguments have {len(text)} bytes, more than the {_MOST} a command may have",
+            f"the arguments have {size} bytes, more than the {_MOST} a command may have",
             hint="put them in a file that it reads",
         )
+    return json.dumps({"ask": ask, "size": len(data)}).encode() + b"\n" + data
 
 
 async def call(links: Links, head: Machine, ask: dict[str, Any], *, timeout_s: float, data: bytes = b"") -> Ran:

@@ -30,6 +30,7 @@ _UNSURE = (
 )  # as node/as_person/once.py
 _NOBODY_KNOWS = 98  # node/as_person/once.py: what ran under this tag before was cut off
 _SIGNALLED = range(128, 193)  # 128 + the number of a signal, as in a shell; 255 is how sbatch refuses an option
+_LONGEST_OUTPUT = 8 * 1024 * 1024  # bytes of a command's answer: it is held whole, as JSON too, and packed
 _LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
 
 
@@ -187,14 +188,22 @@ _DONE = {"requeue": "requeued", "hold": "held", "release": "released"}
 async def run_command(
     links: Links, head: Machine, user: str, argv: Sequence[str], stdin: bytes = b"", *, timeout_s: float = 3600
 ) -> tuple[int, bytes, bytes]:
-    """(exit code, stdout, stderr) of one command on the head, as root or through a login shell of `user`."""
+    """(exit code, stdout, stderr) of one command on the head, as root or through a login shell of `user`. Raises Refused where
+    it has run and said more than an answer holds."""
     if not argv:
         raise Refused("there is no command to run")
     words = list(argv) if user == "root" else command({"do": "exec", "user": user, "argv": list(argv), "cwd": ""})
-    ran = await links.remote(head, words, timeout_s=timeout_s, input=stdin, check=False)
+    most = _LONGEST_OUTPUT + 1
+    ran = await links.remote(head, words, timeout_s=timeout_s, input=stdin, check=False, max_output=most)
     if user != "root" and ran.code == PROGRAM_REFUSED and not ran.out:
         raise refusal(ran.stderr)
-    return ran.code, ran.out, ran.stderr.encode()
+    err = ran.stderr.encode()
+    if len(ran.out) + len(err) > _LONGEST_OUTPUT:
+        raise Refused(
+            f"{argv[0]} has run and ended with {ran.code}, but wrote more than the {_LONGEST_OUTPUT // 2**20} MiB of an answer",
+            hint="POST .../commands, as headway exec does, answers output as it comes",
+        )
+    return ran.code, ran.out, err
 
 
 def script_name(name: str) -> str:

@@ -18,7 +18,7 @@ from headway.errors import CommandFailed, Unanswered, Unreachable
 from headway.jobs.command import Talks
 from headway.jobs.remote import Links, command, fresh
 from headway.machines.run import Ran, ended
-from headway.machines.streams import Reader
+from headway.machines.streams import MAX_OUTPUT, Reader
 
 MOST = 24  # helpers on one head
 MOST_EACH = 3  # for one person; who asks for more at once gets a fresh program
@@ -91,6 +91,7 @@ class Warm:
         timeout_s: float,
         input: bytes | None = None,  # noqa: A002
         check: bool = True,
+        max_output: int = MAX_OUTPUT,
     ) -> Ran:
         """As Connections.remote. A submission that a helper had been given is never given to another: Unanswered."""
         question = input or b""
@@ -102,7 +103,9 @@ class Warm:
             except Unanswered:
                 if ask["do"] != "read":
                     raise
-        return await self._links.remote(machine, argv, timeout_s=timeout_s, input=input, check=check)
+        return await self._links.remote(
+            machine, argv, timeout_s=timeout_s, input=input, check=check, max_output=max_output
+        )
 
     def stream(self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None) -> AsyncIterator[bytes]:
         return self._links.stream(machine, argv, timeout_s=timeout_s)

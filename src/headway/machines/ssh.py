@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headway.domain.machine import Machine
-from headway.errors import CommandFailed, Unanswered, Unreachable
+from headway.errors import CommandFailed, Refused, Unanswered, Unreachable
 from headway.machines.bridge import bridge
 from headway.machines.dial import Dialer, HostKeyChanged, Root, SudoRefused
 from headway.machines.run import Ran, ended
@@ -28,6 +28,9 @@ from headway.machines.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, writ
 
 _SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
 _FAN_OUT = 48  # remote commands at once, over all machines of a cluster
+# Bytes of a command. A machine's shell takes no word of 128 KiB, and sshd ends a connection, with all that runs over it, for a
+# packet of 256 KiB: a quote becomes five characters on its way.
+_LONGEST = 128 * 1024 - 1
 _LONG_S = 600.0  # packages that are installed on many machines keep nobody's question waiting
 
 
@@ -345,9 +348,14 @@ class Connections:
     @contextlib.asynccontextmanager
     async def _process(self, machine: Machine, argv: Sequence[str], *, end: str = "KILL") -> AsyncIterator[Any]:
         """A started command; one that still runs at the end gets the signal `end`. A link that turns out dead before
-        the command started is replaced, once."""
+        the command started is replaced, once. Raises Refused for a command that is too long."""
         import asyncssh
 
+        if (size := len(shlex.join(argv).encode())) > _LONGEST:
+            raise Refused(
+                f"the command has {size} bytes with its arguments quoted, more than the {_LONGEST} that {machine.name} takes",
+                hint="put them in a file that it reads",
+            )
         for attempt in (1, 2):
             link = await self._take(machine)
             try:

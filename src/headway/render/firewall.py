@@ -14,8 +14,9 @@ from headway.render.text import MARK, script, word
 
 RULES = "/etc/headway/firewall.nft"
 SERVICE = "headway-firewall.service"
-# slurmctld, slurmd, slurmdbd, slurmrestd where somebody opens it, MariaDB, the agent, Prometheus and Alertmanager, NFS.
-PORTS = (2049, 3306, 6817, 6818, 6819, 6820, METRICS_PORT, 9090, 9093)
+# NFS, MariaDB, slurmctld, slurmd, slurmdbd, slurmrestd where somebody opens it, what agents say to each other (heartbeats,
+# leases; node/agent/head.py), their figures, Prometheus and Alertmanager, the test of all-reduce (node/agent/active.py).
+PORTS = (2049, 3306, 6817, 6818, 6819, 6820, 6821, METRICS_PORT, 9090, 9093, 29655)
 _UNIT = f"/etc/systemd/system/{SERVICE}"
 
 

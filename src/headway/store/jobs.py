@@ -8,7 +8,7 @@ import secrets as random
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select
+from sqlalchemy import Row, insert, select
 
 from headway.errors import NotFound
 from headway.store import schema as t
@@ -17,6 +17,7 @@ from headway.store.audit import audit_line
 from headway.store.base import Base
 from headway.store.datasets import job_lines
 from headway.store.records import JobRecord, PipelineRow
+from headway.store.runs import insert_into
 
 
 class JobStore(Base):
@@ -55,18 +56,20 @@ class JobStore(Base):
                     facts=dict(facts),
                 )
             )
-            if datasets:
-                j = t.job_datasets
-                await db.execute(delete(j).where(j.c.cluster == cluster, j.c.job_id == job_id))
-                await db.execute(insert(j).values(job_lines(cluster, job_id, datasets)))
+            if datasets:  # no line goes for it: another user's job may have this number (`job_record`)
+                lines = job_lines(cluster, job_id, datasets)
+                await db.execute(insert_into(db, t.job_datasets).values(lines).on_conflict_do_nothing())
             await db.execute(audit_line(self._now(), person, kind, cluster, audit, address=address))
 
-    async def job_record(self, cluster: str, job_id: int) -> JobRecord | None:
-        """The latest of this number; None for a job that did not come through Headway."""
+    async def job_record(self, cluster: str, job_id: int, user: str | None = None) -> JobRecord | None:
+        """The latest of this number and `user`; None for a job that did not come through Headway.
+
+        The number is what sbatch said, and whoever has an sbatch of their own may have it say any: a record counts for the job
+        only when it is of the job's own user. None asks for anybody's."""
         j = t.jobs
-        query = select(j).where(j.c.cluster == cluster, j.c.job_id == job_id).order_by(j.c.number.desc()).limit(1)
+        mine = (j.c.cluster == cluster, j.c.job_id == job_id, *([j.c.user == user] if user is not None else ()))
         async with self._read() as db:
-            row = (await db.execute(query)).first()
+            row = (await db.execute(select(j).where(*mine).order_by(j.c.number.desc()).limit(1))).first()
         return _record(row) if row else None
 
     async def jobs_of_pipeline(self, pipeline: str) -> tuple[JobRecord, ...]:
