@@ -67,7 +67,8 @@ class RunStore(Base):
     async def put_runs(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held], int]], **mark: int) -> None:
         """(run, what it holds by the file of now, seconds lost at its end as far as its state says) each: all of them and the
         new mark, or nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured
-        stays, and so do its groups while its nodes are the same: another file changes nothing of what was held."""
+        stays, and so do its groups while its nodes are the same: another file changes nothing of what was held. A run whose
+        start was moved, as Slurm does when the nodes that it waited for are up, is still the one run that it was."""
         told = {(one[0].job, one[0].start): one for one in runs}.values()  # halves of an answer may both have a run
         rows, nodes, kinds, longest, others = [], [], [], 0, []
         async with self._write() as db:
@@ -77,7 +78,7 @@ class RunStore(Base):
                 before = were.get((run.job, run.start), [])
                 parts = as_known(held, before)
                 if before and parts is not before:
-                    others.append((run, {part.group for part in parts}))
+                    others.append((run, run.start, {part.group for part in parts}))
                 for number, part in enumerate(parts):
                     rows.append(_row(cluster, run, part, lost_s, first=number == 0))
                     kinds.append((run.team, run.user, run.partition, part.gpu_type, part.group, part.per_node))
@@ -85,7 +86,11 @@ class RunStore(Base):
             ids = await self._kinds(db, cluster, kinds)
             for row, kind in zip(rows, kinds, strict=True):
                 row["kind"] = ids[kind]
-            drawn = [(run, await self._take_out(db, cluster, run, groups)) for run, groups in others]
+            others += [
+                (run, start, set[str]())
+                for run, start in await self._moved(db, cluster, [run for run, _, _ in told], were)
+            ]
+            drawn = [(run, await self._take_out(db, cluster, run.job, start, groups)) for run, start, groups in others]
             for table, found, key in ((t.runs, rows, _KEY), (t.run_nodes, nodes, ("cluster", "node", "start", "job"))):
                 for at in range(0, len(found), _BATCH):
                     await db.execute(upsert(db, table, key), found[at : at + _BATCH])
@@ -111,17 +116,36 @@ class RunStore(Base):
                 found.setdefault((job, start), []).append(Held(group, tuple(expand(nodes)), *rest))
         return found
 
-    async def _take_out(self, db: AsyncConnection, cluster: str, run: Run, groups: Collection[str]) -> dict[str, Any]:
+    async def _moved(
+        self, db: AsyncConnection, cluster: str, told: Iterable[Run], were: Mapping[tuple[int, int], Sequence[Held]]
+    ) -> list[tuple[Run, int]]:
+        """Those of these runs that are known to run on the same nodes from an earlier start, and that start. Accounting has one
+        record of a job and the moment it was submitted at, which a requeue changes; after a restore that record may be
+        another run's, and what ran before was held."""
+        r, of = t.runs, {(run.job, run.submit): run for run in told}
+        jobs, found = sorted({job for job, _ in of}), []
+        known = select(r.c.job, r.c.submit, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
+        for at in range(0, len(jobs), _BATCH):
+            for job, submit, start in await db.execute(known.where(r.c.job.in_(jobs[at : at + _BATCH]))):
+                run = of.get((job, submit))
+                on = {node for part in were.get((job, start), ()) for node in part.nodes}
+                if run is not None and start < run.start and on == set(run.nodes):
+                    found.append((run, int(start)))
+        return found
+
+    async def _take_out(
+        self, db: AsyncConnection, cluster: str, job: int, start: int, groups: Collection[str]
+    ) -> dict[str, Any]:
         """Removes what a run was known to hold but for its parts of these groups; returns what was measured of it."""
         r, n = t.runs, t.run_nodes
-        mine = (r.c.cluster == cluster, r.c.job == run.job, r.c.start == run.start)
+        mine = (r.c.cluster == cluster, r.c.job == job, r.c.start == start)
         gone = (*mine, r.c.group.not_in(groups))
         of_all = select(func.max(r.c.measured_s), func.max(r.c.idle_s), func.max(r.c.saved_at), func.max(r.c.lost_s))
         measured_s, idle_s, saved_at, lost_s = (await db.execute(of_all.where(*mine))).one()
         of_gone = select(func.sum(r.c.energy_j), func.sum(r.c.cpu_measured_s)).where(*gone)
         energy_j, cpu_s = (await db.execute(of_gone)).one()
         await db.execute(delete(r).where(*gone))
-        await db.execute(delete(n).where(n.c.cluster == cluster, n.c.job == run.job, n.c.start == run.start))
+        await db.execute(delete(n).where(n.c.cluster == cluster, n.c.job == job, n.c.start == start))
         said = {} if saved_at is None else {"saved_at": saved_at, "lost_s": lost_s}
         return {
             "measured_s": measured_s,
