@@ -23,7 +23,7 @@ from headway.domain.cluster import STATE, WRITTEN, Cluster
 from headway.domain.dataset import with_versions
 from headway.domain.live import MOST_SIBLINGS, Check, JobState, Room
 from headway.errors import HeadwayError, NotFound
-from headway.jobs.tail_array import tasks_of
+from headway.jobs.array import tasks_of
 from headway.ledger.budgets import Standing
 from headway.paths import volumes_dir
 from headway.render.series import SCRAPE_S
