@@ -43,7 +43,8 @@ class Span:
 class Behind:
     """Which runs took what a cause of loss says. `lost`, `idle`, `saved`: those that lost work, that idled, whose jobs tell of
     their checkpoints. `state` and `nodes`: how they ended that lost work ("" of state: requeued, "*": whatever). `runs`: only
-    these (job, start), where they are known one by one, and `but` none of those."""
+    these (job, start), where they are known one by one, and `but` none of those. `since`: of `saved`, only runs from then on:
+    before, another cluster had the name, and its jobs the same numbers."""
 
     lost: bool = False
     idle: bool = False
@@ -52,6 +53,7 @@ class Behind:
     nodes: str = ""
     runs: tuple[tuple[int, int], ...] | None = None
     but: tuple[tuple[int, int], ...] = ()
+    since: int = 0
 
 
 _A_JOB = 2**32  # more than any unix second
@@ -405,7 +407,8 @@ def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
     if behind.idle:
         query = query.where(r.c.idle_s > 0, or_(r.c.end == 0, r.c.lost_s < r.c.end - r.c.start))
     if behind.saved:
-        query = query.where(r.c.job.in_(select(s.c.job).where(s.c.cluster == cluster, s.c.saves >= 2, s.c.up_s > 0)))
+        told = select(s.c.job).where(s.c.cluster == cluster, s.c.saves >= 2, s.c.up_s > 0)
+        query = query.where(r.c.job.in_(told), r.c.start >= behind.since)
     if behind.state != "*":
         query = query.where(r.c.state == behind.state if behind.state else r.c.state.not_in(named))
     if behind.nodes:
