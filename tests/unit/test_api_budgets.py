@@ -206,3 +206,40 @@ async def test_an_estimate_is_of_the_nodes_where_the_job_costs_most(
     ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH -t 60 {flags}\n"}}
     answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
     assert (answer.status_code, answer.json()["usd"]) == (200, usd), answer.text
+
+
+@pytest.mark.parametrize(
+    ("flags", "usd", "time_limit_s"),
+    [
+        ("-p cheap,dear -t 60 --gpus-per-node=8", 80.0, 3600),
+        ("-p dear,cheap -t 60 --gpus-per-node=8", 80.0, 3600),
+        ("-p cheap,dear --gpus-per-node=8", 80.0 * 24, 86400),
+        ("-p cheap --gpus-per-node=8", 8.0, 3600),
+        ("-p cheap,dear --time=UNLIMITED --gpus-per-node=8", None, None),
+        ("-p whole -n 1 -t 60", 2.0, 3600),
+        ("-p cpu -n 1 -t 60", 0.03, 3600),
+        ("-p cpu,whole -n 1 -t 60", 2.0, 3600),
+    ],
+)
+async def test_an_estimate_is_of_the_partition_where_the_job_costs_most(
+    server: Server, flags: str, usd: float | None, time_limit_s: int | None
+) -> None:
+    made = []
+    for name, price, gpus in (("cheap", 8, 8), ("dear", 80, 8), ("cpu", 2, 0)):
+        plan = replace(builders.H100, gpus=gpus, gpu_type="h100" if gpus else "", cpus=64)
+        slots = tuple(f"lab-{name}-{i}" for i in range(4))
+        made.append(Group(name, plan, 4, 4, 0, slots, price_usd_per_node_hour=Decimal(price)))
+    of = {group.name: group.slots for group in made}
+    parts = (
+        Partition("cheap", of["cheap"], True, 1, 7200, 3600, (), False, 0, ()),
+        Partition("dear", of["dear"], False, 1, None, 86400, (), False, 0, ()),
+        Partition("cpu", of["cpu"], False, 1, None, 3600, (), False, 0, ()),
+        Partition("whole", of["cpu"], False, 1, None, 3600, (), False, 0, (), {"OverSubscribe": "EXCLUSIVE"}),
+    )
+    server.work.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
+    await server.apply("lab", nodes=12, note=flags)
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH {flags}\n"}}
+    answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["usd"], answer.json()["time_limit_s"]) == (usd, time_limit_s)
