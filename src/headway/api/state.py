@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -306,6 +307,13 @@ class AppState:
         return await self._shared(
             f"{cluster.name}/standings", COLLECTED_S, lambda: budget_standings(self, cluster, now)
         )
+
+    async def cap_uses(self, cluster: Cluster) -> dict[str, Fraction]:
+        """GPU-hours of teams that have a cap on them, by what the ledger knows."""
+        from headway.api.reckoning import cap_uses
+
+        now = int(self.clock())
+        return await self._shared(f"{cluster.name}/caps", COLLECTED_S, lambda: cap_uses(self, cluster, now))
 
     async def gpu_use(self, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
         """((node, GPU) -> percent, why there is none). Prometheus is asked once for everybody: it has others no sooner."""
