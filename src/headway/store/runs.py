@@ -196,20 +196,21 @@ class RunStore(Base):
         measured_to: int,
         hosts: Mapping[Part, tuple[int, int]] = MappingProxyType({}),
     ) -> None:
-        """Each of so many seconds before its moment, of which every run of the job has its part. `hosts`: (joules, CPU-seconds)
-        of what runs held of nodes whose counters were read. With the mark, so that nothing is added twice. Nobody else writes
-        until all of it is there: each run is told its sums once, and who has much hands it over in pieces."""
+        """Each of so many seconds before its moment, of which every run of the job has its part: of what its GPUs drew each of
+        its groups by their number. `hosts`: (joules, CPU-seconds) of what runs held of nodes whose counters were read. With the
+        mark, so that nothing is added twice. Nobody else writes until all of it is there: each run is told its sums once, and who
+        has much hands it over in pieces."""
         r, by_job = t.runs, dict[int, list[Sample]]()
         for sample in found:
             by_job.setdefault(sample[0], []).append(sample)
         of_run = (r.c.cluster == cluster, r.c.job == bindparam("its_job"), r.c.start == bindparam("its_start"))
-        drawn = case((r.c.first == 1, _added("joules")), else_=0)
-        to_runs = {
+        of_part = (*of_run, r.c.group == bindparam("its_group"))
+        gpus = {
             "idle_s": r.c.idle_s + _added("idle"),
             "measured_s": r.c.measured_s + _added("measured"),
-            "energy_j": r.c.energy_j + drawn,
+            "energy_j": r.c.energy_j + _added("joules"),
         }
-        to_parts = {
+        nodes = {
             "energy_j": r.c.energy_j + _added("joules"),
             "cpu_measured_s": r.c.cpu_measured_s + _added("cpu"),
         }
@@ -219,34 +220,37 @@ class RunStore(Base):
         ]
         async with self._write() as db:
             sums = await self._of_runs(db, cluster, by_job)
-            await in_batches(db, update(r).where(*of_run).values(**to_runs), sums)
-            of_part = (*of_run, r.c.group == bindparam("its_group"))
-            await in_batches(db, update(r).where(*of_part).values(**to_parts), parts)
+            await in_batches(db, update(r).where(*of_part).values(**gpus), sums)
+            await in_batches(db, update(r).where(*of_part).values(**nodes), parts)
             await self._mark(db, cluster, {"measured_to": measured_to})
 
     async def _of_runs(
         self, db: AsyncConnection, cluster: str, by_job: Mapping[int, Sequence[Sample]]
-    ) -> list[dict[str, int]]:
-        """What each run of these jobs has of their samples; those that have nothing of them are left out."""
-        r, jobs, sums = t.runs, sorted(by_job), []
+    ) -> list[dict[str, int | str]]:
+        """What each run of these jobs has of their samples, by group; those that have nothing of them are left out."""
+        r, jobs, sums = t.runs, sorted(by_job), list[dict[str, int | str]]()
+        runs: dict[tuple[int, int, int], dict[str, int]] = {}
         since = min((at - seconds for samples in by_job.values() for _, at, seconds, _, _ in samples), default=0)
-        query = select(r.c.job, r.c.start, r.c.end).where(r.c.cluster == cluster, r.c.first == 1)
+        query = select(r.c.job, r.c.start, r.c.end, r.c.group, r.c.gpus).where(r.c.cluster == cluster)
         for i in range(0, len(jobs), _BATCH):
             theirs = (r.c.job.in_(jobs[i : i + _BATCH]), or_(OPEN, r.c.end > since))
-            for job, start, end in await db.execute(query.where(*theirs)):
-                measured = idle = drawn = 0
-                for _, at, seconds, idle_s, joules in by_job[job]:
-                    lasted = min(end or at, at) - max(start, at - seconds)
-                    if lasted <= 0:
-                        continue
-                    idle += idle_s * lasted // seconds
-                    if joules is not None:
-                        measured += lasted
-                        drawn += round(joules * lasted / seconds)
-                if measured or idle or drawn:
-                    sums.append(
-                        {"its_job": job, "its_start": start, "idle": idle, "measured": measured, "joules": drawn}
-                    )
+            for job, start, end, group, gpus in await db.execute(query.where(*theirs).order_by(r.c.first.desc())):
+                runs.setdefault((job, start, end), {})[group] = gpus
+        for (job, start, end), parts in runs.items():
+            measured = idle = 0
+            drawn = dict.fromkeys(parts, 0)
+            for _, at, seconds, idle_s, joules in by_job[job]:
+                lasted = min(end or at, at) - max(start, at - seconds)
+                if lasted <= 0:
+                    continue
+                idle += idle_s * lasted // seconds
+                if joules is not None:
+                    measured += lasted
+                    for group, share in _shared(round(joules * lasted / seconds), parts).items():
+                        drawn[group] += share
+            if measured or idle or any(drawn.values()):
+                run = {"its_job": job, "its_start": start, "idle": idle, "measured": measured}
+                sums += [{**run, "its_group": group, "joules": share} for group, share in drawn.items()]
         return sums
 
     async def lose(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
@@ -316,6 +320,15 @@ async def in_batches(db: AsyncConnection, statement: Update, rows: Sequence[Mapp
     """The same for each of these rows, many at once."""
     for at in range(0, len(rows), _BATCH):
         await db.execute(statement, rows[at : at + _BATCH])
+
+
+def _shared(joules: int, gpus: Mapping[str, int]) -> dict[str, int]:
+    """By the GPUs of each group, to the joule; the first has all where none has any."""
+    whole, before, found = sum(gpus.values()), 0, {}
+    for group, count in gpus.items():
+        found[group] = joules * (before + count) // whole - joules * before // whole if whole else joules * (not found)
+        before += count
+    return found
 
 
 def _added(name: str) -> BindParameter[int]:

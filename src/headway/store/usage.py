@@ -391,12 +391,20 @@ def fits(cluster: str, only: Only) -> ColumnElement[bool]:
     names = {name: getattr(only, name) for name in ("user", "partition", "gpu_type", "group")}
     wanted += [k.c[name] == ("" if value == NONE else value) for name, value in names.items() if value]
     if only.gpus is not None:
-        wanted.append(t.runs.c.gpus.between(*only.gpus))
+        wanted.append(_size(cluster).between(*only.gpus))
     if only.lossy:
         wanted.append(_order(t.runs.c, "lossy", None)[0][0] > 0)
     if only.since is not None:
         wanted += [t.runs.c.start >= only.since, t.runs.c.first == 1]
     return and_(*wanted)
+
+
+def _size(cluster: str) -> ColumnElement[int]:
+    """GPUs of a run in all groups that it holds nodes of. Each run's parts are only looked up where there is one of several."""
+    r, part, other = t.runs, t.runs.alias(), t.runs.alias()
+    several = select(other.c.job).where(other.c.cluster == cluster, other.c.first == 0).exists()
+    parts = (part.c.cluster == cluster, part.c.job == r.c.job, part.c.start == r.c.start)
+    return case((several, select(func.sum(part.c.gpus)).where(*parts).correlate(r).scalar_subquery()), else_=r.c.gpus)
 
 
 def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
