@@ -10,7 +10,7 @@ import pytest
 from headway.api.live import Snapshot
 from headway.api.state import HISTORY_S
 from headway.domain.live import JobState
-from headway.web.job_view import Gpus, gpus
+from headway.web.job_view import Gpus, gpus, timeline
 from headway.wire.jobs import JobRunOut, JobRunsOut
 from tests import builders
 from tests.unit.server_fakes import Server
@@ -43,6 +43,21 @@ def test_the_charts_of_a_job_mark_each_further_run() -> None:
     address = f"/api/v1/clusters/lab/metrics?job=7&{ASKED}"
     assert gpus("lab", job, runs(5000), simulated=True) == Gpus(address, True, ())
     assert gpus("lab", job, runs(3000, 5000), simulated=False) == Gpus(address, False, ((5000, "run 2"),))
+
+
+def test_a_job_that_was_preempted_for_good_has_not_gone_back_to_the_queue() -> None:
+    """As with --no-requeue; the runs before another one have."""
+    ended = builders.job(7, "PREEMPTED", start_time=300, end_time=500)
+    first, last = (
+        JobRunOut(state="PREEMPTED", submit_time=1, start_time=at, end_time=at + 200, nodelist="lab-1-1")
+        for at in (50, 300)
+    )
+    steps = timeline("lab", ended, JobRunsOut(runs=[first, last])).steps
+    assert [(step.at, step.kind, step.title, step.text) for step in steps if step.at in (250, 500)] == [
+        (250, "warn", "Went back to the queue", "preempted"), (500, "bad", "Preempted", ""),
+    ]  # fmt: skip
+    waits = timeline("lab", replace(ended, state="PENDING"), JobRunsOut(runs=[first, last])).steps
+    assert (waits[-1].title, "Preempted" in [step.title for step in waits]) == ("Waits to start again", False)
 
 
 def _tasks(*states: str) -> tuple[JobState, ...]:
