@@ -324,7 +324,7 @@ async def in_batches(db: AsyncConnection, statement: Update, rows: Sequence[Mapp
 
 def _shared(joules: int, gpus: Mapping[str, int]) -> dict[str, int]:
     """By the GPUs of each group, to the joule; the first has all where none has any."""
-    whole, before, found = sum(gpus.values()), 0, {}
+    whole, before, found = sum(gpus.values()), 0, dict[str, int]()
     for group, count in gpus.items():
         found[group] = joules * (before + count) // whole - joules * before // whole if whole else joules * (not found)
         before += count
