@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -314,6 +315,31 @@ async def test_a_large_run_of_weeks_is_cut_to_the_joule_there(url: str) -> None:
         [total] = await store.usage("large", Span(t0, t0 + during, t0 + 2 * life_s), [])
         assert total.energy_j == joules * during // life_s
         assert total.unmeasured_cpu_s == cpus * during - cpu_s * during // life_s
+    finally:
+        await store.close()
+
+
+async def test_a_run_of_two_groups_whose_start_is_moved_is_one_run_there(url: str) -> None:
+    t0, nodes = 1_790_000_000, ("lab-1-1", "lab-1-3")
+    [main] = builders.cluster(4).groups
+    halves = [replace(main, name=name, slots=main.slots[i : i + 2]) for i, name in ((0, "a"), (2, "b"))]
+    group_of = {name: group for group in halves for name in group.slots}
+    one = Run(1, t0, 0, t0 - 20, t0 - 20, "vision", "alice", "train", "vision", "RUNNING", nodes, 16, 32, 1, None, 0, 0)
+    store = await open_store(Path(), url)
+    try:
+        await store.put_runs("moved", [(one, held(one, group_of), 0)])
+        await store.measure("moved", [(1, t0 + 60, 60, 30, 1001)], t0 + 60)
+        assert [(row.group, row.energy_j) for row in await store.runs_of("moved", 1)] == [("a", 500), ("b", 501)]
+        later = replace(one, start=t0 + 90)
+        await store.put_runs("moved", [(later, held(later, group_of), 0)])
+        rows = await store.runs_of("moved", 1)
+        assert [(row.start - t0, row.group, row.measured_s) for row in rows] == [(90, "a", 60), (90, "b", 60)]
+        assert sum(row.energy_j for row in rows) == 1001
+        span = Span(t0, t0 + 1000, t0 + 300)
+        assert await store.waits("moved", span) == [(16, 110, 1)]
+        [total] = await store.usage("moved", span, [], Only(gpus=(9, 64)))
+        assert (total.runs, total.gpu_s) == (1, 16 * 210)
+        assert await store.runs("moved", span, Only(gpus=(2, 8))) == []
     finally:
         await store.close()
 

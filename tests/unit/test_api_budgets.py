@@ -8,7 +8,8 @@ from decimal import Decimal
 import pytest
 
 from headway.api.collect import collect
-from headway.domain.cluster import Budget, Cluster, Group, Partition
+from headway.domain.accounts import Share
+from headway.domain.cluster import Budget, Cluster, GpuHourCap, Group, Partition
 from headway.errors import Unreachable
 from headway.wire.work import SubmitOut
 from tests import builders
@@ -206,3 +207,64 @@ async def test_an_estimate_is_of_the_nodes_where_the_job_costs_most(
     ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH -t 60 {flags}\n"}}
     answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
     assert (answer.status_code, answer.json()["usd"]) == (200, usd), answer.text
+
+
+@pytest.mark.parametrize(
+    ("flags", "usd", "time_limit_s"),
+    [
+        ("-p cheap,dear -t 60 --gpus-per-node=8", 80.0, 3600),
+        ("-p dear,cheap -t 60 --gpus-per-node=8", 80.0, 3600),
+        ("-p cheap,dear --gpus-per-node=8", 80.0 * 24, 86400),
+        ("-p cheap --gpus-per-node=8", 8.0, 3600),
+        ("-p cheap,dear --time=UNLIMITED --gpus-per-node=8", None, None),
+        ("-p whole -n 1 -t 60", 2.0, 3600),
+        ("-p cpu -n 1 -t 60", 0.03, 3600),
+        ("-p cpu,whole -n 1 -t 60", 2.0, 3600),
+    ],
+)
+async def test_an_estimate_is_of_the_partition_where_the_job_costs_most(
+    server: Server, flags: str, usd: float | None, time_limit_s: int | None
+) -> None:
+    made = []
+    for name, price, gpus in (("cheap", 8, 8), ("dear", 80, 8), ("cpu", 2, 0)):
+        plan = replace(builders.H100, gpus=gpus, gpu_type="h100" if gpus else "", cpus=64)
+        slots = tuple(f"lab-{name}-{i}" for i in range(4))
+        made.append(Group(name, plan, 4, 4, 0, slots, price_usd_per_node_hour=Decimal(price)))
+    of = {group.name: group.slots for group in made}
+    parts = (
+        Partition("cheap", of["cheap"], True, 1, 7200, 3600, (), False, 0, ()),
+        Partition("dear", of["dear"], False, 1, None, 86400, (), False, 0, ()),
+        Partition("cpu", of["cpu"], False, 1, None, 3600, (), False, 0, ()),
+        Partition("whole", of["cpu"], False, 1, None, 3600, (), False, 0, (), {"OverSubscribe": "EXCLUSIVE"}),
+    )
+    server.work.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
+    await server.apply("lab", nodes=12, note=flags)
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH {flags}\n"}}
+    answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["usd"], answer.json()["time_limit_s"]) == (usd, time_limit_s)
+
+
+async def test_of_a_cap_on_gpu_hours_all_is_told_that_was_used_since_it_began_anew(
+    server: Server, said: Accounting
+) -> None:
+    """What Slurm says of the account fades; the cap is on the QOS, whose usage does not."""
+    cap = GpuHourCap(Decimal(720), "month")
+    server.work.clusters["lab"]["teams"] = (replace(TEAMS[0], gpu_hours=cap), TEAMS[1])
+    await server.apply("lab", note="cap")
+    server.work.answers["shares"] = (Share("vision", 0.75, 0.9, 0.1, 31.4), Share("speech", 0.25, 0.1, 0.9, 2.0))
+    await server.store.note_refill("lab", "vision", float(OCTOBER.start + 10 * H))
+    said.runs = [run(1, 5 * H, 15 * H), run(2, 20 * H, 30 * H)]
+    at(server, 40 * H)
+    await collect(server.state, (await server.state.cluster("lab"))[1])
+
+    async def told(name: str, role: str) -> list[tuple[float | None, str, float | None]]:
+        found = (await got(await server.client(name, role), "teams"))["teams"]
+        of = {one["name"]: (one["gpu_hours"], one["gpu_hours_cap"], one["gpu_hours_of_cap"]) for one in found}
+        return [of["vision"], of["speech"]]
+
+    assert await told("ann", "admin") == [(31.4, "720 a month", 8 * 15.0), (2.0, "", None)]
+    assert await told("sam", "member") == [(None, "720 a month", None), (2.0, "", None)]
+    page = (await (await server.client()).get("/clusters/lab/teams")).text
+    assert ("120.0 of 720 a month" in page, "31.4 of" in page) == (True, False)

@@ -142,6 +142,21 @@ async def test_a_run_over_a_month_s_end_fragments_both_months(server: Server) ->
     assert [(one["free"], one["fragmented"]) for one in november["hours"]] == [(4, 4), (8, 0)]
 
 
+async def test_a_run_over_two_groups_waited_with_all_its_gpus(server: Server) -> None:
+    """Also in the list that the figure leads to."""
+    await machines(server, 2)
+    at(server, 2 * H)
+    parts = [Held(name, (f"lab-{name}",), "h100", 8, 64, 8, 8) for name in ("a", "b")]
+    await server.store.put_runs("lab", [(run(1, 0, H, gpus=16), parts, 0)])
+    await put(server, run(2, 0, H))
+    ann = await server.client()
+    waits = (await got(ann, "capacity?period=2026-10"))["waits"]
+    assert {one["size"]: (one["runs"], one["p50_s"]) for one in waits} == {"2 to 8": (1, 60), "9 to 64": (1, 60)}
+    for sizes, jobs in (("least_gpus=2&most_gpus=8", [2]), ("least_gpus=9&most_gpus=64", [1])):
+        assert [one["job"] for one in (await got(ann, f"usage/runs?start=2026-10&waited=1&{sizes}"))["runs"]] == jobs
+        assert (await got(ann, f"usage?start=2026-10&{sizes}"))["total"]["gpu_hours"] == 8.0 * (3 - jobs[0])
+
+
 async def test_a_month_that_has_not_begun_has_no_hours(server: Server) -> None:
     await machines(server, 1)
     at(server, H)

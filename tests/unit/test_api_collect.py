@@ -92,3 +92,54 @@ async def test_what_no_database_holds_of_one_training_stops_nothing_else(
     assert await server.store.saves("lab", [1, 2]) == {2: Saves(4, 2.0, 60.0)}
     assert (await server.store.mark("lab")).measured_to == OCTOBER.start + H
     assert await got(await server.client(), "usage?period=2026-10")
+
+
+async def test_a_job_that_waited_for_its_node_to_boot_is_one_run_from_when_the_node_was_up(
+    server: Server, said: Accounting
+) -> None:
+    """Slurm has given it the node and a start already; when the node is up it moves that start, in the same record."""
+    cluster = (await server.state.cluster("lab"))[1]
+    submit = {"submit": OCTOBER.start - 90, "eligible": OCTOBER.start - 60}
+    said.runs = [run(1, 0, 0, **submit), run(2, 0, 0, **submit)]
+    server.work.answers["metrics"] = metrics
+    at(server, 540)
+    await collect(server.state, cluster)
+    before = {one.job: one for job in (1, 2) for one in await server.store.runs_of("lab", job)}
+    server.work.answers["metrics"] = ()
+    # The second was requeued, which makes it another record: of the one before accounting still knows.
+    again = {"submit": OCTOBER.start + 560}
+    said.runs = [run(1, 600, 0, **submit), run(2, 0, 559, state="NODE_FAIL", **submit), run(2, 600, 0, **again)]
+    for moment in (660, 720):
+        at(server, moment)
+        await collect(server.state, cluster)
+    said.runs = [run(1, 600, 4200, **submit), *said.runs[1:]]
+    at(server, 5000)
+    await collect(server.state, cluster)
+    admin = await server.client()
+    for _ in range(2):
+        [one] = await server.store.runs_of("lab", 1)
+        assert (one.start - OCTOBER.start, one.end - OCTOBER.start, one.state) == (600, 4200, "COMPLETED")
+        assert one.energy_j == before[1].energy_j > 0, "what its node drew meanwhile was drawn"
+        assert [(one.start - OCTOBER.start, one.state) for one in await server.store.runs_of("lab", 2)] == [
+            (0, "NODE_FAIL"), (600, "RUNNING"),
+        ]  # fmt: skip
+        usage = await got(admin, "usage?start=2026-10")
+        assert (usage["total"]["runs"], usage["total"]["gpu_hours"]) == (3, 8 * (3600 + 559 + 4400) / H)
+        assert (await admin.post("/api/v1/clusters/lab/ledger/rebuild")).status_code == 200
+        await collect(server.state, cluster)
+
+
+async def test_what_ran_before_a_restore_was_held_though_accounting_knows_it_as_the_run_after_it(
+    server: Server, said: Accounting
+) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    submit = {"submit": OCTOBER.start - 90}
+    said.runs = [run(1, 0, 0, **submit)]
+    at(server, H)
+    await collect(server.state, cluster)
+    said.runs = [run(1, 2 * H, 0, nodes=("lab-1-2",), **submit)]
+    at(server, 2 * H + 60)
+    await collect(server.state, cluster)
+    assert [(one.start - OCTOBER.start, one.end) for one in await server.store.runs_of("lab", 1)] == [
+        (0, OCTOBER.start + H), (2 * H, 0),
+    ]  # fmt: skip

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 
-from headway.api.collect import entries
+from headway.api.causes import CHECKPOINTS
+from headway.api.collect import collect, entries
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.domain.ledger import Saves
 from tests.unit.ledger_world import OCTOBER, Accounting, H, at, got, machines, run, said, server
@@ -51,6 +53,39 @@ async def test_what_a_cluster_of_that_name_was_before_says_nothing_of_the_failur
     await failure(server, 550 * H)
     at(server, 600 * H)
     assert (await got(ann, "goodput"))["failure_hours"] == 200.0
+
+
+async def test_what_a_training_said_is_told_of_no_job_of_that_number_in_the_cluster_before(
+    server: Server, said: Accounting
+) -> None:
+    """Each cluster counts its jobs from 1: the old one's job was another team's."""
+    await machines(server, 2)
+    server.work.answers["down"] = ()
+    ann = await server.client()
+    said.runs = [run(5, 0, 100 * H, team="vision")]
+    at(server, 100 * H)
+    await collect(server.state, (await server.state.cluster("lab"))[1])
+    at(server, 101 * H)
+    assert (await ann.post("/api/v1/clusters/lab/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    said.runs = []
+    await server.apply("lab", note="again")
+    await machines(server, 2, began=101 * H)
+    said.runs = [run(5, 110 * H, 111 * H, team="speech", user="sam")]
+    server.work.answers["saves"] = {5: Saves(10, 360.0, 3600.0)}
+    at(server, 112 * H)
+    await collect(server.state, (await server.state.cluster("lab"))[1])
+
+    async def told(name: str, role: str) -> tuple[list[float], list[float], list[str]]:
+        client = await server.client(name, role)
+        found = await got(client, "goodput?period=2026-10")
+        hours = [one["gpu_hours"] for one in found["causes"] if one["kind"] == "checkpoints"]
+        runs = (await got(client, f"usage/runs?start=2026-10&end=2026-11&cause={quote(CHECKPOINTS)}"))["runs"]
+        return hours, [one["saves_usd"] for one in found["checkpoints"]], [one["team"] for one in runs]
+
+    assert await told("vera", "lead") == ([], [], [])
+    assert await told("sam", "member") == ([0.8], [0.79], ["speech"])
+    assert await told("ann", "admin") == ([0.8], [0.79], ["speech"])
 
 
 async def test_a_job_over_several_groups_has_the_nodes_of_all_of_them(server: Server, said: Accounting) -> None:

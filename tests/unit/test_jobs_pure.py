@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.errors import Refused
-from headway.jobs.array import array_out, failed_tasks, ranges, with_array
+from headway.jobs.array import array_out, failed_tasks, ranges, tasks_of, with_array
 from headway.jobs.asked import without_dependency
 from headway.jobs.run import again, prepare_run, prepare_submit
-from headway.jobs.tail_array import tasks_of
 from headway.jobs.words import container_word, explained, hint, why
 from headway.wire.work import RunIn, SubmitIn
 from tests import builders

@@ -125,6 +125,31 @@ def test_what_no_node_has() -> None:
     assert got == "needs 1 node with 16 GPUs free; none of its nodes has that (train)"
 
 
+def test_nodes_that_have_not_the_feature_or_the_kind_of_gpu_that_it_asks_for() -> None:
+    """Half of them are of another group, and free."""
+    [main] = CLUSTER.groups
+    groups = (replace(main, name="gpu", slots=NODES[:4]), replace(main, name="cheap", slots=NODES[4:], spot=True))
+    two, held = replace(CLUSTER, groups=groups), (running(801, NODES[:4], 1800, gpus=32),)
+    kinds = {name: ("h100",) if name in NODES[:4] else ("l40s",) for name in NODES}
+    nodes = tuple(node(name, 8 if name in NODES[:4] else 0, gpu_types=kinds[name]) for name in NODES)
+    busy = " with 8 GPUs free; none is free; job 801 of alice ends in 30 min at the latest"
+    there = "there is room: it should start with the scheduler's next look"
+    for features, expected in {
+        "gpu": f"needs 1 node of gpu{busy}", "gpu&leaf1": f"needs 1 node of gpu&leaf1{busy}", "spot": there,
+        "gpu|spot": there, "gpu&spot": "needs 1 node of gpu&spot with 8 GPUs free; none of its nodes has that (train)",
+        "[gpu|spot]": "", "spot*2&gpu": "", "": there,
+    }.items():  # fmt: skip
+        assert said(pending("Resources", features=features), nodes, held, cluster=two) == expected, features
+    for asks, expected in {
+        "gres/gpu:h100:8": f"needs 1 node of h100{busy}", "gres/gpu:H100=8": f"needs 1 node of h100{busy}",
+        "cpu=2,gres/gpu:l40s:8": there, "gres:gpu:8": there, "gres/gpu": there, "gres/shard:h100:2": there,
+    }.items():  # fmt: skip
+        assert said(pending("Resources", more={"tres-per-node": asks}), nodes, held, cluster=two) == expected, asks
+    world = World.of(two, nodes, held, (), NOW)
+    jobs = [pending("Resources", features=one) for one in ("gpu", "spot")]
+    assert len({told(found.needs, NOW) for job in jobs if (found := waits(job, world))}) == 2, "one world, two answers"
+
+
 def test_cpus_that_come_with_a_gpu_are_counted() -> None:
     nodes = (replace(node("lab-1-1"), cpus_used=100, states=("MIXED",)),)
     hog = running(5, ("lab-1-1",), 60, gpus=0, cpus=100)
@@ -184,13 +209,34 @@ def test_those_before_a_job_of_several_partitions_count_once() -> None:
         ("afterany:814(unfulfilled)", "needs job 814 to end, which runs without a time limit"),
         ("afternotok:700(unfulfilled)", "needs job 700 to fail, which waits itself (Priority)"),
         ("singleton(unfulfilled)", "needs the other jobs named train of alice to end"),
-        ("afterok:1(fulfilled),after:812+5(unfulfilled)", "needs job 812 to start, which runs and ends in 14 min at the latest"),
+        ("afterok:1(fulfilled),after:812+30(unfulfilled)", "may start 30 min after job 812 starts, in 20 min"),
+        ("after:700+30(unfulfilled)", "may start 30 min after job 700 starts, which waits itself (Priority)"),
+        ("after:812(unfulfilled)", "needs job 812 to start, which it has"),
+        ("after:700(unfulfilled)", "needs job 700 to start, which waits itself (Priority)"),
         ("afterok:5(unfulfilled)?afterok:6_*(unfulfilled)", "needs job 5 to succeed or needs job 6_* to succeed"),
     ],
 )  # fmt: skip
 def test_jobs_it_follows(dependency: str, expected: str) -> None:
     before = builders.job(700, "PENDING", reason="Priority")
     assert said(pending("Dependency", dependency=dependency), jobs=(*RUNNING, before)) == expected
+
+
+def test_a_task_that_it_follows_is_not_another_of_its_array() -> None:
+    tasks = (
+        running(12, ("lab-1-4",), 7200, array_job_id=12, array_task="1"),
+        running(13, ("lab-1-3",), 600, array_job_id=12, array_task="2"),
+        builders.job(14, "PENDING", reason="Resources", array_job_id=12, array_task="3-9%2"),
+    )
+    standing = {
+        "12_1": ", which runs and ends in 2 h at the latest",
+        "12_2": ", which runs and ends in 10 min at the latest",
+        "12_3": ", which waits itself (Resources)",
+        "12": ", of which tasks still wait",
+        "12_*": ", of which tasks still wait",
+    }
+    for name, stands in standing.items():
+        got = said(pending("Dependency", dependency=f"afterok:{name}(unfulfilled)"), jobs=tasks)
+        assert got == f"needs job {name} to succeed{stands}"
 
 
 @pytest.mark.parametrize(
@@ -268,6 +314,12 @@ def test_reasons_that_stand_alone(reason: str, fields: dict[str, Any], expected:
             "QOSGrpGRESMinutes",
             {"gpus": 64},
             "never starts as it is: it may use 128 GPU hours and team vision has 100 a week; "
+            "ask for a shorter --time or fewer GPUs",
+        ),
+        (
+            "QOSGrpGRESMinutes",
+            {"gpus": 512, "time_limit_s": 48 * 3600},
+            "never starts as it is: it may use 24,576 GPU hours and team vision has 100 a week; "
             "ask for a shorter --time or fewer GPUs",
         ),
         (

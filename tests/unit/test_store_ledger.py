@@ -158,6 +158,18 @@ async def test_a_run_over_two_groups_waits_once_and_with_all_its_gpus(store: Sto
         assert (await store.times("lab", span))["vision"].waited_gpu_s == 16 * 20
 
 
+async def test_what_a_run_s_gpus_draw_is_of_the_groups_that_they_are_of(store: Store) -> None:
+    """Else one of two groups looks as if it drew all of it, and the other nothing."""
+    sizes = {"a": 8, "b": 2, "c": 0}
+    parts = [Held(group, (f"lab-{group}",), "h100", gpus, 64, gpus, 8) for group, gpus in sizes.items()]
+    await store.put_runs("lab", [(run(7, 0, 0, gpus=10), parts, 0)])
+    for minute in (1, 2):
+        await store.measure("lab", [(7, T0 + 60 * minute, 60, 30, 1001)], T0 + 60 * minute)
+    found = {one.group: one for one in await store.runs_of("lab", 7)}
+    assert {name: one.energy_j for name, one in found.items()} == {"a": 1600, "b": 402, "c": 0}
+    assert {(one.measured_s, one.idle_s) for one in found.values()} == {(120, 60)}
+
+
 async def test_what_still_runs_counts_until_now_and_a_stretch_cuts_both_ends(store: Store) -> None:
     await put(store, run(1, 0, 0), run(2, -500, 5000, user="bob"))
     found = await store.usage("lab", Span(T0, T0 + 1000, T0 + 600), ["user"])

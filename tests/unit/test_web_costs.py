@@ -241,3 +241,39 @@ async def test_a_month_s_machine_hours_are_those_of_the_invoice(server: Server) 
 async def test_the_first_month_and_the_last_have_pages(server: Server, month: str, beside: list[str]) -> None:
     page = await shown(await server.client(), f"?period={month}")
     assert re.findall(r'aria-label="(\d{4}-\d{2})"', page) == beside
+
+
+async def test_of_a_run_over_a_month_s_end_each_month_lists_its_part(server: Server, said: Accounting) -> None:
+    """Its rows sum to what stands above them, and both months to the run."""
+    said.runs = [
+        run(9, 740 * H, 750 * H, state="NODE_FAIL", team="speech", user="sam"),  # October has 744 hours
+        run(10, 741 * H, 743 * H),
+    ]
+    await machines(server, 1, began=700 * H)
+    at(server, 760 * H)
+    ann = await server.client()
+    parts = []
+    for month, after in (("2026-10", "2026-11"), ("2026-11", "2026-12")):
+        total = (await got(ann, f"usage?start={month}&end={after}"))["total"]
+        rows = (await got(ann, f"usage/runs?start={month}&end={after}"))["runs"]
+        assert round(sum(one["usd"] for one in rows), 2) == total["usd"]
+        assert sum(one["gpus"] * one["held_s"] for one in rows) == total["gpu_hours"] * H
+        assert sum(one["gpus"] * one["lost_s"] for one in rows) == total["lost_gpu_hours"] * H
+        assert sum(one["energy_kwh"] for one in rows) == pytest.approx(total["energy_kwh"], abs=1e-3)
+        parts += [
+            (one["held_s"] // H, one["usd"], one["elapsed_s"], one["usd_whole"]) for one in rows if one["job"] == 9
+        ]
+        page = await shown(ann, f"?section=runs&period={month}&user=sam")
+        assert f'{parts[-1][1]:.2f} <span class="soft">of 80.00</span>' in page
+    assert parts == [(4, 32.0, 10 * H, 80.0), (6, 48.0, 10 * H, 80.0)]
+    [whole] = (await got(ann, "usage/runs?start=2026-11&job=9"))["runs"]
+    assert (whole["held_s"], whole["usd"], whole["lost_s"]) == (10 * H, 80.0, 10 * H)
+
+
+async def test_the_rows_of_a_report_sum_to_its_last_row(server: Server, said: Accounting) -> None:
+    """Each is of less than half a cent more than it shows."""
+    said.runs = [run(20 + i, 10, 160, user=f"u{i}", gpus=1) for i in range(6)]
+    at(server, 11 * H)
+    found = await got(await server.client(), f"usage?start={OCTOBER.start}&end={OCTOBER.start + 1000}&by=user")
+    assert sorted(row["usd"] for row in found["rows"]) == [0.04] * 5 + [0.05]
+    assert round(sum(row["usd"] for row in found["rows"]), 2) == found["total"]["usd"] == 0.25

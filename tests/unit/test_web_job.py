@@ -47,6 +47,21 @@ def test_the_charts_of_a_job_mark_each_further_run() -> None:
     assert gpus("lab", job, runs(3000, 5000), simulated=False) == Gpus(address, False, ((5000, "run 2"),))
 
 
+def test_a_job_that_was_preempted_for_good_has_not_gone_back_to_the_queue() -> None:
+    """As with --no-requeue; the runs before another one have."""
+    ended = builders.job(7, "PREEMPTED", start_time=300, end_time=500)
+    first, last = (
+        JobRunOut(state="PREEMPTED", submit_time=1, start_time=at, end_time=at + 200, nodelist="lab-1-1")
+        for at in (50, 300)
+    )
+    steps = timeline("lab", ended, JobRunsOut(runs=[first, last])).steps
+    assert [(step.at, step.kind, step.title, step.text) for step in steps if step.at in (250, 500)] == [
+        (250, "warn", "Went back to the queue", "preempted"), (500, "bad", "Preempted", ""),
+    ]  # fmt: skip
+    waits = timeline("lab", replace(ended, state="PENDING"), JobRunsOut(runs=[first, last])).steps
+    assert (waits[-1].title, "Preempted" in [step.title for step in waits]) == ("Waits to start again", False)
+
+
 def _tasks(*states: str) -> tuple[JobState, ...]:
     made = [builders.job(40 + i, state, start_time=900) for i, state in enumerate(states)]
     return tuple(replace(job, array_job_id=40, array_task=str(i)) for i, job in enumerate(made))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from fractions import Fraction
@@ -16,7 +17,7 @@ from headway.api.runs import offered
 from headway.api.state import AppState
 from headway.api.usage import HOUR_S, fresh, teams_seen
 from headway.changes.accounts import period_end
-from headway.domain.cluster import Cluster, Group
+from headway.domain.cluster import Cluster, Group, Partition
 from headway.errors import Fault, InvalidSpec
 from headway.jobs.asked import Asked, asked, seconds
 from headway.jobs.run import checked_run
@@ -111,12 +112,12 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     wants = asked(submit)
     tasks = wants[0].tasks
     # Where none is named the first is the one that sbatch has found, and all others are the default.
-    parts = [(want, told.partition if number == 0 else "") for number, want in enumerate(wants)]
-    groups = [_group(cluster, want, partition) for want, partition in parts]
-    nodes = [_nodes(group, want) for group, want in zip(groups, wants, strict=True)]
-    gpus = [_gpus(group, want) for group, want in zip(groups, wants, strict=True)]
-    rates = [_usd_per_hour(group, want) for group, want in zip(groups, wants, strict=True)]
-    limits = [_limit_s(cluster, want, partition) for want, partition in parts]
+    parts = [_partitions(cluster, want, "" if number else told.partition) for number, want in enumerate(wants)]
+    places = [_place(cluster, want, some) for want, some in zip(wants, parts, strict=True)]
+    nodes = [_nodes(*place) for place in places]
+    gpus = [_gpus(*place) for place in places]
+    rates = [_usd_per_hour(*place) for place in places]
+    limits = [_limit_s(want, some) for want, some in zip(wants, parts, strict=True)]
     per_hour = sum(rates, Fraction(0)) * tasks
     gpu_hours = cost = None
     unread = [f"--{option}" for want in wants for option in want.unread]
@@ -188,30 +189,44 @@ def _over(budget: BudgetOut, cost: Fraction | None, gpu_hours: float | None) -> 
     return ""
 
 
-def _limit_s(cluster: Cluster, want: Asked, partition: str) -> int | None:
-    """None: it may run on and on."""
+def _partitions(cluster: Cluster, want: Asked, found: str) -> list[Partition]:
+    """Those that it names, of which Slurm takes the one where it starts first; else the one that sbatch has found."""
+    names = [name for name in want.options.get("partition", "").split(",") if name] or [found] * bool(found)
+    return [one for one in cluster.partitions if one.name in names or (not names and one.default)]
+
+
+def _limit_s(want: Asked, partitions: Sequence[Partition]) -> int | None:
+    """Where it may run longest. None: it may run on and on."""
     asked_s = seconds(want.options.get("time", ""))
     if asked_s:
         return asked_s
-    name = want.options.get("partition", "").split(",")[0] or partition
-    found = next((one for one in cluster.partitions if one.name == name or (not name and one.default)), None)
-    if found is None or asked_s == 0:  # UNLIMITED: as long as the partition lets it
-        return found.max_time_s if found else None
-    return found.default_time_s or found.max_time_s
+    # UNLIMITED: as long as the partition lets it
+    limits = [one.max_time_s if asked_s == 0 else one.default_time_s or one.max_time_s for one in partitions]
+    return None if None in limits else max((limit or 0 for limit in limits), default=None)
 
 
-def _group(cluster: Cluster, want: Asked, partition: str) -> Group:
-    """Of those that it may land on the one where it costs most."""
+def _place(cluster: Cluster, want: Asked, partitions: Sequence[Partition]) -> tuple[Group, Asked]:
+    """Of the groups that it may land on the one where it costs most, and what it asks for there: in a partition that gives nodes
+    as a whole, whole nodes."""
     types = {kind.lower() for kind in want.gpu_types}
-    name = want.options.get("partition", "").split(",")[0] or partition
-    found = next((one for one in cluster.partitions if one.name == name or (not name and one.default)), None)
-    groups = {cluster.group_of[node].name: cluster.group_of[node] for node in (found.nodes if found else ())}
+    places = [(group, want) for group in cluster.groups]
+    if any(one.nodes for one in partitions):
+        places = [
+            (group, replace(want, options={**want.options, "exclusive": ""}) if _gives_whole(one) else want)
+            for one in partitions
+            for group in {cluster.group_of[node].name: cluster.group_of[node] for node in one.nodes}.values()
+        ]
     fit = [
-        group
-        for group in groups.values() or cluster.groups
+        (group, asks)
+        for group, asks in places
         if (not want.gpus or group.plan.gpus) and (not types or group.plan.gpu_type in types)
     ]
-    if not want.gpus and any(not group.plan.gpus for group in fit):
-        fit = [group for group in fit if not group.plan.gpus]
-    whole = [group for group in fit if _nodes(group, want) <= len(group.slots)]
-    return max(whole or fit or cluster.groups, key=lambda group: _usd_per_hour(group, want))
+    if not want.gpus and any(not group.plan.gpus for group, _ in fit):
+        fit = [(group, asks) for group, asks in fit if not group.plan.gpus]
+    whole = [(group, asks) for group, asks in fit if _nodes(group, asks) <= len(group.slots)]
+    every = [(group, want) for group in cluster.groups]
+    return max(whole or fit or every, key=lambda place: _usd_per_hour(*place))
+
+
+def _gives_whole(partition: Partition) -> bool:
+    return partition.slurm.get("OverSubscribe") == "EXCLUSIVE"

@@ -64,6 +64,12 @@ async def took(state: AppState, look: Look, sums: Sums) -> Took:
     return Took(lost, notebooks, idle)
 
 
+async def began(state: AppState, name: str) -> int:
+    """Since when the cluster of this name is the one it is, with its data: before, another one may have had the name. What
+    trainings said of their checkpoints went with that one's data, its runs did not."""
+    return int(max(await state.store.data_ends(name), default=0))
+
+
 async def behind(state: AppState, name: str, span: Span, only: Only, what: str) -> Behind:
     """The runs that a cause is made of, by its words. Raises Refused for one that nothing was lost to."""
     store = state.store
@@ -71,7 +77,7 @@ async def behind(state: AppState, name: str, span: Span, only: Only, what: str) 
         books = tuple(dict.fromkeys(one.run[:2] for one in await store.notebooks_idle(name, span, only)))
         return Behind(idle=True, runs=books) if what == NOTEBOOKS else Behind(idle=True, but=books)
     if what == CHECKPOINTS:
-        return Behind(saved=True)
+        return Behind(saved=True, since=await began(state, name))
     blamed = await store.blamed(name, span, only, BLAME_S)
     if mine := [one for one in blamed if _blame(one) == what]:
         return Behind(lost=True, runs=tuple(one.run[:2] for one in mine))

@@ -38,11 +38,11 @@ from headway.domain.cluster import Cluster
 from headway.domain.jobstate import RUNNING, WAITING
 from headway.domain.live import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unreachable
+from headway.jobs.array import tasks_of
 from headway.jobs.check import faults, refusal, start_of, waits
 from headway.jobs.run import checked_run, prepare_submit
 from headway.jobs.staging import with_stage
 from headway.jobs.tail import Part
-from headway.jobs.tail_array import tasks_of
 from headway.jobs.words import NO_CONTAINER, container_word
 from headway.wire.frames import frame
 from headway.wire.jobs import JobOut, JobsAsk, JobsPage

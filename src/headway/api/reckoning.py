@@ -276,6 +276,17 @@ async def budget_standings(
     return found
 
 
+async def cap_uses(state: AppState, cluster: Cluster, now: int) -> dict[str, Fraction]:
+    """GPU-hours that count against a team's cap: since its usage was last set back to zero. Slurm counts them for the team's QOS
+    alone, of which nobody but slurmctld can say it; what `sshare` says of the account fades."""
+    place, since = Place(cluster.name, cluster, now), await state.store.refills(cluster.name)
+    return {
+        team.name: await _gpu_hours(state, place, Period("", int(since.get(team.name, now)), now + 1), team.name)
+        for team in cluster.teams
+        if team.gpu_hours is not None
+    }
+
+
 async def _usd(state: AppState, place: Place, period: Period, team: str) -> Fraction:
     return sum((cost for _, cost in await held_cost(state, place, period, Only(teams=(team,)))), Fraction(0))
 

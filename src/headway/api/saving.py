@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 
 from headway.api import reckoning
 from headway.api.access import MOST_NUMBER, Anyone, State
-from headway.api.causes import CHECKPOINTS, NAMED
+from headway.api.causes import CHECKPOINTS, NAMED, began
 from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
 from headway.api.usage import HOUR_S, runs_of_job, teams_seen
@@ -139,7 +139,8 @@ async def stalls(state: AppState, look: Look) -> Stalls:
 
 async def _stalls(state: AppState, look: Look, cut: Sequence[Segment], hours: float | None) -> AsyncIterator[Stall]:
     rows: list[Saved] = []
-    async for row in state.store.saved(look.place.name, look.span, Only(look.seen), FEWEST):
+    name = look.place.name
+    async for row in state.store.saved(name, look.span, Only(look.seen), FEWEST, await began(state, name)):
         if rows and rows[-1].job != row.job:
             yield _stall(rows, look, cut, hours)
             rows = []
@@ -185,8 +186,7 @@ def _failure_s(hours: float | None, nodes: int) -> float:
 async def failure_hours(state: AppState, place: Place, month: Period) -> float | None:
     """Mean time between failures of one node: machine hours by incidents that took a node out; None without any. Of a cluster
     that was taken down with its data neither counts."""
-    gone = max(await state.store.data_ends(place.name), default=0.0)
-    month = replace(month, start=max(month.start, int(gone)))
+    month = replace(month, start=max(month.start, await began(state, place.name)))
     lives = await state.store.lives(place.name, month.start, month.end)
     hours = sum(_seconds(life, month, place.now) for life in lives) / HOUR_S
     failures = await state.store.failures(place.name, month.start, month.end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from decimal import Decimal
@@ -139,14 +140,14 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
     state = row.state
     if state == "ready" and (snapshot.stale or snapshot.ill):
         state = "degraded"
+    groups = [{**one, "machines": _machines(row.name, one, snapshot)} for one in row.summary.get("groups", ())]
     return ClusterOut.model_validate(
         {
             **known,
             **figures,
             **row.summary,
-            "groups": [
-                {**one, "machines": _machines(row.name, one, snapshot)} for one in row.summary.get("groups", ())
-            ],
+            "groups": groups,
+            "price_usd_per_hour": _price_now(row.summary.get("price_usd_per_hour", ""), groups),
             "name": row.name,
             "state": state,
             "gpus_used": snapshot.gpus_used,
@@ -161,10 +162,19 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
 
 def _machines(cluster: str, group: Mapping[str, Any], snapshot: Snapshot) -> int:
     """Machines of a group, by their names: its slots are known to the file alone."""
-    names = [machine.name for machine in snapshot.machines if machine.name != f"{cluster}-head"]
-    return (
-        sum(name.startswith(f"{cluster}-{group['name']}-") for name in names) if group["name"] != MAIN else len(names)
+    before = cluster if group["name"] == MAIN else f"{cluster}-{group['name']}"
+    slot = re.compile(rf"{re.escape(before)}-\d+-\d+")
+    return sum(slot.fullmatch(machine.name) is not None for machine in snapshot.machines)
+
+
+def _price_now(wanted: str, groups: Iterable[Mapping[str, Any]]) -> str:
+    """With the machines that there are beyond those that the file wants: groups that scale by themselves have them."""
+    more = (
+        Decimal(one["price_usd_per_node_hour"]) * max(0, one["machines"] - one["nodes"] - one["spares"])
+        for one in groups
     )
+    extra = sum(more, Decimal(0))
+    return f"{Decimal(wanted) + extra:.2f}" if wanted and extra else wanted
 
 
 def node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:

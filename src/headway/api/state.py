@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ from headway.domain.dataset import with_versions
 from headway.domain.jobstate import ENDED
 from headway.domain.live import MOST_SIBLINGS, Check, JobState, Room
 from headway.errors import HeadwayError, NotFound
-from headway.jobs.tail_array import tasks_of
+from headway.jobs.array import tasks_of
 from headway.ledger.budgets import Standing
 from headway.paths import volumes_dir
 from headway.render.series import SCRAPE_S
@@ -319,6 +320,13 @@ class AppState:
         return await self._shared(
             f"{cluster.name}/standings", COLLECTED_S, lambda: budget_standings(self, cluster, now)
         )
+
+    async def cap_uses(self, cluster: Cluster) -> dict[str, Fraction]:
+        """GPU-hours of teams that have a cap on them, by what the ledger knows."""
+        from headway.api.reckoning import cap_uses
+
+        now = int(self.clock())
+        return await self._shared(f"{cluster.name}/caps", COLLECTED_S, lambda: cap_uses(self, cluster, now))
 
     async def gpu_use(self, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
         """((node, GPU) -> percent, why there is none). Prometheus is asked once for everybody: it has others no sooner."""

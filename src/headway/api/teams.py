@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from fractions import Fraction
 
 from fastapi import APIRouter
 
@@ -47,11 +48,14 @@ async def teams_of(name: str, state: AppState, who: Principal) -> TeamsOut:
     """All of them."""
     _, cluster = await state.cluster(name)
     shares, stale = await _shares(state, cluster)
-    jobs = state.live.snapshot(name).jobs
+    jobs, capped = state.live.snapshot(name).jobs, await state.cap_uses(cluster)
     total = sum(team.share for team in cluster.teams)
     return TeamsOut(
         cluster=name,
-        teams=[_out(cluster, who, team, shares.get(team.name), jobs, total) for team in cluster.teams],
+        teams=[
+            _out(cluster, who, team, shares.get(team.name), capped.get(team.name), jobs, total)
+            for team in cluster.teams
+        ],
         stale=stale,
     )
 
@@ -70,7 +74,13 @@ async def _shares(state: AppState, cluster: Cluster) -> tuple[dict[str, Share], 
 
 
 def _out(
-    cluster: Cluster, who: Principal, team: Team, used: Share | None, jobs: tuple[JobState, ...], total: int
+    cluster: Cluster,
+    who: Principal,
+    team: Team,
+    used: Share | None,
+    of_cap: Fraction | None,
+    jobs: tuple[JobState, ...],
+    total: int,
 ) -> TeamOut:
     mine = [job for job in jobs if job.account == team.name]
     told = TeamOut(
@@ -84,7 +94,10 @@ def _out(
         jobs_pending=sum(job.state in WAITING for job in mine),
         gpus_used=sum(job.gpus for job in mine if job.state in RUNNING),
     )
-    if used is None or not sees_usage(cluster, who, team.name):
+    if not sees_usage(cluster, who, team.name):
+        return told
+    told = told.model_copy(update={"gpu_hours_of_cap": None if of_cap is None else round(float(of_cap), 1)})
+    if used is None:
         return told
     return told.model_copy(
         update={

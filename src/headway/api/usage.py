@@ -20,7 +20,8 @@ from headway.api.reckoning import Look, Place, place_of
 from headway.api.state import AppState
 from headway.errors import HeadwayError, NotAllowed, Refused
 from headway.ledger.energy import Energy, estimate_j
-from headway.ledger.money import cents, usd
+from headway.ledger.goodput import within
+from headway.ledger.money import apportion, cents, usd
 from headway.ledger.periods import Period, moment, zone
 from headway.store.usage import BY, NONE, Only, Order, RunRow, Span, Total, run_place
 from headway.wire import sheets
@@ -168,14 +169,16 @@ async def usage_of(
         state.store.usage(place.name, span, [*by, "gpu_type"], only),
         reckoning.held_cost(state, place, period, only, tuple(by)),
     )
-    cost = dict(costs)
     grouped: dict[tuple[str, ...], list[Total]] = {}
     for one in totals:
         grouped.setdefault(one.by[: len(by)], []).append(one)
     shown = ["gpu" if one == "gpu_type" else one for one in by]
+    cost, keys = dict(costs), sorted(grouped)
+    exact = [cost.get(key, Fraction(0)) for key in keys]
+    whole = cents(sum(exact, Fraction(0)))
     rows = [
-        _row(dict(zip(shown, key, strict=True)), parts, cost.get(key, Fraction(0)), place.costs.pue)
-        for key, parts in grouped.items()
+        _row(dict(zip(shown, key, strict=True)), grouped[key], its_cents, place.costs.pue)
+        for key, its_cents in zip(keys, apportion(whole, exact), strict=True)
     ]
     return UsageOut(
         cluster=place.name,
@@ -185,7 +188,7 @@ async def usage_of(
         stale=stale,
         simulated=place.simulated,
         rows=sorted(rows, key=lambda row: (-row.gpu_hours, -row.cpu_hours, *row.by.values())),
-        total=_row({}, totals, sum(cost.values(), Fraction(0)), place.costs.pue),
+        total=_row({}, totals, whole, place.costs.pue),
     )
 
 
@@ -198,7 +201,7 @@ def energy_sum(parts: Iterable[Total]) -> Energy:
     return Energy(measured, estimated)
 
 
-def _row(by: dict[str, str], parts: Sequence[Total], cost: Fraction, pue: float) -> UsageRow:
+def _row(by: dict[str, str], parts: Sequence[Total], whole_cents: int, pue: float) -> UsageRow:
     energy = energy_sum(parts)
 
     def hours(name: str) -> float:
@@ -212,7 +215,7 @@ def _row(by: dict[str, str], parts: Sequence[Total], cost: Fraction, pue: float)
         lost_gpu_hours=hours("lost_gpu_s"),
         idle_gpu_hours=hours("idle_gpu_s"),
         waited_hours=hours("waited_s"),
-        usd=usd(cents(cost)),
+        usd=usd(whole_cents),
         energy_kwh=round(energy.kwh(pue), 4),
         energy_estimated=energy.marked,
     )
@@ -242,8 +245,8 @@ async def runs(
     cursor: Cursor = "",
     limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 100,
 ) -> RunsOut:
-    """Every run of every job, the latest first; of one job the first first. A cursor names the last run that was read, so that
-    those which begin in between neither come twice nor push others out."""
+    """Every run of every job, the latest first; of one job the first first, and as a whole. A cursor names the last run that was
+    read, so that those which begin in between neither come twice nor push others out."""
     place = await place_of(state, name)
     period, only = stretch(place, start, end), narrowed(place, who, which)
     await fresh(state, place)
@@ -260,15 +263,21 @@ async def runs(
     cut = found if job else found[:limit]
     more = written(run_place(cut[-1], first, mine)) if len(found) > len(cut) else ""
     whole = Period("", min((one.start for one in cut), default=0), place.now + 1)
-    costs = await reckoning.run_costs(state, place, cut, whole)
-    lines = [_run(one, place, cost) for one, cost in zip(cut, costs, strict=True)]
+    asked = whole if job else period
+    costs = await reckoning.run_costs(state, place, cut, asked)
+    wholes = await reckoning.run_costs(state, place, cut, whole)
+    lines = [_run(one, place, asked, *usds) for one, *usds in zip(cut, costs, wholes, strict=True)]
     return RunsOut(cluster=name, start=period.start, end=period.end, runs=lines, next=more)
 
 
-def _run(one: RunRow, place: Place, cost: Fraction) -> RunLine:
-    elapsed = max(0, (one.end or place.now) - one.start)
+def _run(one: RunRow, place: Place, asked: Period, cost: Fraction, whole: Fraction) -> RunLine:
+    """As sums over the stretch count it: what it held, lost, idled and drew there."""
+    end = max(one.start, one.end or place.now)
+    elapsed, until = end - one.start, min(asked.end, place.now)
+    held, lost, idle = within(one.start, end, one.lost_s, one.idle_s, asked.start, until)
     gpu_s, cpu_s = one.gpus * (elapsed - one.measured_s), one.cpus * elapsed - one.cpu_measured_s
-    energy = Energy(one.energy_j, estimate_j(one.gpu_type, gpu_s, cpu_s))
+    drawn = (one.energy_j, estimate_j(one.gpu_type, gpu_s, cpu_s))
+    energy = Energy(*(joules * held // max(1, elapsed) for joules in drawn))
     return RunLine(
         job=one.job,
         team=one.team,
@@ -285,13 +294,15 @@ def _run(one: RunRow, place: Place, cost: Fraction) -> RunLine:
         end=one.end or None,
         waited_s=max(0, one.start - one.eligible),
         elapsed_s=elapsed,
+        held_s=held,
         time_limit_s=one.time_limit_s,
         used_cpu_s=one.used_cpu_s,
         memory_mib=one.memory_mib,
         used_memory_mib=one.used_memory_mib,
-        lost_s=one.lost_s,
-        idle_s=one.idle_s,
+        lost_s=lost,
+        idle_s=idle,
         energy_kwh=round(energy.kwh(place.costs.pue), 4),
         energy_estimated=energy.marked,
         usd=usd(cents(cost)),
+        usd_whole=usd(cents(whole)),
     )

@@ -136,13 +136,13 @@ def _runs(found: Any, output: Sheet) -> None:
         return
     columns = [
         show.Column("JOB", right=True), show.Column("USER", shrink=True, drop=3), show.Column("STATE"), show.Column("BEGAN"),
-        show.Column("RAN", right=True), show.Column("WAITED", right=True), show.Column("LOST", right=True),
+        show.Column("HELD", right=True), show.Column("WAITED", right=True), show.Column("LOST", right=True),
         show.Column("IDLE", right=True), show.Column("GPUS", right=True), show.Column("NODES", shrink=True),
         show.Column("KWH", right=True, drop=4), show.Column("USD", right=True),
     ]  # fmt: skip
     rows: list[list[show.Cell]] = [
         [
-            str(one.job), one.user, one.state, show.moment(one.start), show.duration(one.elapsed_s),
+            str(one.job), one.user, one.state, show.moment(one.start), show.duration(one.held_s),
             show.duration(one.waited_s), show.duration(one.lost_s) if one.lost_s else "",
             show.duration(one.idle_s) if one.idle_s else "", str(one.gpus), one.nodes,
             f"{'~' if one.energy_estimated else ''}{one.energy_kwh:,.2f}", "" if one.usd is None else _usd(one.usd),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from headway.domain.jobstate import RUNNING, WAITING
+from headway.domain.live import JobState
 from headway.domain.sbatch import options, script_options, without
 from headway.wire.jobs import ArrayOut
 from headway.wire.work import SubmitIn
@@ -49,3 +51,24 @@ def with_array(request: SubmitIn, tasks: str) -> SubmitIn:
     asked = [one.value for one in flags if one.name == "array"]
     _, percent, most = asked[-1].partition("%") if asked else ("", "", "")
     return request.model_copy(update={"args": [*without(request.args, ("array",)), f"--array={tasks}{percent}{most}"]})
+
+
+def tasks_of(jobs: Sequence[JobState], array: int, task: str = "") -> list[JobState]:
+    """The tasks of an array among jobs; only the named one with `task`. A record that stands for many tasks stays."""
+    mine = [job for job in jobs if job.array_job_id == array]
+    if not task:
+        return mine
+    return [job for job in mine if job.array_task == task] or [
+        replace(job, array_task=task)
+        for job in mine
+        if _stands_for(job.array_task, int(task)) and job.state == "PENDING"
+    ]
+
+
+def _stands_for(word: str, task: int) -> bool:
+    """Whether "3,7-9%2" holds the number."""
+    for part in word.partition("%")[0].strip("[]").split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and int(first) <= task <= int(last.partition(":")[0] or first):
+            return True
+    return False

@@ -141,7 +141,7 @@ def _hours(job: JobState, team: Team | None) -> Words:
     if cap is not None and job.gpus and job.time_limit_s is None:
         has = f"team {job.account} has {cap.hours.normalize():f} GPU hours a {cap.per}"
         return (f"never starts as it is: without --time it could run for ever, and {has}; cancel it and say --time",)
-    if cap is not None and float(_gpu_hours(job)) > cap.hours:
+    if cap is not None and job.gpus * (job.time_limit_s or 0) / 3600 > cap.hours:
         has = f"team {job.account} has {cap.hours.normalize():f} a {cap.per}"
         return (
             f"never starts as it is: it may use {_gpu_hours(job)} GPU hours and {has}; ask for a shorter --time or fewer GPUs",
@@ -156,4 +156,4 @@ def _hours(job: JobState, team: Team | None) -> Words:
 
 
 def _gpu_hours(job: JobState) -> str:
-    return f"{job.gpus * (job.time_limit_s or 0) / 3600:.4g}"
+    return f"{job.gpus * (job.time_limit_s or 0) / 3600:,.2f}".rstrip("0").rstrip(".")

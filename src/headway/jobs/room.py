@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,10 +15,16 @@ from headway.domain.jobstate import RUNNING
 from headway.domain.live import SPARES, JobState, NodeState, Reservation
 from headway.jobs.columns import MOST_PRIORITY, label
 from headway.jobs.saying import At, Words, ends, some, words_of
+from headway.render.slurm_nodes import features
 
 WAITS_FOR_ROOM = frozenset({"Resources", "Priority", "Prolog", "NodeDown", "None", ""})
 _BITS = 32  # Slurm's numbers of jobs have no more
 _NUMBER = 2**_BITS - 1
+_FEATURE = r"[\w.-]+"
+_FEATURES = re.compile(rf"{_FEATURE}(?:&{_FEATURE})*|{_FEATURE}(?:\|{_FEATURE})+")  # all of them, or one of them
+_TRES = ("tres-per-node", "tres-per-job", "tres-per-task", "tres-per-socket")
+# `gres/gpu:h100:8`, `gres:gpu:h100` for one; `gres/gpu:8` names no kind
+_KIND = re.compile(r"(?:gres[/:])?gpu:(?!\d+$)([^:=]+)(?:[:=]\d+)?")
 
 
 @lru_cache(maxsize=1024)
@@ -138,12 +145,24 @@ def whole(job: JobState) -> bool:
     return job.more.get("oversubscribe") == "none"
 
 
+def plain(job: JobState) -> bool:
+    """Whether it can be said here on which nodes it may run: of --constraint that is a name, `a&b` or `a|b`."""
+    return not job.features or _FEATURES.fullmatch(job.features) is not None
+
+
+def gpu_kinds(job: JobState) -> tuple[str, ...]:
+    """Kinds of GPUs that it names, as Slurm calls them: gpu:KIND:N."""
+    parts = (part for name in _TRES for part in str(job.more.get(name, "")).split(","))
+    found = (_KIND.fullmatch(part) for part in parts)
+    return tuple(dict.fromkeys(one[1].lower() for one in found if one))
+
+
 def room(job: JobState, world: World) -> Words:
-    """What it needs, how much of that is there, and what brings the rest; () when nothing seems to lack. Jobs that ask
-    for the same are answered the same, and looked at once."""
+    """What it needs, how much of that is there, and what brings the rest; () when nothing seems to lack, and where nobody
+    can say (`plain`). Jobs that ask for the same are answered the same, and looked at once."""
     key = (
         asks(job), whole(job), job.node_count, job.partition, job.switches, job.reservation, job.required_nodes,
-        job.excluded_nodes,
+        job.excluded_nodes, job.features, gpu_kinds(job),
     )  # fmt: skip
     if key not in world.rooms:
         world.rooms[key] = _room(job, world)
@@ -151,6 +170,8 @@ def room(job: JobState, world: World) -> Words:
 
 
 def _room(job: JobState, world: World) -> Words:
+    if not plain(job):
+        return ()
     need, count = asks(job), max(1, job.node_count)
     could = [node for node in _candidates(job, world) if need.fits(_all(node))]
     if len(could) < count:
@@ -219,7 +240,7 @@ def _brings(world: World, lack: _Lack) -> Words:
 
 def _kept(job: JobState, need: Part, world: World) -> Words:
     """Nodes that would do and are reserved for others: by one reservation, and until when."""
-    fit = [node for node in world.nodes if _of_partition(job, node) and need.fits(_all(node))]
+    fit = [node for node in _of_kind(job, world) if _of_partition(job, node) and need.fits(_all(node))]
     names = sorted({node.reservation for node in fit if node.reservation not in ("", job.reservation)})
     if not names:
         return ()
@@ -250,7 +271,9 @@ def _out(could: Sequence[NodeState]) -> str:
 
 def _wanted(job: JobState, need: Part) -> str:
     count = max(1, job.node_count)
-    leaf = " under one leaf" if job.switches == 1 and count > 1 else ""
+    kinds = [one for one in (job.features, *gpu_kinds(job)) if one]
+    leaf = f" of {' and '.join(kinds)}" if kinds else ""
+    leaf += " under one leaf" if job.switches == 1 and count > 1 else ""
     on = f" ({compress(job.required_nodes)} among them)" if job.required_nodes else ""
     if 0 < count <= len(job.required_nodes):
         return f"{compress(job.required_nodes)} with {'nothing else on it' if whole(job) else f'{need} free'}"
@@ -262,12 +285,25 @@ def _wanted(job: JobState, need: Part) -> str:
 
 def _candidates(job: JobState, world: World) -> Iterator[NodeState]:
     """Nodes of its partitions that it may use: not excluded, not somebody else's reservation."""
-    for node in world.nodes:
+    for node in _of_kind(job, world):
         if not _of_partition(job, node) or node.name in job.excluded_nodes:
             continue
         if job.required_nodes and job.node_count <= len(job.required_nodes) and node.name not in job.required_nodes:
             continue
         if node.reservation == job.reservation:
+            yield node
+
+
+def _of_kind(job: JobState, world: World) -> Iterator[NodeState]:
+    """Nodes that have the features and a kind of GPU that it asks for. Of one that the file does not name nobody knows."""
+    wanted, kinds = re.findall(_FEATURE, job.features), set(gpu_kinds(job))
+    enough = any if "|" in job.features else all
+    for node in world.nodes:
+        if kinds and kinds.isdisjoint(map(str.lower, node.gpu_types)):
+            continue
+        group = world.cluster.group_of.get(node.name)
+        has = features(group, world.leaf_of[node.name]) if wanted and group else wanted
+        if not wanted or enough(one in has for one in wanted):
             yield node
 
 

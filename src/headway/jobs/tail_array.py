@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headway.domain.jobstate import ENDED
 from headway.domain.live import JobState
@@ -123,24 +123,3 @@ async def _read(links: Links, head: Machine, files: list[_File]) -> AsyncIterato
                 if full:
                     more.append(file)
             some = more
-
-
-def tasks_of(jobs: Sequence[JobState], array: int, task: str = "") -> list[JobState]:
-    """The tasks of an array among jobs; only the named one with `task`. A record that stands for many tasks stays."""
-    mine = [job for job in jobs if job.array_job_id == array]
-    if not task:
-        return mine
-    return [job for job in mine if job.array_task == task] or [
-        replace(job, array_task=task)
-        for job in mine
-        if _stands_for(job.array_task, int(task)) and job.state == "PENDING"
-    ]
-
-
-def _stands_for(word: str, task: int) -> bool:
-    """Whether "3,7-9%2" holds the number."""
-    for part in word.partition("%")[0].strip("[]").split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit() and int(first) <= task <= int(last.partition(":")[0] or first):
-            return True
-    return False

@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from headway.domain.hostlist import compress, expand
 from headway.domain.jobstate import ENDED, RUNNING, WAITING
 from headway.domain.live import JobState, NodeState
+from headway.jobs.array import tasks_of
 from headway.jobs.columns import label
 from headway.jobs.limits import limit_needs, limit_of
-from headway.jobs.room import WAITS_FOR_ROOM, World, reason_word, room
+from headway.jobs.room import WAITS_FOR_ROOM, World, plain, reason_word, room
 from headway.jobs.saying import At, Words, ends, length, some, words_of
 from headway.jobs.words import why
 
-_DEPENDENCY = re.compile(r"(?P<kind>\w+)(?::(?P<job>\d+)(?:_(?P<task>\d+|\*))?(?:\+\d+)?)?\((?P<state>\w+)\)")
+_DEPENDENCY = re.compile(
+    r"(?P<kind>\w+)(?::(?P<job>\d+)(?:_(?P<task>\d+|\*))?(?:\+(?P<later>\d+))?)?\((?P<state>\w+)\)"
+)
 _TO = {
-    "afterok": "to succeed", "afterany": "to end", "afternotok": "to fail", "after": "to start", "aftercorr": "to succeed",
+    "afterok": "to succeed", "afterany": "to end", "afternotok": "to fail", "aftercorr": "to succeed",
     "afterburstbuffer": "to end",
 }  # fmt: skip
 _UNAVAILABLE = re.compile(r"UnavailableNodes:(\S+)")
@@ -64,6 +67,8 @@ def _nothing(job: JobState, world: World) -> Words:
 
 def _room(job: JobState, world: World) -> Words:
     """Resources: what lacks; where nothing seems to, another job is being given it."""
+    if not plain(job):
+        return ()
     return room(job, world) or ("there is room: it should start with the scheduler's next look",)
 
 
@@ -90,10 +95,13 @@ def _dependency(job: JobState, world: World) -> Words:
         if one["kind"] == "singleton":
             said.append((f"needs the other jobs named {job.name} of {job.user} to end",))
             continue
-        name = one["job"] + (f"_{one['task']}" if one["task"] else "")
-        said.append(
-            words_of(f"needs job {name} {_TO.get(one['kind'], 'to end')}", _stands(int(one["job"] or 0), world))
-        )
+        task = one["task"] or ""
+        name = f"{one['job']}_{task}" if task else one["job"]
+        of = tasks_of(world.jobs, int(one["job"] or 0), task) if task.isdigit() else _of(int(one["job"] or 0), world)
+        if one["kind"] == "after":
+            said.append(_after(name, int(one["later"] or 0), of))
+        else:
+            said.append(words_of(f"needs job {name} {_TO.get(one['kind'], 'to end')}", _stands(of)))
     either = "?" in job.dependency
     joined: list[str | At] = []
     for words in said[:3]:
@@ -104,11 +112,27 @@ def _dependency(job: JobState, world: World) -> Words:
     return tuple(joined)
 
 
-def _stands(number: int, world: World) -> Words:
-    """How the job that is waited for stands."""
-    jobs = [job for job in world.jobs if number in (job.id, job.array_job_id)]
+def _of(number: int, world: World) -> list[JobState]:
+    """The job of that number, or all tasks of that array."""
+    return [job for job in world.jobs if number in (job.id, job.array_job_id)]
+
+
+def _after(name: str, minutes: int, jobs: list[JobState]) -> Words:
+    """It follows their start, or comes so many minutes after it."""
+    said = f"may start {length(60 * minutes)} after job {name} starts" if minutes else f"needs job {name} to start"
+    started = [job.start_time for job in jobs if job.state in RUNNING]
+    waiting = [job for job in jobs if job.state in WAITING]
+    if waiting or not started:
+        return words_of(said, _stands(waiting or jobs))
+    return (said, ", ", At(max(started) + 60 * minutes)) if minutes else (said, ", which it has")
+
+
+def _stands(jobs: list[JobState]) -> Words:
+    """How the job that is waited for stands, or the tasks of an array."""
     running = [job for job in jobs if job.state in RUNNING]
     if running:
+        if any(job.state in WAITING for job in jobs):
+            return (", of which tasks still wait",)
         last = max(running, key=lambda job: job.start_time + (job.time_limit_s or 10**9))
         if last.time_limit_s is None:
             return (", which runs without a time limit",)

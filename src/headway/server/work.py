@@ -284,7 +284,7 @@ class RealWork(Acting):
                 yield piece
 
     async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
-        from headway.jobs.tail_array import tasks_of
+        from headway.jobs.array import tasks_of
         from headway.slurm import history
 
         found = tasks_of(await self._tasks(cluster, job_id), job_id, task)
@@ -299,7 +299,8 @@ class RealWork(Acting):
         )
 
     async def tail_array(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
-        from headway.jobs.tail_array import tail_array, tasks_of
+        from headway.jobs.array import tasks_of
+        from headway.jobs.tail_array import tail_array
 
         before = {job.id: job for job in tasks_of(await self.history(cluster), job_id)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -166,7 +167,7 @@ class CapacityStore(UsageStore):
 
     async def waits(self, cluster: str, span: Span) -> list[tuple[int, int, int]]:
         """(GPUs, seconds waited, how many) of the runs that began in the span; long waits are rounded to whole minutes."""
-        k, r = t.run_kinds, t.runs
+        k, r, other, its = t.run_kinds, t.runs, t.runs.alias(), t.run_kinds.alias()
         waited = self._least(r.c.start - r.c.eligible, _LONGEST_WAIT_S)
         rounded = case((waited < 0, literal(0)), (waited < 600, waited), else_=waited - waited % 60)
         both = cast(r.c.gpus, BigInteger) * (_LONGEST_WAIT_S + 1) + rounded  # gathered by one number
@@ -176,6 +177,18 @@ class CapacityStore(UsageStore):
             .where(k.c.cluster == cluster, r.c.first == 1, r.c.start >= span.start, r.c.start < span.end)
             .group_by(both)
         )
+        # Those of several groups are few: they are counted with their first one, and then with all.
+        same = and_(r.c.job == other.c.job, r.c.start == other.c.start)
+        more = (
+            select(both, func.sum(other.c.gpus))
+            .select_from(its.join(other, other.c.kind == its.c.id).join(r, same))
+            .where(its.c.cluster == cluster, other.c.first == 0, r.c.cluster == cluster, r.c.first == 1)
+            .where(other.c.start >= span.start, other.c.start < span.end)
+            .group_by(r.c.job, r.c.start, both)
+        )
         async with self._read() as db:
-            rows = await db.execute(query)
-            return [(*divmod(int(number), _LONGEST_WAIT_S + 1), int(count)) for number, count in rows]
+            found = Counter({int(number): int(count) for number, count in await db.execute(query)})
+            for number, gpus in await db.execute(more):
+                found[int(number)] -= 1
+                found[int(number) + int(gpus) * (_LONGEST_WAIT_S + 1)] += 1
+        return [(*divmod(number, _LONGEST_WAIT_S + 1), count) for number, count in found.items() if count]

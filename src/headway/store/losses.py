@@ -207,8 +207,8 @@ class LossStore(CapacityStore):
                 found += (await db.execute(query.where(*mine))).all()
         return found
 
-    async def saved(self, cluster: str, span: Span, only: Only, fewest: int) -> AsyncIterator[Saved]:
-        """The runs of jobs that told of `fewest` checkpoints or more, a job's one after the other."""
+    async def saved(self, cluster: str, span: Span, only: Only, fewest: int, since: int = 0) -> AsyncIterator[Saved]:
+        """The runs of jobs that told of `fewest` checkpoints or more, a job's one after the other. `since`: as of `Behind`."""
         k, r, s = t.run_kinds, t.runs, t.job_saves
         columns = (r.c.job, r.c.start, r.c.end, k.c.group, r.c.units, k.c.per_node, r.c.gpus, r.c.node_count)
         query = (
@@ -217,7 +217,7 @@ class LossStore(CapacityStore):
             .where(
                 s.c.cluster == cluster, r.c.cluster == cluster, s.c.at >= span.start, s.c.saves >= fewest, s.c.up_s > 0
             )
-            .where(fits(cluster, only), await self._within(cluster, span, looked_up=True))
+            .where(fits(cluster, only), await self._within(cluster, span, looked_up=True), r.c.start >= since)
             .order_by(s.c.job, r.c.start)
         )
         async with self._read() as db:

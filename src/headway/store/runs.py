@@ -67,7 +67,8 @@ class RunStore(Base):
     async def put_runs(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held], int]], **mark: int) -> None:
         """(run, what it holds by the file of now, seconds lost at its end as far as its state says) each: all of them and the
         new mark, or nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured
-        stays, and so do its groups while its nodes are the same: another file changes nothing of what was held."""
+        stays, and so do its groups while its nodes are the same: another file changes nothing of what was held. A run whose
+        start was moved, as Slurm does when the nodes that it waited for are up, is still the one run that it was."""
         told = {(one[0].job, one[0].start): one for one in runs}.values()  # halves of an answer may both have a run
         rows, nodes, kinds, longest, others = [], [], [], 0, []
         async with self._write() as db:
@@ -77,7 +78,7 @@ class RunStore(Base):
                 before = were.get((run.job, run.start), [])
                 parts = as_known(held, before)
                 if before and parts is not before:
-                    others.append((run, {part.group for part in parts}))
+                    others.append((run, run.start, {part.group for part in parts}))
                 for number, part in enumerate(parts):
                     rows.append(_row(cluster, run, part, lost_s, first=number == 0))
                     kinds.append((run.team, run.user, run.partition, part.gpu_type, part.group, part.per_node))
@@ -85,7 +86,11 @@ class RunStore(Base):
             ids = await self._kinds(db, cluster, kinds)
             for row, kind in zip(rows, kinds, strict=True):
                 row["kind"] = ids[kind]
-            drawn = [(run, await self._take_out(db, cluster, run, groups)) for run, groups in others]
+            others += [
+                (run, start, set[str]())
+                for run, start in await self._moved(db, cluster, [run for run, _, _ in told], were)
+            ]
+            drawn = [(run, await self._take_out(db, cluster, run.job, start, groups)) for run, start, groups in others]
             for table, found, key in ((t.runs, rows, _KEY), (t.run_nodes, nodes, ("cluster", "node", "start", "job"))):
                 for at in range(0, len(found), _BATCH):
                     await db.execute(upsert(db, table, key), found[at : at + _BATCH])
@@ -111,17 +116,36 @@ class RunStore(Base):
                 found.setdefault((job, start), []).append(Held(group, tuple(expand(nodes)), *rest))
         return found
 
-    async def _take_out(self, db: AsyncConnection, cluster: str, run: Run, groups: Collection[str]) -> dict[str, Any]:
+    async def _moved(
+        self, db: AsyncConnection, cluster: str, told: Iterable[Run], were: Mapping[tuple[int, int], Sequence[Held]]
+    ) -> list[tuple[Run, int]]:
+        """Those of these runs that are known to run on the same nodes from an earlier start, and that start. Accounting has one
+        record of a job and the moment it was submitted at, which a requeue changes; after a restore that record may be
+        another run's, and what ran before was held."""
+        r, of = t.runs, {(run.job, run.submit): run for run in told}
+        jobs, found = sorted({job for job, _ in of}), []
+        known = select(r.c.job, r.c.submit, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
+        for at in range(0, len(jobs), _BATCH):
+            for job, submit, start in await db.execute(known.where(r.c.job.in_(jobs[at : at + _BATCH]))):
+                run = of.get((job, submit))
+                on = {node for part in were.get((job, start), ()) for node in part.nodes}
+                if run is not None and start < run.start and on == set(run.nodes):
+                    found.append((run, int(start)))
+        return found
+
+    async def _take_out(
+        self, db: AsyncConnection, cluster: str, job: int, start: int, groups: Collection[str]
+    ) -> dict[str, Any]:
         """Removes what a run was known to hold but for its parts of these groups; returns what was measured of it."""
         r, n = t.runs, t.run_nodes
-        mine = (r.c.cluster == cluster, r.c.job == run.job, r.c.start == run.start)
+        mine = (r.c.cluster == cluster, r.c.job == job, r.c.start == start)
         gone = (*mine, r.c.group.not_in(groups))
         of_all = select(func.max(r.c.measured_s), func.max(r.c.idle_s), func.max(r.c.saved_at), func.max(r.c.lost_s))
         measured_s, idle_s, saved_at, lost_s = (await db.execute(of_all.where(*mine))).one()
         of_gone = select(func.sum(r.c.energy_j), func.sum(r.c.cpu_measured_s)).where(*gone)
         energy_j, cpu_s = (await db.execute(of_gone)).one()
         await db.execute(delete(r).where(*gone))
-        await db.execute(delete(n).where(n.c.cluster == cluster, n.c.job == run.job, n.c.start == run.start))
+        await db.execute(delete(n).where(n.c.cluster == cluster, n.c.job == job, n.c.start == start))
         said = {} if saved_at is None else {"saved_at": saved_at, "lost_s": lost_s}
         return {
             "measured_s": measured_s,
@@ -172,20 +196,21 @@ class RunStore(Base):
         measured_to: int,
         hosts: Mapping[Part, tuple[int, int]] = MappingProxyType({}),
     ) -> None:
-        """Each of so many seconds before its moment, of which every run of the job has its part. `hosts`: (joules, CPU-seconds)
-        of what runs held of nodes whose counters were read. With the mark, so that nothing is added twice. Nobody else writes
-        until all of it is there: each run is told its sums once, and who has much hands it over in pieces."""
+        """Each of so many seconds before its moment, of which every run of the job has its part: of what its GPUs drew each of
+        its groups by their number. `hosts`: (joules, CPU-seconds) of what runs held of nodes whose counters were read. With the
+        mark, so that nothing is added twice. Nobody else writes until all of it is there: each run is told its sums once, and who
+        has much hands it over in pieces."""
         r, by_job = t.runs, dict[int, list[Sample]]()
         for sample in found:
             by_job.setdefault(sample[0], []).append(sample)
         of_run = (r.c.cluster == cluster, r.c.job == bindparam("its_job"), r.c.start == bindparam("its_start"))
-        drawn = case((r.c.first == 1, _added("joules")), else_=0)
-        to_runs = {
+        of_part = (*of_run, r.c.group == bindparam("its_group"))
+        gpus = {
             "idle_s": r.c.idle_s + _added("idle"),
             "measured_s": r.c.measured_s + _added("measured"),
-            "energy_j": r.c.energy_j + drawn,
+            "energy_j": r.c.energy_j + _added("joules"),
         }
-        to_parts = {
+        nodes = {
             "energy_j": r.c.energy_j + _added("joules"),
             "cpu_measured_s": r.c.cpu_measured_s + _added("cpu"),
         }
@@ -195,34 +220,37 @@ class RunStore(Base):
         ]
         async with self._write() as db:
             sums = await self._of_runs(db, cluster, by_job)
-            await in_batches(db, update(r).where(*of_run).values(**to_runs), sums)
-            of_part = (*of_run, r.c.group == bindparam("its_group"))
-            await in_batches(db, update(r).where(*of_part).values(**to_parts), parts)
+            await in_batches(db, update(r).where(*of_part).values(**gpus), sums)
+            await in_batches(db, update(r).where(*of_part).values(**nodes), parts)
             await self._mark(db, cluster, {"measured_to": measured_to})
 
     async def _of_runs(
         self, db: AsyncConnection, cluster: str, by_job: Mapping[int, Sequence[Sample]]
-    ) -> list[dict[str, int]]:
-        """What each run of these jobs has of their samples; those that have nothing of them are left out."""
-        r, jobs, sums = t.runs, sorted(by_job), []
+    ) -> list[dict[str, int | str]]:
+        """What each run of these jobs has of their samples, by group; those that have nothing of them are left out."""
+        r, jobs, sums = t.runs, sorted(by_job), list[dict[str, int | str]]()
+        runs: dict[tuple[int, int, int], dict[str, int]] = {}
         since = min((at - seconds for samples in by_job.values() for _, at, seconds, _, _ in samples), default=0)
-        query = select(r.c.job, r.c.start, r.c.end).where(r.c.cluster == cluster, r.c.first == 1)
+        query = select(r.c.job, r.c.start, r.c.end, r.c.group, r.c.gpus).where(r.c.cluster == cluster)
         for i in range(0, len(jobs), _BATCH):
             theirs = (r.c.job.in_(jobs[i : i + _BATCH]), or_(OPEN, r.c.end > since))
-            for job, start, end in await db.execute(query.where(*theirs)):
-                measured = idle = drawn = 0
-                for _, at, seconds, idle_s, joules in by_job[job]:
-                    lasted = min(end or at, at) - max(start, at - seconds)
-                    if lasted <= 0:
-                        continue
-                    idle += idle_s * lasted // seconds
-                    if joules is not None:
-                        measured += lasted
-                        drawn += round(joules * lasted / seconds)
-                if measured or idle or drawn:
-                    sums.append(
-                        {"its_job": job, "its_start": start, "idle": idle, "measured": measured, "joules": drawn}
-                    )
+            for job, start, end, group, gpus in await db.execute(query.where(*theirs).order_by(r.c.first.desc())):
+                runs.setdefault((job, start, end), {})[group] = gpus
+        for (job, start, end), parts in runs.items():
+            measured = idle = 0
+            drawn = dict.fromkeys(parts, 0)
+            for _, at, seconds, idle_s, joules in by_job[job]:
+                lasted = min(end or at, at) - max(start, at - seconds)
+                if lasted <= 0:
+                    continue
+                idle += idle_s * lasted // seconds
+                if joules is not None:
+                    measured += lasted
+                    for group, share in _shared(round(joules * lasted / seconds), parts).items():
+                        drawn[group] += share
+            if measured or idle or any(drawn.values()):
+                run = {"its_job": job, "its_start": start, "idle": idle, "measured": measured}
+                sums += [{**run, "its_group": group, "joules": share} for group, share in drawn.items()]
         return sums
 
     async def lose(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
@@ -292,6 +320,15 @@ async def in_batches(db: AsyncConnection, statement: Update, rows: Sequence[Mapp
     """The same for each of these rows, many at once."""
     for at in range(0, len(rows), _BATCH):
         await db.execute(statement, rows[at : at + _BATCH])
+
+
+def _shared(joules: int, gpus: Mapping[str, int]) -> dict[str, int]:
+    """By the GPUs of each group, to the joule; the first has all where none has any."""
+    whole, before, found = sum(gpus.values()), 0, dict[str, int]()
+    for group, count in gpus.items():
+        found[group] = joules * (before + count) // whole - joules * before // whole if whole else joules * (not found)
+        before += count
+    return found
 
 
 def _added(name: str) -> BindParameter[int]:

@@ -43,7 +43,8 @@ class Span:
 class Behind:
     """Which runs took what a cause of loss says. `lost`, `idle`, `saved`: those that lost work, that idled, whose jobs tell of
     their checkpoints. `state` and `nodes`: how they ended that lost work ("" of state: requeued, "*": whatever). `runs`: only
-    these (job, start), where they are known one by one, and `but` none of those."""
+    these (job, start), where they are known one by one, and `but` none of those. `since`: of `saved`, only runs from then on:
+    before, another cluster had the name, and its jobs the same numbers."""
 
     lost: bool = False
     idle: bool = False
@@ -52,6 +53,7 @@ class Behind:
     nodes: str = ""
     runs: tuple[tuple[int, int], ...] | None = None
     but: tuple[tuple[int, int], ...] = ()
+    since: int = 0
 
 
 _A_JOB = 2**32  # more than any unix second
@@ -389,12 +391,20 @@ def fits(cluster: str, only: Only) -> ColumnElement[bool]:
     names = {name: getattr(only, name) for name in ("user", "partition", "gpu_type", "group")}
     wanted += [k.c[name] == ("" if value == NONE else value) for name, value in names.items() if value]
     if only.gpus is not None:
-        wanted.append(t.runs.c.gpus.between(*only.gpus))
+        wanted.append(_size(cluster).between(*only.gpus))
     if only.lossy:
         wanted.append(_order(t.runs.c, "lossy", None)[0][0] > 0)
     if only.since is not None:
         wanted += [t.runs.c.start >= only.since, t.runs.c.first == 1]
     return and_(*wanted)
+
+
+def _size(cluster: str) -> ColumnElement[int]:
+    """GPUs of a run in all groups that it holds nodes of. Each run's parts are only looked up where there is one of several."""
+    r, part, other = t.runs, t.runs.alias(), t.runs.alias()
+    several = select(other.c.job).where(other.c.cluster == cluster, other.c.first == 0).exists()
+    parts = (part.c.cluster == cluster, part.c.job == r.c.job, part.c.start == r.c.start)
+    return case((several, select(func.sum(part.c.gpus)).where(*parts).correlate(r).scalar_subquery()), else_=r.c.gpus)
 
 
 def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
@@ -405,7 +415,8 @@ def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
     if behind.idle:
         query = query.where(r.c.idle_s > 0, or_(r.c.end == 0, r.c.lost_s < r.c.end - r.c.start))
     if behind.saved:
-        query = query.where(r.c.job.in_(select(s.c.job).where(s.c.cluster == cluster, s.c.saves >= 2, s.c.up_s > 0)))
+        told = select(s.c.job).where(s.c.cluster == cluster, s.c.saves >= 2, s.c.up_s > 0)
+        query = query.where(r.c.job.in_(told), r.c.start >= behind.since)
     if behind.state != "*":
         query = query.where(r.c.state == behind.state if behind.state else r.c.state.not_in(named))
     if behind.nodes:

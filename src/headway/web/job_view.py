@@ -191,7 +191,7 @@ def _run(run: JobRunOut, number: int, job: JobState, *, last: bool) -> list[Step
         steps.append(Step(0, "now", job_word(job.state, job.reason)[1].capitalize()))
     elif run.end_time:
         code = f"exit code {run.exit_code}" if run.exit_code else ""
-        back = run.state in ("REQUEUED", "PREEMPTED") or not last
+        back = run.state == "REQUEUED" or not last
         title = "Went back to the queue" if back else word.capitalize()
         sign = "warn" if back else "ok" if kind == "done" else "bad"
         steps.append(Step(run.end_time, sign, title, word if back and run.state != "REQUEUED" else code))

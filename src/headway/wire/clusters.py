@@ -188,7 +188,7 @@ class ClusterOut(Wire):
     simulated_gpus: bool
     jobs_running: int = 0
     jobs_pending: int = 0
-    price_usd_per_hour: str = ""
+    price_usd_per_hour: str = ""  # nodes and spares at their price, and what machines there are beyond them
     groups: list[GroupOut] = []
     created_at: float = 0
     as_of: float | None = None  # when the live figures were read from Slurm; None = never

@@ -42,7 +42,9 @@ class UsageOut(Wire):
 
 
 class RunLine(Wire):
-    """One run of a job, of several groups one a group. `usd`: what its nodes cost while it held them."""
+    """One run of a job, of several groups one a group. `elapsed_s`, `usd_whole`: of the whole run. What it held, lost, idled,
+    drew and cost (`held_s`, `lost_s`, `idle_s`, `energy_kwh`, `usd`) is of the stretch that was asked about: what sums of that
+    stretch count. `usd`: what its nodes cost while it held them."""
 
     job: int
     team: str
@@ -59,6 +61,7 @@ class RunLine(Wire):
     end: int | None
     waited_s: int
     elapsed_s: int
+    held_s: int
     time_limit_s: int | None
     used_cpu_s: int
     memory_mib: int
@@ -68,6 +71,7 @@ class RunLine(Wire):
     energy_kwh: float
     energy_estimated: bool
     usd: Usd | None = None
+    usd_whole: Usd | None = None
 
 
 class RunsOut(Wire):

@@ -101,6 +101,7 @@ class TeamOut(Wire):
     gpu_hours: float | None = None
     fair_share: float | None = None  # 1: far below its share, 0: far above
     gpu_hours_cap: str = ""  # "1000 a month"
+    gpu_hours_of_cap: float | None = None  # used since it was refilled, of which nothing fades
     jobs_running: int = 0
     jobs_pending: int = 0
     gpus_used: int = 0
