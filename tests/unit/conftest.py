@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests import builders
 from tests.unit import inline_sqlite, server_fakes
@@ -16,6 +17,8 @@ from tests.unit.server_fakes import Server
 gc.set_threshold(100_000, 50, 100)  # thousands of short tests: a fifth of their time went into looking for cycles
 
 inline_sqlite.install()
+settings.register_profile("headway", deadline=None)  # how long an example takes is the machine's affair
+settings.load_profile("headway")
 
 
 def pytest_collection_finish() -> None:

@@ -50,7 +50,7 @@ STRETCHES = st.lists(
     st.lists(st.tuples(st.integers(0, 30 * DAY), st.integers(1, 5 * DAY)), max_size=3),  # the second node is broken
     st.integers(0, 40 * DAY),
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_each_second_of_a_gpu_is_in_one_column_at_the_price_of_that_second(
     server: Server,
     given_: tuple[list[Stretch], list[Stretch]],

@@ -83,7 +83,7 @@ def test_no_string_of_a_spec_adds_a_line_to_any_file(text: str) -> None:
             assert not bad, (where, path, role)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(PLACES), st.text(max_size=15), st.sampled_from("\n\r\x0b\x0c\x85\u2028\u2029"))
 def test_no_kind_of_line_end_reaches_a_file(place: tuple[str, tuple[Any, ...]], text: str, end: str) -> None:
     rendered = try_render(*place, f"{text}{end}HACK")
@@ -93,7 +93,7 @@ def test_no_kind_of_line_end_reaches_a_file(place: tuple[str, tuple[Any, ...]], 
             assert f"{end}HACK" not in path
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.sampled_from(PLACES), st.sampled_from(["a b", "a=b", "a b=c", "a#b", "a,b", "a:b", "$(x)", "`x`", "../x", "%n"])
 )

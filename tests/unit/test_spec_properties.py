@@ -117,7 +117,7 @@ def test_the_base_is_valid() -> None:
     at=st.integers(min_value=0, max_value=200),
     alone=st.booleans(),
 )
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_no_line_break_or_shell_character_gets_through(
     place: tuple[tuple[Any, ...], bool], bad: str, tail: str, at: int, alone: bool
 ) -> None:
@@ -140,7 +140,7 @@ def test_no_line_break_or_shell_character_gets_through(
     place=st.sampled_from(PLACES),
     text=st.text(alphabet=st.sampled_from("aZ0 _@%+=:,./~-\n;$"), max_size=30),
 )
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_whatever_is_accepted_is_made_of_plain_words(place: tuple[tuple[Any, ...], bool], text: str) -> None:
     cluster, _ = check(replaced(*place, text), CATALOGUE, owner="ann")
     if cluster is not None:
@@ -170,7 +170,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=8))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 def test_any_mapping_gives_faults_or_a_cluster(spec: dict[str, Any]) -> None:
     cluster, found = check(spec, CATALOGUE, owner="ann")
     assert (cluster is None) == any(fault.level == "error" for fault in found)
@@ -179,7 +179,7 @@ def test_any_mapping_gives_faults_or_a_cluster(spec: dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=6), VALUES, max_size=4))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 def test_any_catalogue_is_plans_or_an_invalid_spec(extra: dict[str, Any]) -> None:
     with contextlib.suppress(InvalidSpec):
         load_catalogue(extra)

@@ -30,7 +30,7 @@ def wish(name: str) -> st.SearchStrategy[Wish]:
 
 
 @given(st.fixed_dictionaries({name: wish(name) for name in NAMES}))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_tiers_are_found_exactly_when_there_are_some(wishes: dict[str, Wish]) -> None:
     tiers, clashes = assign(wishes)
     possible = any(

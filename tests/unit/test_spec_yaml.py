@@ -93,7 +93,7 @@ def test_a_huge_file_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatc
 
 
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!<>|'\"#,? \n\t%@`~0123456789.\x00\ud800é")))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_text_is_a_mapping_or_an_invalid_spec(text: str) -> None:
     with contextlib.suppress(InvalidSpec):
         assert isinstance(parse_yaml(text), dict)

@@ -261,7 +261,7 @@ RUNS = st.lists(
 
 
 @given(RUNS, st.integers(0, H), st.integers(1, 2 * H), st.integers(0, 4 * H))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_sums_are_those_made_by_hand(
     store: Store, given_runs: list[tuple[int, int, bool, int, int, int]], start: int, length: int, now: int
 ) -> None:
