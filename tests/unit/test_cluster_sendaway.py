@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from headway.cluster.env import Env
-from headway.cluster.sendaway import SendAway
+from headway.cluster.sendaway import ASKED_AT_ONCE, SendAway
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
 from headway.machines.run import Ran
@@ -29,6 +30,10 @@ class Controller:
         self.said: list[str] = []
         self.now = 1000.0
         self.answers: list[str] = []  # what the next orders get on stderr, "" where they are carried out
+        self.scripts: dict[int, str] = {}
+        self.lines = True  # accounting has the commands that jobs were submitted with
+        self.asked: list[int] = []  # for their scripts
+        self.asking = self.most = 0  # at once
         self.ends_at = 1010.0  # until then a job that ends is completing
 
     async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
@@ -38,6 +43,18 @@ class Controller:
         if "show" in argv:
             out = "".join(f"JobId={job} JobState={word} Reason=None\n" for job, word in self.words.items())
             return Ran(tuple(argv), 0, out, "", 0.0)
+        if "write" in argv:
+            self.asked.append(int(argv[-2]))
+            self.asking += 1
+            self.most = max(self.most, self.asking)
+            await asyncio.sleep(0)
+            self.asking -= 1
+            return Ran(tuple(argv), 0, self.scripts.get(int(argv[-2]), "#!/bin/sh\n"), "", 0.0)
+        if argv[0] == "sacct":
+            return Ran(tuple(argv), 0, "sbatch a.sh\n" if self.lines else "", "", 0.0)
+        if argv[:2] == ["scontrol", "notify"] or "--signal=USR1" in argv:
+            self.did.append(" ".join(argv[:3]))
+            return Ran(tuple(argv), 0, "", "", 0.0)
         assert argv[:2] == ["scontrol", "requeue"] or argv[0] == "scancel", argv
         self.did.append(" ".join(argv).removeprefix("scontrol "))
         if error := self.answers.pop(0) if self.answers else "":
@@ -106,3 +123,35 @@ async def test_a_controller_that_does_not_say_how_a_job_is_has_not_said_that_it_
     slurm = Controller(job7="RUNNING")
     assert await slurm.away().now({NODE: (7, 99)}) == {NODE}
     assert slurm.did == ["requeue 7"]
+
+
+async def test_what_a_job_wants_is_asked_for_once_however_long_its_deadline_is_waited_for() -> None:
+    slurm = Controller(**{f"job{number}": "RUNNING" for number in range(1, 41)})
+    slurm.scripts[7] = "#!/bin/sh\n#SBATCH --signal=USR1@600\n"
+    away, jobs, ends = slurm.away(), tuple(range(1, 41)), slurm.now + 3600
+    for _ in range(60):
+        await away.warn({NODE: jobs}, ends)
+        slurm.now += 1
+    assert sorted(slurm.asked) == list(jobs)
+    assert 1 < slurm.most <= ASKED_AT_ONCE
+    await away.warn({NODE: (*jobs, 41)}, ends)
+    assert slurm.asked[40:] == [41]
+    assert slurm.did == []
+    slurm.now = ends - 600
+    for _ in range(2):
+        await away.warn({NODE: jobs}, ends)
+    assert slurm.did == ["scontrol notify 7", "scancel --signal=USR1 7"]
+
+
+async def test_where_not_all_was_answered_it_is_asked_again_in_a_while() -> None:
+    slurm = Controller(job7="RUNNING")
+    slurm.lines, away = False, slurm.away()
+    for _ in range(121):
+        await away.warn({NODE: (7,)}, 9000.0)
+        slurm.now += 1
+    assert slurm.asked == [7] * 3
+    slurm.lines = True
+    for _ in range(300):
+        await away.warn({NODE: (7,)}, 9000.0)
+        slurm.now += 1
+    assert slurm.asked == [7] * 4

@@ -51,6 +51,15 @@ def test_checks_of_an_agent_act_as_they_suggest_when_they_are_bad() -> None:
         ("#SBATCH -N2 --signal=B:SIGUSR2\n", "", Wish("USR2", True, 60)),
         ("#SBATCH --signal=USR1@120\n", "sbatch --signal=10@5 a.sh", Wish("10", False, 5)),
         ("echo --signal=USR1\n", "sbatch a.sh", None),
+        ('#SBATCH --signal="B:USR1@60"\n', "sbatch a.sh", Wish("USR1", True, 60)),
+        ("#SBATCH --signal='USR1@60' # soon\n", "", Wish("USR1", False, 60)),
+        ("#SBATCH --signal=USR1\n#SBATCH --signal=TERM\n", "", Wish("TERM", False, 60)),
+        ("#SBATCH --time=1 # --signal=USR1\n", "", None),
+        ("#SBATCH -N1\nsrun x\n#SBATCH --signal=USR1\n", "", None),
+        ("", "sbatch -N 2 a.sh --signal=USR1@9", None),
+        ("", "sbatch --wrap=sleep 60 --signal=USR1@9", Wish("USR1", False, 9)),
+        (f"#SBATCH --signal=USR1@{'9' * 5000}\n", "sbatch a.sh", None),
+        (f"#SBATCH --time=1 # --signal=USR1@{'9' * 5000}\n", f"sbatch a.sh --signal=USR1@{'9' * 5000}", None),
     ],
 )
 def test_what_a_job_asked_for(script: str, command: str, wish: Wish | None) -> None:

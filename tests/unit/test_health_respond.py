@@ -388,6 +388,26 @@ async def test_an_incident_whose_step_fails_keeps_no_other_waiting_and_is_said_o
     assert (await lab.store.incident(first)).state is not IncidentState.DRAINING
 
 
+async def test_a_bug_in_the_step_of_one_incident_is_said_once_and_stops_no_other(
+    lab: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        await lab.store.open_incident("lab", f"lab-1-{number + 1}", "XID 79", XidClass.REBOOT, 1.0, {})
+    tried: list[int] = []
+
+    async def advance(incident: Incident) -> list[tuple[str, str]]:
+        tried.append(incident.number)
+        if incident.number == 1:
+            raise ValueError("what nobody thought of")
+        return [(incident.node, "goes on")]
+
+    monkeypatch.setattr(lab.responder, "advance", advance)
+    said = await lab.responder.go_on() + await lab.responder.go_on()
+    assert sorted(tried) == [1, 1, 2, 2]
+    assert said.count(("lab-1-1", "its step ended with a bug: ValueError")) == 1
+    assert said.count(("lab-1-2", "goes on")) == 2
+
+
 async def test_where_the_head_does_not_answer_few_are_tried_in_a_look_each_in_its_turn(
     lab: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:

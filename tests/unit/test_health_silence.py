@@ -264,6 +264,10 @@ async def test_who_was_killed_between_noting_and_fencing_fences_when_back(lab: W
     assert lab.world.order[:2] == ["fence", "down"]
 
 
+class Killed(BaseException):
+    """The process ends here: nothing in it catches that, as it does a bug."""
+
+
 @pytest.mark.parametrize("started_again", [False, True])
 async def test_who_was_killed_while_fencing_requeues_what_the_fence_ended(lab: Ward, started_again: bool) -> None:
     """They have failed by the time the next server asks what runs there."""
@@ -272,10 +276,10 @@ async def test_who_was_killed_while_fencing_requeues_what_the_fence_ended(lab: W
 
     async def killed(_: Machine) -> None:
         await whole(_)
-        raise RuntimeError("killed")
+        raise Killed
 
     lab.world.fence = killed  # type: ignore[method-assign]
-    with pytest.raises(RuntimeError, match="killed"):
+    with pytest.raises(Killed):
         await lab.responder.hear_beats(SILENT, 1000.0)
     if started_again:
         assert lab.world.machine

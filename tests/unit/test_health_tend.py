@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -157,6 +158,16 @@ async def test_a_job_that_can_not_be_requeued_is_left_and_that_is_said() -> None
     head.refuses = True
     ((_, words),) = await look(tender(head, hang=StallRule(1800, acts=True)), running())
     assert "not requeued" in words
+
+
+async def test_a_job_that_was_suspended_has_its_time_anew_when_it_is_resumed() -> None:
+    head, resumed = Head(), running(start_time=int(NOW) - 9000, suspend_time=int(NOW) - 20)
+    of = tender(head, StallRule(1800, acts=True), StallRule(3600, acts=True))
+    assert await look(of, resumed) == []
+    assert await look(of, replace(resumed, state="SUSPENDED")) == []
+    assert head.done == []
+    [(_, said)] = await look(of, replace(resumed, suspend_time=int(NOW) - 1900))
+    assert said.endswith("requeued")
 
 
 async def test_jobs_without_gpus_and_young_ones_cost_no_question() -> None:

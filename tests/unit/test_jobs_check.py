@@ -172,6 +172,14 @@ def test_numbers_without_end_are_faults_of_their_fields(flags: list[str], field:
     assert [one.path for one in faults(request, LAB, "alice", offer_of(LAB, AS_FOUND))] == ([field] if field else [])
 
 
+def test_a_script_that_slurm_would_not_take_is_not_looked_at() -> None:
+    script = "#!/bin/sh\n#" + "TOKEN=********\n" * 300_000
+    found = faults(SubmitIn(script=script), LAB, "alice", offer_of(LAB, AS_FOUND))
+    assert [(one.path, one.message) for one in found] == [
+        ("script", "it is longer than 4 MiB, which is all that Slurm takes")
+    ]
+
+
 def test_a_list_of_nodes_without_end_is_not_counted() -> None:
     [want] = asked(SubmitIn(args=["-w", "lab-[1-999999999]", "-N", "9" * 5000]))
     assert (want.unread, want.gpus) == (["nodes", "nodelist"], 0)

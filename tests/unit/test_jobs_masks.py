@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 
 import pytest
 from hypothesis import given
@@ -79,10 +80,41 @@ def test_secrets_of_an_environment_are_masked() -> None:
         ("curl 'https://x/?token=abc&page=2'", f"curl 'https://x/?token={MASK}&page=2'"),
         ('if [ "$TOKEN" == abc ]; then', None),
         ("TOKEN= python x.py", None),
+        ("API_KEY=a,HF_TOKEN=b x", f"API_KEY={MASK} x"),
+        (
+            "TOKEN=$(API_KEY=$(cat x) curl --password abc -u me)",
+            f"TOKEN=$(API_KEY=$(cat x) curl --password {MASK} -u me)",
+        ),
+        ("TOKEN=$(curl \\\n  --password abc)\nx", f"TOKEN=$(curl \\\n  --password {MASK})\nx"),
+        ("TOKEN=$(" * 9 + "abc)", "TOKEN=$(" * 8 + f"TOKEN={MASK}"),
+        ('PASSWORD="$(abc"', f"PASSWORD={MASK}"),
     ],
 )
 def test_a_script_is_shown_without_the_values_of_secrets(text: str, shown: str | None) -> None:
     assert masked_text(text) == (text if shown is None else shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TOKEN=",
+        "TOKEN=$",
+        "TOKEN=${",
+        "TOKEN=$(",
+        "TOKEN=$(KEY=$(x)",
+        "TOKEN='",
+        'TOKEN=\\"',
+        "TOKEN=\\\n",
+        f"TOKEN={MASK}\n",
+    ],
+)
+def test_a_script_is_looked_through_in_the_time_that_its_length_asks_for(text: str) -> None:
+    """Each of these took minutes to hours, when every name looked at the rest of the text anew."""
+    script = f"#!/bin/sh\n#{text * (1_000_000 // len(text))}\n"
+    began = time.process_time()
+    masked_text(script)
+    masked_lines(script)
+    assert time.process_time() - began < 10
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))

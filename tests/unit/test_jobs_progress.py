@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -45,6 +46,15 @@ def test_lines_people_write(line: bytes, step: int, loss: float) -> None:
 )
 def test_other_lines_are_not_taken_for_progress(line: bytes) -> None:
     assert not of(line + b"\n").seen
+
+
+@pytest.mark.parametrize("word", [b"step1 ", b"step 1 loss ", b"loss1", b"step 1 loss 1" + b"1" * 4000 + b"x", b"\r"])
+def test_a_log_is_read_in_the_time_that_its_length_asks_for(word: bytes) -> None:
+    """Each of the first took seconds to minutes a MiB, in which nobody else was answered."""
+    line = (word * 4096)[:4096]
+    began = time.process_time()
+    of(*[line + b"\n"] * 1024)
+    assert time.process_time() - began < 10
 
 
 def test_a_line_counts_when_it_is_whole() -> None:

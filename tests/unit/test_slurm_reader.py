@@ -400,3 +400,13 @@ def test_accounting_of_the_older_slurm() -> None:
     jobs = history.parse((RECORDED.parent / "22.05" / "sacct.txt").read_text(), "22.05")
     train = next(job for job in jobs if job.node_count == 2)
     assert (train.name, train.state, train.gpus, train.stdout) == ("train.sbatch", "CANCELLED", 6, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("22.05", 1_790_000_000), ("24.11", {"set": True, "number": 1_790_000_000})]
+)
+def test_when_a_job_was_suspended_or_resumed_last(name: str, said: object) -> None:
+    row = {"job_id": 7, "job_state": ["RUNNING"] if isinstance(said, dict) else "RUNNING", "start_time": said}
+    read = adapter(name).job_state
+    assert read({**row, "suspend_time": said}).suspend_time == 1_790_000_000
+    assert read(row).suspend_time == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from typing import Any
 
 import pytest
@@ -430,6 +431,27 @@ def test_deep_and_wide_values_are_refused() -> None:
     many = check({**TOP, "teams": {f"T{number}": {} for number in range(1000)}}, CATALOGUE, owner="ann")[1]
     assert len(many) == 201
     assert str(many[-1]) == "and 800 more faults; mend these first"
+
+
+NAMES = [f"u{number:05}" for number in range(20_000)]
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        {"teams": {"t": {"users": NAMES + NAMES}}},
+        {"teams": {"t": {"users": NAMES, "leads": [f"{name}y" for name in NAMES]}}},
+        {"teams": {"t": {"users": NAMES}}, "users": {f"{name}z": {} for name in NAMES}},
+        {"partitions": {"p": {"preempts": [f"{name}y" for name in NAMES]}, "train": {}}},
+        {"fabric": {"switches": [{"name": name, "nodes": 1} for name in NAMES]}},
+        {f"k{name}": 1 for name in NAMES},
+    ],
+)
+def test_a_long_file_takes_no_longer_than_it_is_long(top: dict[str, Any]) -> None:
+    """Each of these took minutes: names that were looked for in lists, and a hint for each of thousands of faults."""
+    began = time.process_time()
+    assert check({**TOP, **top}, CATALOGUE, owner="ann")[1]
+    assert time.process_time() - began < 10
 
 
 def test_what_yaml_has_no_form_for_is_a_fault() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.errors import InvalidSpec
-from headway.spec.pipeline import read_pipeline
+from headway.errors import Fault, InvalidSpec
+from headway.spec.faults import MOST_FAULTS
+from headway.spec.pipeline import MOST_STEPS, read_pipeline
 from headway.spec.yamltext import parse_yaml
 
 
@@ -73,3 +75,31 @@ def test_every_fault_is_said_at_once() -> None:
 def test_what_is_no_pipeline_is_refused_in_words(document: Any) -> None:
     with pytest.raises(InvalidSpec, match="fault"):
         read_pipeline(document)
+
+
+def _refused(document: dict[str, Any]) -> list[Fault]:
+    with pytest.raises(InvalidSpec) as caught:
+        read_pipeline({"name": "p", **document})
+    assert sum(len(one.message) + len(one.hint) for one in caught.value.faults) < 100_000
+    return caught.value.faults
+
+
+def test_a_file_that_is_too_large_is_looked_at_no_further() -> None:
+    """Each of these took the server minutes, or all of its memory."""
+    names = [f"s{number}" for number in range(20_000)]
+    chain = {name: {"run": "x", "needs": [after]} for name, after in pairwise(names)}
+    wrong = {name: {"rnu": "x", "needs": ["nobody"]} for name in names}
+    small = {name: {"run": "x"} for name in names[:MOST_STEPS]}
+    for steps in (chain, wrong):
+        assert [one.path for one in _refused({"steps": steps})] == ["steps"]
+    assert [one.path for one in _refused({"steps": {"a": {"run": ["x"] * 400_000}}})] == [""]
+    assert [one.path for one in _refused({"defaults": {"env": {"A": "x" * 40_000}}, "steps": small})] == ["defaults"]
+    assert len(_refused({"steps": {"a": {"run": "x", **dict.fromkeys(names)}}})) == MOST_FAULTS
+    assert [one.path for one in _refused({"steps": {"a": {"run": "x", "needs": names}}})] == ["steps.a.needs"]
+
+
+def test_steps_that_need_what_is_not_there_are_told_of_some_that_are() -> None:
+    names = [f"s{number}" for number in range(MOST_STEPS)]
+    found = _refused({"steps": {name: {"run": "x", "needs": [f"{name}x"] * MOST_STEPS} for name in names}})
+    assert len(found) == MOST_FAULTS
+    assert found[0].hint == "there is s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, ..."

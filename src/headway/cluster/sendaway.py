@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headway.cluster.env import Env, Say
@@ -13,12 +14,20 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError
 from headway.slurm import control
-from headway.slurm.warning import warning_asked
+from headway.slurm.warning import Wish, warning_asked
 
 LOOK_S = 1.0
 ENDING_S = 60.0  # for jobs that were requeued to be gone from the node
+ASKED_AT_ONCE = 8  # commands on the head
+ASK_AGAIN_S = 60.0
 
 Jobs = Mapping[str, tuple[int, ...]]  # node -> what runs there
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    wish: Wish | None
+    again_at: float  # where not all of it was answered; a job without a script has none
 
 
 @dataclass
@@ -33,21 +42,38 @@ class SendAway:
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     warned: set[int] = field(default_factory=set)
+    wishes: dict[int, _Asked] = field(default_factory=dict)
     untold: set[int] = field(default_factory=set)  # jobs of which it was said that they could not be sent away yet
 
     async def warn(self, jobs: Jobs, ends: float) -> None:
         """Those that asked for a signal before their end get it so long before the deadline."""
         run, head = self.env.connections, self.head
-        for job in sorted({job for numbers in jobs.values() for job in numbers} - self.warned):
-            left_s = ends - self.clock()
+        left = {job for numbers in jobs.values() for job in numbers} - self.warned
+        await self._ask(left)
+        for job in sorted(left & self.wishes.keys()):
+            left_s, asked = ends - self.clock(), self.wishes[job].wish
+            if left_s > max(self.cluster.health.warning_s, asked.before_s if asked else 0):
+                continue
+            self.warned.add(job)
             with contextlib.suppress(HeadwayError):
-                asked = warning_asked(*await control.job_words(run, head, job))
-                if left_s > max(self.cluster.health.warning_s, asked.before_s if asked else 0):
-                    continue
-                self.warned.add(job)
                 await control.notify(run, head, job, f"headway: {self.why} in {max(0, round(left_s))} s")
                 if asked is not None:
                     await control.signal(run, head, job, asked.signal, batch_only=asked.batch_only)
+
+    async def _ask(self, jobs: Collection[int]) -> None:
+        """What these want to be sent, of those that it is not known of: a deadline may be days away, and each look comes here."""
+        self.wishes = {job: asked for job, asked in self.wishes.items() if job in jobs}
+        now, places = self.clock(), asyncio.Semaphore(ASKED_AT_ONCE)
+
+        async def ask(job: int) -> None:
+            async with places:
+                with contextlib.suppress(HeadwayError):
+                    script, command = await control.job_words(self.env.connections, self.head, job)
+                    again_at = math.inf if script and command else now + ASK_AGAIN_S
+                    self.wishes[job] = _Asked(warning_asked(script, command), again_at)
+
+        due = [job for job in sorted(jobs) if job not in self.wishes or now >= self.wishes[job].again_at]
+        await asyncio.gather(*map(ask, due))
 
     async def now(self, jobs: Jobs) -> frozenset[str]:
         """Requeued, and gone from their nodes or given up on; what forbids that ends. A job that ends by itself, and holds its

@@ -89,6 +89,7 @@ class JobState:
     switches: int = 0  # leaves it wants to lie under at most; 0 = does not say
     eligible_time: int = 0  # unix seconds from which it may start
     array_limit: int = 0  # tasks of its array that may run at once; 0 = all
+    suspend_time: int = 0  # unix seconds, of its last suspend or resume; 0 = none
     more: Mapping[str, str | int] = field(default_factory=dict)  # squeue's other columns, those that say something
 
 

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+import structlog
+
 from headway.cluster.env import Env
 from headway.cluster.members import leaving
 from headway.domain.cluster import Cluster
@@ -39,6 +41,7 @@ from headway.health.tools import MOUNTING, Tools, fault_of
 from headway.health.unheard import Said, Unheard
 from headway.render.scripts import XID_MARK
 
+log = structlog.get_logger("headway.health")
 _QUIET = {
     XidClass.APP: "the job's own fault: nothing is drained",
     XidClass.CONSEQUENCE: "follows from another error",
@@ -276,11 +279,17 @@ class Responder:
         return said
 
     async def _as_far(self, incident: Incident) -> Said:
-        """As `advance`; what it meets is said once, and the step is tried again with the next look."""
+        """As `advance`; what it meets is said once, and the step is tried again with the next look. So is a bug of ours, which
+        must keep no other incident from being led."""
         try:
             said = await self.advance(incident)
         except HeadwayError as error:
             return self.once(incident.number, incident.node, fault_of(error))
+        except Exception as error:
+            said = self.once(incident.number, incident.node, f"its step ended with a bug: {type(error).__name__}")
+            if said:
+                log.error("incident", cluster=self.cluster.name, number=incident.number, exc_info=error)
+            return said
         self.faults.pop(incident.number, None)
         return said
 

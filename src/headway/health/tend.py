@@ -58,7 +58,7 @@ class Tender:
     async def _stalls(self, head: Machine, jobs: Sequence[JobState], now: float) -> list[tuple[JobState, Stall]]:
         rules = {job.id: own_rules(job.comment, self.cluster.health.hang, self.cluster.health.idle) for job in jobs}
         # Only those that run long enough to be looked at: none is the usual case.
-        old = [j for j in jobs if any(rule.after_s and now - j.start_time >= rule.after_s for rule in rules[j.id])]
+        old = [j for j in jobs if any(rule.after_s and now - _began(j) >= rule.after_s for rule in rules[j.id])]
         if not old:
             return []
         windows = {rule.after_s for job in old for rule in rules[job.id] if rule.after_s}
@@ -67,9 +67,9 @@ class Tender:
         found = []
         for job in old:
             hang, idle = rules[job.id]
-            quiet_s = now - max(job.start_time, words.get(job.id, 0.0))
+            quiet_s = now - max(_began(job), words.get(job.id, 0.0))
             stall = hangs(hang, quiet_s, _whole(job, use.get(hang.after_s, {}))) or forgotten(
-                idle, now - job.start_time, _whole(job, use.get(idle.after_s, {}))
+                idle, now - _began(job), _whole(job, use.get(idle.after_s, {}))
             )
             if stall and (job.id, job.restarts, stall.kind) not in self.said:
                 found.append((job, stall))
@@ -135,6 +135,11 @@ class Tender:
 def _can_be(path: str) -> bool:
     """Whether it is a file's. One that is none would end the question about all."""
     return path.startswith("/") and not {"\n", "\0"} & set(path) and len(path.encode(errors="replace")) < _LONGEST_PATH
+
+
+def _began(job: JobState) -> int:
+    """Since when it has run without a break: one that was suspended did nothing until it was resumed, and need not have."""
+    return max(job.start_time, job.suspend_time)
 
 
 def _whole(job: JobState, use: Mapping[int, GpuUse]) -> GpuUse | None:

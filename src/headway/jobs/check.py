@@ -13,7 +13,7 @@ from headway.jobs.asked import Asked, asked, seconds
 from headway.jobs.masks import masked_lines, masked_names
 from headway.jobs.offer import Offer
 from headway.jobs.saying import length
-from headway.jobs.submit import export_fault
+from headway.jobs.submit import LONGEST_SCRIPT, export_fault
 from headway.wire.work import SubmitIn
 
 _UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
@@ -32,6 +32,9 @@ _ABOUT = (
 
 def faults(request: SubmitIn, cluster: Cluster, user: str, offer: Offer) -> list[Fault]:
     """All of them, by field: script, args, flags, partition, nodes, gpus, cpus, memory, time, account."""
+    if len((request.script or "").encode()) > LONGEST_SCRIPT:  # no more of it is looked at
+        words = f"it is longer than {LONGEST_SCRIPT // 2**20} MiB, which is all that Slurm takes"
+        return [Fault("script", words, "put what is long into a file that it reads")]
     wants = asked(request)
     found = [*_script(request), *_masked(request)]
     for number, want in enumerate(wants, start=1):

@@ -12,11 +12,18 @@ MASK = "********"
 _NAMED = re.compile(
     r"(?<![\w.-])(?:(?P<option>--?[A-Za-z][\w.-]*)(?:=|[ \t]+(?:\\\n[ \t]*)?(?!-))|(?P<name>[A-Za-z_][\w.-]*)=(?!=))"
 )
-_QUOTED = r""""(?:[^"\\]|\\.)*"|'[^']*'"""
+_QUOTED = r""""[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^']*+'"""
+# Each character is looked at once, whatever people send: nothing is given back, and what is open at the end of its line goes to
+# that end.
 _VALUE = re.compile(
-    rf"""(?:{_QUOTED}|\$\{{[^}}\n]*\}}|\$\([^)\n]*\)|`[^`\n]*`|\\.|[^\s;&|"'\\()`<>]|["'][^\n]*)+""", re.DOTALL
+    rf"""(?:{_QUOTED}|\$\{{[^}}\n]*+\}}?|\$\([^)\n]*+\)?|`[^`\n]*+`|\\.|[^\s;&|"'\\()`<>$]++|\$|["'][^\n]*+)++""",
+    re.DOTALL,
 )
-_REFERENCE = re.compile(r'"?(?:\$\w+|\$[@*#?$!]|\$\{\w+(?::?[-+?])?\}|\$\([^)\n]*\)|`[^`\n]*`)+"?')
+_REFERENCE = re.compile(
+    r'"?(?:\$\w+|\$[@*#?$!]|\$\{\w+(?::?[-+?])?\}|\$\([^)\n]*+\)|`[^`\n]*+`)++"?'
+    r"|\$\([^)\n]*+"  # goes on in the next line
+)
+_DEEPEST = 8  # $(A_KEY=$(B_TOKEN=...)): as deep as references are looked into; below, all is a secret
 _OPTION = re.compile(r"(--?[A-Za-z][\w.-]*|[A-Za-z_]\w*)=(.+)", re.DOTALL)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
@@ -115,9 +122,8 @@ def masked_text(text: str) -> str:
     """`export HF_TOKEN=...` in a script, shown without its value, which may stand in quotes."""
     found, at = [], 0
     for one in _secrets(text):
-        if one.start >= at and not _REFERENCE.fullmatch(one.value):
-            found += [text[at : one.start], MASK]
-            at = one.start + len(one.value)
+        found += [text[at : one.start], MASK]
+        at = one.start + len(one.value)
     return "".join([*found, text[at:]])
 
 
@@ -137,7 +143,12 @@ def masked_words(words: Sequence[str]) -> list[str]:
 
 def masked_lines(text: str) -> list[tuple[int, str]]:
     """(number of the line, from 1; name) where a text still holds the mask in a secret's place."""
-    return [(text.count("\n", 0, one.start) + 1, one.name) for one in _secrets(text) if one.value.strip("\"'") == MASK]
+    found, line, at = list[tuple[int, str]](), 1, 0
+    for one in _secrets(text):
+        line, at = line + text.count("\n", at, one.start), one.start
+        if one.value.strip("\"'") == MASK:
+            found.append((line, one.name))
+    return found
 
 
 def masked_names(words: Sequence[str]) -> list[str]:
@@ -158,10 +169,20 @@ class _Secret:
 
 
 def _secrets(text: str) -> Iterator[_Secret]:
+    """In order, none within another. A value that only says where it comes from, as $(cat FILE) does, is none itself, but may
+    hold some."""
+    over, within = 0, list[int]()  # where the last one ended; where the references end that are looked into
     for match in _NAMED.finditer(text):
         name = match["option"] or match["name"]
-        value = _VALUE.match(text, match.end()) if is_secret(name) else None
-        if value:
+        value = _VALUE.match(text, match.end()) if match.end() >= over and is_secret(name) else None
+        if value is None:
+            continue
+        while within and within[-1] <= match.start():
+            within.pop()
+        if len(within) < _DEEPEST and _REFERENCE.fullmatch(value[0]):
+            within.append(value.end())
+        else:
+            over = value.end()
             yield _Secret(name, value.start(), value[0])
 
 

@@ -32,9 +32,9 @@ _MOST_ASKED = 64 * 1024  # characters of one question, which is one word of a co
 _MOST_ANSWERED = MAX_OUTPUT // 2  # bytes: a third more as base64, and what is over the bound of an answer is dropped
 _LONGEST_LINE = 4096
 _MOST = 2**63  # of steps, and of a moment in unix seconds: node/agent lets no more through
-_LINE = re.compile(
-    rb"\bstep[ \t:=#]*(\d{1,12})\b.*?\bloss[ \t:=]*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b", re.IGNORECASE
-)
+# Looked for one behind the other: a pattern of both would look for a loss behind each of a line's steps.
+_STEP = re.compile(rb"\bstep[ \t:=#]*(\d{1,12})\b", re.IGNORECASE)
+_LOSS = re.compile(rb"\bloss[ \t:=]*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b", re.IGNORECASE)
 
 
 @dataclass
@@ -111,11 +111,13 @@ class Progress:
         return list(self._points)
 
     def _line(self, line: bytes) -> None:
-        found = _LINE.search(line[:_LONGEST_LINE])
-        if found is None:
+        line = line[:_LONGEST_LINE]
+        step = _STEP.search(line)
+        loss = _LOSS.search(line, step.end()) if step else None
+        if step is None or loss is None:
             return
-        self._step(int(found[1]))
-        self._measure(float(found[2]))
+        self._step(int(step[1]))
+        self._measure(float(loss[1]))
 
     def _step(self, step: int) -> None:
         if self.seen and step < self.step:  # went on from a checkpoint: the steps after it are done again

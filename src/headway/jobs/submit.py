@@ -31,7 +31,7 @@ _UNSURE = (
 _NOBODY_KNOWS = 98  # node/as_person/once.py: what ran under this tag before was cut off
 _SIGNALLED = range(128, 193)  # 128 + the number of a signal, as in a shell; 255 is how sbatch refuses an option
 _LONGEST_OUTPUT = 8 * 1024 * 1024  # bytes of a command's answer: it is held whole, as JSON too, and packed
-_LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
+LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ async def submit(
     if stage is not None:
         ask["stage"] = {**asdict(stage), "files": dict(stage.files)}
     text = (request.script or "").encode()
-    if len(text) > _LONGEST_SCRIPT:
+    if len(text) > LONGEST_SCRIPT:
         raise Refused(
-            f"the script has {len(text)} bytes; Slurm takes at most {_LONGEST_SCRIPT}",
+            f"the script has {len(text)} bytes; Slurm takes at most {LONGEST_SCRIPT}",
             hint="keep data in files: submit --with-files",
         )
     ran = await _once(links, head, ask, text)

@@ -63,13 +63,14 @@ def tree_troubles(switches: Sequence[SwitchPart], total: int | None) -> Iterator
 
 
 def _shape_troubles(switches: Sequence[SwitchPart]) -> Iterator[Trouble]:
-    names = [part.name for part in switches]
+    names, seen = {part.name for part in switches}, set[str]()
     parents: dict[str, str] = {}
     for index, part in enumerate(switches):
         if (part.nodes is None) == (part.children is None):
             yield f"[{index}]", f"{part.name} must have either nodes or children", "leaves have nodes"
-        if part.name in names[:index]:
+        if part.name in seen:
             yield f"[{index}].name", f"{part.name} is there twice", "give each switch its own name"
+        seen.add(part.name)
         for place, child in enumerate(part.children or ()):
             where = f"[{index}].children[{place}]"
             if child not in names:

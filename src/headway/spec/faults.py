@@ -16,6 +16,7 @@ from headway.spec import words
 DEEPEST = 24
 MOST_VALUES = 600_000
 MOST_FAULTS = 200
+MOST_HINTED = 2000
 Loc = tuple[str | int, ...]
 _URLS = {("alerts", "webhook"), ("alerts", "chat")}
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
@@ -96,10 +97,10 @@ class _Walker:
 
 
 def pydantic_faults(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Loc, Fault]]:
-    """Each of pydantic's errors in our words, with the place it is in the mapping."""
-    for detail in error.errors(include_url=False):
+    """Each of pydantic's errors in our words, with the place it is in the mapping. Of very many the last have no hints."""
+    for number, detail in enumerate(error.errors(include_url=False)):
         loc = tuple(part for part in detail["loc"] if part != "[key]")
-        message, hint = _words_for(detail, loc, model)
+        message, hint = _words_for(detail, loc, model) if number < MOST_HINTED else ("is not allowed here", "")
         yield loc, Fault(path_text(loc), message, hint)
 
 

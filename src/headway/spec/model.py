@@ -88,7 +88,7 @@ class StoragePart(Part):
 
     home: VolumePart = Field(default_factory=VolumePart, description="/home on every machine.")
     scratch: VolumePart = Field(default_factory=VolumePart, description="/scratch on every machine, for checkpoints.")
-    datasets: list[DatasetPart] = Field(default_factory=list, description="Further folders.")
+    datasets: list[DatasetPart] = Field(default_factory=list, max_length=1000, description="Further folders.")
     volumes: list[MountedVolumePart] = Field(
         default_factory=list, max_length=50, description="File systems mounted from elsewhere."
     )

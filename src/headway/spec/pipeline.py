@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from headway.errors import Fault, InvalidSpec
-from headway.spec.faults import pydantic_faults
+from headway.spec.faults import MOST_FAULTS, pydantic_faults
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
 MOST_STEPS = 200
+MOST_VALUES = 300_000
+LONGEST_DEFAULTS = 32 * 1024  # characters
+_NAMED = 10  # of the steps that there are, where one is named that there isn't
 
 
 def _words(value: object) -> object:
@@ -54,7 +58,7 @@ class Ask(Strict):
 
 class Step(Ask):
     run: Annotated[list[str], BeforeValidator(_words)] = Field(min_length=1)
-    needs: list[str] = []
+    needs: list[str] = Field(default=[], max_length=MOST_STEPS)
 
 
 class Pipeline(Strict):
@@ -83,17 +87,48 @@ class Pipeline(Strict):
 
 def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
     """Raises InvalidSpec with every fault."""
+    if large := _too_large(document):
+        raise InvalidSpec([large], "the pipeline file")
+    merged = _with_defaults(document)
+    if _values(merged) > MOST_VALUES:
+        raise InvalidSpec([Fault("steps", "hold too many values")], "the pipeline file")
     faults: list[Fault] = []
     pipeline = None
-    merged = _with_defaults(document)
     try:
         pipeline = Pipeline.model_validate(merged)
     except ValidationError as error:
-        faults += [fault for _, fault in pydantic_faults(error, Pipeline)]
-    faults += _graph_faults(document)
+        faults += [fault for _, fault in islice(pydantic_faults(error, Pipeline), MOST_FAULTS)]
+    faults += islice(_graph_faults(document), MOST_FAULTS)
     if faults or pipeline is None:
         raise InvalidSpec(faults, "the pipeline file")
     return pipeline
+
+
+def _too_large(document: Mapping[str, Any]) -> Fault | None:
+    """What is looked at no further: of so many steps each fault, and each step's copy of the defaults, would be too much."""
+    defaults, steps = document.get("defaults"), document.get("steps")
+    if isinstance(steps, dict) and len(steps) > MOST_STEPS:
+        return Fault(
+            "steps", f"there are {len(steps)}, and {MOST_STEPS} are the most", "make several pipelines of them"
+        )
+    if _values(document) > MOST_VALUES:
+        return Fault("", "the file holds too many values")
+    if len(repr(defaults)) > LONGEST_DEFAULTS:
+        words = f"is longer than {LONGEST_DEFAULTS // 1024} KiB, and each step has all of it"
+        return Fault("defaults", words, "put what is long into a file that the steps read")
+    return None
+
+
+def _values(document: Mapping[str, Any]) -> int:
+    """How many it holds, at whatever depth; not counted any further than is too many."""
+    left: list[Any] = [document]
+    count = 0
+    while left and count <= MOST_VALUES:
+        value = left.pop()
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        count += len(inner)
+        left += inner
+    return count
 
 
 def _with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,18 +155,15 @@ def _graph_faults(document: Mapping[str, Any]) -> Iterator[Fault]:
     if not isinstance(steps, dict):
         return
     needs = {
-        name: [need for need in step.get("needs", []) if isinstance(need, str)]
+        name: [need for need in wanted if isinstance(need, str)]
         for name, step in steps.items()
-        if isinstance(step, dict) and isinstance(step.get("needs", []), list)
+        if isinstance(step, dict) and isinstance(wanted := step.get("needs", []), list) and len(wanted) <= MOST_STEPS
     }
+    there = ", ".join([*map(_shown, islice(steps, _NAMED)), *(["..."] if len(steps) > _NAMED else [])])
     for name, wanted in needs.items():
         for need in wanted:
             if need not in steps:
-                yield Fault(
-                    f"steps.{_shown(name)}.needs",
-                    f"there is no step {need[:60]!r}",
-                    f"there is {', '.join(map(_shown, steps))}",
-                )
+                yield Fault(f"steps.{_shown(name)}.needs", f"there is no step {need[:60]!r}", f"there is {there}")
     left = {name: [need for need in wanted if need in needs] for name, wanted in needs.items()}
     while ready := [name for name, wanted in left.items() if not any(need in left for need in wanted)]:
         for name in ready:

@@ -7,8 +7,7 @@ is in `Draft.gone`: a rule keeps quiet where it would need that to be sure.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +20,7 @@ from headway.spec.state import state_troubles
 
 DEFAULT_PARTITION = "train"
 LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
+MOST_COMPARED = 20_000
 MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
 _LEAVE_OUT = "leave nodes out of one partition: it has all of them then"
 
@@ -36,6 +36,12 @@ class Draft:
     gone: frozenset[str] = frozenset()
     kept: Mapping[str, list[int]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    compared: int = 0  # names, for hints
+
+    def near(self, word: str, known: Collection[str]) -> str:
+        """As words.did_you_mean, which takes its time: of very many faults only the first ones have a hint."""
+        self.compared += len(known)
+        return words.did_you_mean(word, known) if self.compared <= MOST_COMPARED else ""
 
     def fault(self, path: str, message: str, hint: str = "") -> None:
         self.faults.append(Fault(path, message, hint))
@@ -86,7 +92,7 @@ def _groups(draft: Draft) -> None:
     for name, part in groups.parts_of(file).items():
         path = f"groups.{name}." if file.groups else ""
         if (file.groups or file.plan is not None) and part.plan not in draft.catalogue:
-            near = words.did_you_mean(part.plan, draft.catalogue)
+            near = draft.near(part.plan, draft.catalogue)
             draft.fault(
                 f"{path}plan",
                 "is not in the catalogue",
@@ -229,6 +235,7 @@ def _datasets(draft: Draft) -> None:
         for other, name in seen_mounts.items():
             if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
                 draft.fault(f"{where}.mount", f"covers or is in the mount of {name}, {other}", "keep them apart")
+                break
         seen_mounts[mount] = part.name
     for index, volume in enumerate(draft.file.storage.volumes):
         where = draft.item("storage.volumes", index)
@@ -243,6 +250,7 @@ def _datasets(draft: Draft) -> None:
         for other, name in seen_mounts.items():
             if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
                 draft.fault(f"{where}.path", f"covers or is in the mount of {name}, {other}", "keep them apart")
+                break
         seen_mounts[mount] = volume.name
 
 
@@ -331,36 +339,24 @@ def _unused(draft: Draft) -> None:
 
 def _partition_names(draft: Draft) -> None:
     """References to partitions and teams."""
-    partitions, teams = draft.names("partitions"), draft.names("teams") or ["default"]
+    partitions, groups_known = dict.fromkeys(draft.names("partitions")), dict.fromkeys(draft.names("groups"))
+    teams = dict.fromkeys(draft.names("teams") or ["default"])
     for name, part in draft.file.partitions.items():
-        for index, other in enumerate(part.preempts):
-            where = draft.item(f"partitions.{name}.preempts", index)
-            if other == name:
-                draft.fault(where, f"{name} can't preempt itself", "take it out")
-            elif other not in partitions:
-                draft.fault(where, _no_such("partition", other), _near(other, partitions))
-            elif other in part.preempts[:index]:
-                draft.fault(where, f"{other} is there twice", "keep one")
-        for index, group in enumerate(part.groups):
-            where = draft.item(f"partitions.{name}.groups", index)
-            if group not in draft.names("groups"):
-                draft.fault(where, _no_such("group", group), _near(group, draft.names("groups")))
-            elif group in part.groups[:index]:
-                draft.fault(where, f"{group} is there twice", "keep one")
-        for index, team in enumerate(part.teams):
-            where = draft.item(f"partitions.{name}.teams", index)
-            if team not in teams:
-                draft.fault(where, _no_such("team", team), _near(team, teams))
-            elif team in part.teams[:index]:
-                draft.fault(where, f"{team} is there twice", "keep one")
-
-
-def _no_such(what: str, name: str) -> str:
-    return f"there is no {what} {words.shown(name)}"
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    return words.did_you_mean(name, known)
+        for what, field_name, said, known in (
+            ("partition", "preempts", part.preempts, partitions),
+            ("group", "groups", part.groups, groups_known),
+            ("team", "teams", part.teams, teams),
+        ):
+            seen = set[str]()
+            for index, other in enumerate(said):
+                where = draft.item(f"partitions.{name}.{field_name}", index)
+                if other == name and what == "partition":
+                    draft.fault(where, f"{name} can't preempt itself", "take it out")
+                elif other not in known:
+                    draft.fault(where, f"there is no {what} {words.shown(other)}", draft.near(other, known))
+                elif other in seen:
+                    draft.fault(where, f"{other} is there twice", "keep one")
+                seen.add(other)
 
 
 def wishes_of(file: ClusterFile) -> dict[str, tiers.Wish]:
@@ -380,15 +376,17 @@ def _preemption(draft: Draft) -> None:
 
 
 def _people(draft: Draft) -> None:
-    members = Counter[str]()
+    members = set[str]()
     for name, team in draft.file.teams.items():
+        users = set[str]()
         for index, user in enumerate(team.users):
-            if user in team.users[:index]:
+            if user in users:
                 draft.fault(draft.item(f"teams.{name}.users", index), f"{user} is there twice", "keep one")
-            members[user] += 1
+            users.add(user)
+        members |= users
         for index, user in enumerate(team.leads):
-            if user not in team.users:
-                hint = words.did_you_mean(user, team.users) or f"add it to teams.{name}.users"
+            if user not in users:
+                hint = draft.near(user, team.users) or f"add it to teams.{name}.users"
                 draft.fault(draft.item(f"teams.{name}.leads", index), f"{user} is not a user of {name}", hint)
     for name in draft.file.teams:
         if name == draft.owner or name in members or name in draft.file.users:
@@ -397,7 +395,7 @@ def _people(draft: Draft) -> None:
         return
     for user in draft.file.users:
         if user not in members and user != draft.owner:
-            near = words.did_you_mean(user, members)
+            near = draft.near(user, members)
             draft.fault(f"users.{user}", "is in no team", near or "add it to a team's users")
 
 

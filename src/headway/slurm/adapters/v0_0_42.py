@@ -97,6 +97,7 @@ JOB = (
     Field("switches", "required_switches", number, default=0),
     Field("eligible_time", "eligible_time", number, "unix s", 0),
     Field("array_limit", "array_max_tasks", number, default=0),
+    Field("suspend_time", "suspend_time", number, "unix s", 0),
 )
 
 # squeue's columns that only people read: by squeue's own name of each.
