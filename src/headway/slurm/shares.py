@@ -8,7 +8,7 @@ from headway.machines.ssh import Remote
 
 _TIMEOUT_S = 15.0
 _FIELDS = ("Account", "User", "NormShares", "EffectvUsage", "FairShare", "GrpTRESRaw")
-_SECONDS_PER_HOUR = 3600.0
+_MINUTES_PER_HOUR = 60.0  # sshare says what it calls raw in minutes
 
 
 def question() -> list[str]:
@@ -34,7 +34,7 @@ def parse(answer: str) -> tuple[Share, ...]:
         if row["User"]:
             factors[account] = max(factors.get(account, 0.0), _number(row["FairShare"]))
         elif account not in ("", "root"):
-            hours = _tres(row["GrpTRESRaw"]).get("gres/gpu", 0.0) / _SECONDS_PER_HOUR
+            hours = _tres(row["GrpTRESRaw"]).get("gres/gpu", 0.0) / _MINUTES_PER_HOUR
             found[account] = Share(account, _number(row["NormShares"]), _number(row["EffectvUsage"]), None, hours)
     return tuple(
         Share(one.account, one.norm_shares, one.effective_usage, factors.get(name), one.gpu_hours)
