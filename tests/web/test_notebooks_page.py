@@ -113,7 +113,8 @@ def doors(demo: Site, request: pytest.FixtureRequest) -> Iterator[_Doors]:
     url = origin_of("127.0.0.1", made.port, "") if request.param == "each its name" else f"http://127.0.0.1:{made.port}"
     object.__setattr__(demo.state.settings, "notebooks", url)
     hers = demo.run(demo.state.store.notebook(HERS))
-    row = NotebookRow(HIS, "demo", hers.job_id, "mallory", "mallory", "/m", "secret", 60, hers.at)
+    # On her job, for no other one runs: who a notebook is of is its person, whatever their Linux user is.
+    row = NotebookRow(HIS, "demo", hers.job_id, "mallory", hers.user, "/m", "secret", 60, hers.at)
     demo.run(demo.state.store.save_notebook(row))
     demo.work.answers["tunnel"] = _Lab(made.heard)
     door = Door(demo.state)
