@@ -17,6 +17,7 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
 MOST_STEPS = 200
 MOST_VALUES = 300_000
 LONGEST_DEFAULTS = 32 * 1024  # characters
+_SPLIT = f"{MOST_VALUES:,} are the most: make several pipelines of it"
 _NAMED = 10  # of the steps that there are, where one is named that there isn't
 
 
@@ -91,7 +92,7 @@ def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
         raise InvalidSpec([large], "the pipeline file")
     merged = _with_defaults(document)
     if _values(merged) > MOST_VALUES:
-        raise InvalidSpec([Fault("steps", "hold too many values")], "the pipeline file")
+        raise InvalidSpec([Fault("steps", "hold too many values", _SPLIT)], "the pipeline file")
     faults: list[Fault] = []
     pipeline = None
     try:
@@ -112,7 +113,7 @@ def _too_large(document: Mapping[str, Any]) -> Fault | None:
             "steps", f"there are {len(steps)}, and {MOST_STEPS} are the most", "make several pipelines of them"
         )
     if _values(document) > MOST_VALUES:
-        return Fault("", "the file holds too many values")
+        return Fault("", "the file holds too many values", _SPLIT)
     if len(repr(defaults)) > LONGEST_DEFAULTS:
         words = f"is longer than {LONGEST_DEFAULTS // 1024} KiB, and each step has all of it"
         return Fault("defaults", words, "put what is long into a file that the steps read")
