@@ -20,6 +20,7 @@ from headway.changes.accounts import period_end
 from headway.domain.cluster import Cluster, Group, Partition
 from headway.errors import Fault, InvalidSpec
 from headway.jobs.asked import Asked, asked, seconds
+from headway.jobs.check import partitions_of
 from headway.jobs.run import checked_run
 from headway.ledger.budgets import Level, Standing
 from headway.ledger.money import cents, usd
@@ -112,7 +113,7 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     wants = asked(submit)
     tasks = wants[0].tasks
     # Where none is named the first is the one that sbatch has found, and all others are the default.
-    parts = [_partitions(cluster, want, "" if number else told.partition) for number, want in enumerate(wants)]
+    parts = [partitions_of(want, cluster, "" if number else told.partition) for number, want in enumerate(wants)]
     places = [_place(cluster, want, some) for want, some in zip(wants, parts, strict=True)]
     nodes = [_nodes(*place) for place in places]
     gpus = [_gpus(*place) for place in places]
@@ -187,12 +188,6 @@ def _over(budget: BudgetOut, cost: Fraction | None, gpu_hours: float | None) -> 
     if asks is not None and asks > budget.left:
         return f"it may use {asks:,.2f} {unit_words(budget.unit)}; {budget.left:,.2f} are left of the team's budget"
     return ""
-
-
-def _partitions(cluster: Cluster, want: Asked, found: str) -> list[Partition]:
-    """Those that it names, of which Slurm takes the one where it starts first; else the one that sbatch has found."""
-    names = [name for name in want.options.get("partition", "").split(",") if name] or [found] * bool(found)
-    return [one for one in cluster.partitions if one.name in names or (not names and one.default)]
 
 
 def _limit_s(want: Asked, partitions: Sequence[Partition]) -> int | None:

@@ -68,7 +68,7 @@ def waits(said: str, request: SubmitIn, cluster: Cluster, nodes: Iterable[NodeSt
     them are, or that is not what was said."""
     if "node configuration is not available" not in said:
         return ""
-    wanted = {node for want in asked(request) for one in _partitions(want, cluster) for node in one.nodes}
+    wanted = {node for want in asked(request) for one in partitions_of(want, cluster) for node in one.nodes}
     serve = {one.name for one in nodes if one.name in wanted and one.usable and not one.absent}
     if len(serve) == len(wanted):
         return ""
@@ -109,9 +109,10 @@ def _named(want: Asked) -> list[str]:
     return [name for name in want.options.get("partition", "").split(",") if name]
 
 
-def _partitions(want: Asked, cluster: Cluster) -> list[Partition]:
-    """Those that it names, or the default one."""
-    names = _named(want)
+def partitions_of(want: Asked, cluster: Cluster, found: str = "") -> list[Partition]:
+    """Those that it names, of which Slurm takes the one where it starts first; else the one that sbatch has `found`, or the
+    default."""
+    names = _named(want) or [found] * bool(found)
     return [one for one in cluster.partitions if (one.name in names if names else one.default)]
 
 
@@ -121,7 +122,7 @@ def _partition(want: Asked, cluster: Cluster, user: str) -> Iterator[Fault]:
     if unknown:
         yield Fault("partition", f"there is no partition {unknown[0]!r}", f"{cluster.name} has {', '.join(there)}")
         return
-    chosen = _partitions(want, cluster)
+    chosen = partitions_of(want, cluster)
     mine = {team.name for team in cluster.teams if user in team.users}
     if chosen and all(one.teams and not mine.intersection(one.teams) for one in chosen):
         yield Fault("partition", f"{chosen[0].name} is for {', '.join(chosen[0].teams)} alone", "choose another")
