@@ -32,6 +32,7 @@ BEAT_S = 1.0
 FAULTS = "/var/lib/headway/faults.jsonl"
 BEATS = "/run/headway/beats.json"
 TURNS = "/run/headway/turns.jsonl"  # jobs that began or ended on a node just now
+CONTROLLER = "/run/slurmctld"
 MOST_TURNS = 1_000_000  # bytes; then a new file
 HEARD_S = 5.0  # nodes heard so lately are named to others
 MOST_OTHERS = 8
@@ -58,6 +59,7 @@ class Head:
         self.addresses: dict[str, str] = {}  # node -> where it was heard from
         self.last = ""  # whose message was taken last
         self.leads = True  # False while another head does: then the answers renew no lease
+        self.controller = 0  # as `controller` says
         self._lines: dict[int, int] = {}
         self._numbers: dict[int, str] = {}
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -99,7 +101,8 @@ class Head:
         except OSError as error:  # a full disk: the node says the rest again, and that it is heard is what counts
             say(f"{self._faults_file}: {error}")
         self._turn(node, turns, at)
-        return {"got": got, "now": round(at, 3), "leads": self.leads, "others": self._others(node, at)}
+        told = {"got": got, "now": round(at, 3), "leads": self.leads, "controller": self.controller}
+        return {**told, "others": self._others(node, at)}
 
     def _others(self, node: str, at: float) -> list[str]:
         """Addresses of some nodes that are heard."""
@@ -198,6 +201,14 @@ def _gist(result: dict[str, Any]) -> tuple[Any, ...]:
     return _FINE if result.get("state") == "ok" else (result.get("state"), result.get("action"), result.get("gpu"))
 
 
+def controller(folder: str = CONTROLLER) -> int:
+    """A number of the slurmctld that runs here, another one after each start; 0 while none runs."""
+    try:
+        return os.stat(folder).st_ino  # systemd makes it with the process, in memory, where no number is given twice
+    except OSError:
+        return 0
+
+
 class Desk:
     """Where messages of nodes come in."""
 
@@ -261,7 +272,7 @@ def serve_head(config: Config) -> None:
             head.forget_old(time.time())
             due = now + 3600
         if now >= beat:
-            head.leads = leading.mine() is not False
+            head.leads, head.controller = leading.mine() is not False, controller()
             head.write_beats(BEATS)
             beat = now + BEAT_S
         if not select.select([ears], [], [], max(0.0, beat - now))[0]:

@@ -114,7 +114,7 @@ def serve_node(config: Config) -> None:
             results.got(answer.get("got"))
             if renews(answer):
                 if "now" in answer:
-                    registers.hear(config.heads[number], now)
+                    registers.hear(config.heads[number], int(answer.get("controller", 0)), now)
                 lease.heard, lease.known = time.monotonic(), known_to(answer)
                 watcher.skew_s = time.time() - answer["now"] if "now" in answer else watcher.skew_s
         if ears in ready:

@@ -26,6 +26,7 @@ class Controller:
     code: str = "0:9"
     requeues: bool = True
     started: int = BEGAN  # a second head's long before it led
+    journal: str = "Registered PENDING JobId=7 StepId=7.batch on node lab-1-1\n"
     asked: list[str] = field(default_factory=list)
     requeued: list[int] = field(default_factory=list)
 
@@ -42,6 +43,8 @@ class Controller:
             out = f"JobId=7 JobState=FAILED Restarts=0 ExitCode={self.code} RunTime=00:00:02\n"
         elif line == "squeue --all --noheader --jobs=7 --states=all --format=%A %i":
             out = "7 7\n"
+        elif line == "journalctl --unit=slurmctld --no-pager --output=cat --since=@1000 --grep=non-startable":
+            out = self.journal
         elif line == "scontrol requeue 7":
             if not self.requeues:
                 raise CommandFailed(argv, 1, "Requested operation is presently disabled", where=at.name)
@@ -70,6 +73,19 @@ async def test_of_two_heads_the_moment_counts_at_which_one_began_to_lead() -> No
 async def test_what_forbids_a_requeue_is_said() -> None:
     (said,) = await CutShort().step(Controller(requeues=False), HEAD, [SHORT])
     assert "not requeued: " in said[1]
+
+
+@pytest.mark.parametrize("which", ["7", "5_3(7)"])
+async def test_a_run_that_its_node_refused_to_begin_goes_back_to_the_queue(which: str) -> None:
+    slurm = Controller("1:0", journal=f"Killing non-startable batch JobId={which}: Job credential revoked\n")
+    assert await CutShort().step(slurm, HEAD, [SHORT])
+    assert slurm.requeued == [7]
+
+
+@pytest.mark.parametrize("which", ["77", "7_3(12)"])
+async def test_what_another_run_s_node_refused_says_nothing_of_this_one(which: str) -> None:
+    slurm = Controller("1:0", journal=f"Killing non-startable batch JobId={which}: Job credential revoked\n")
+    assert await CutShort().step(slurm, HEAD, [SHORT]) == []
 
 
 @pytest.mark.parametrize("code", ["1:0", "0:15", "0:0"])

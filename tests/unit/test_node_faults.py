@@ -94,7 +94,7 @@ def test_the_head_keeps_each_fault_once_and_says_that_it_has_it(tmp_path: Path) 
     data = json.dumps(node.beat()).encode()
     head = relay.Head(str(tmp_path / "reports"), str(spool))
     answer = head.take(data, 1000.5)
-    assert answer == {"got": ["lab-1-1-b00t-5-9000000"], "now": 1000.5, "leads": True, "others": []}
+    assert answer == {"got": ["lab-1-1-b00t-5-9000000"], "now": 1000.5, "leads": True, "controller": 0, "others": []}
     again = relay.Head(str(tmp_path / "reports"), str(spool))  # started again; the answer was lost
     assert again.take(data, 1001.5) == {**answer, "now": 1001.5}
     rows = [json.loads(row) for row in spool.read_text().splitlines()]

@@ -1,12 +1,13 @@
-"""A node registers anew once another head leads: a job that was never launched is found out."""
+"""A node registers anew once another controller leads: jobs that do not run, whatever it believes, are found out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from tests.unit.node_agent import register
+from tests.unit.node_agent import head, register
 
 FIRST, SECOND = "10.0.0.1", "10.0.0.2"
 
@@ -14,11 +15,11 @@ FIRST, SECOND = "10.0.0.1", "10.0.0.2"
 def test_once_after_another_head_has_begun_to_lead_and_late_enough_for_young_jobs() -> None:
     asked: list[Sequence[str]] = []
     registers = register.Registers(lambda argv: asked.append(argv) or 0)
-    registers.hear(FIRST, 10.0)
+    registers.hear(FIRST, 7, 10.0)
     registers.look(1000.0)
     assert asked == [], "an agent that has just started is no change"
     for at in (1000.0, 1001.0, 1002.0):
-        registers.hear(SECOND, at)
+        registers.hear(SECOND, 7, at)
     registers.look(1000.0 + register.AFTER_S - 1)
     assert asked == []
     for at in (1000.0, 1300.0):
@@ -26,12 +27,32 @@ def test_once_after_another_head_has_begun_to_lead_and_late_enough_for_young_job
     assert asked == [("systemctl", "reload", "--no-block", "slurmd.service")]
 
 
+def test_the_same_head_s_controller_that_was_started_again_is_another_one() -> None:
+    asked: list[Sequence[str]] = []
+    registers = register.Registers(lambda argv: asked.append(argv) or 0)
+    for at, controller in (
+        (10.0, 7),
+        (11.0, 7),
+        (12.0, 0),
+        (13.0, 7),
+    ):  # 0: none for a moment, and then the one of before
+        registers.hear(FIRST, controller, at)
+    registers.look(1000.0)
+    assert asked == []
+    registers.hear(FIRST, 0, 1000.0)
+    registers.hear(FIRST, 8, 1001.0)
+    registers.look(1000.9 + register.AFTER_S)
+    assert asked == []
+    registers.look(1001.0 + register.AFTER_S)
+    assert len(asked) == 1
+
+
 def test_while_both_say_so_it_waits_for_the_end_of_that() -> None:
     asked: list[Sequence[str]] = []
     registers = register.Registers(lambda argv: asked.append(argv) or 0)
     for at in (10.0, 11.0, 12.0):
-        registers.hear(FIRST, at)
-        registers.hear(SECOND, at + 0.1)
+        registers.hear(FIRST, 7, at)
+        registers.hear(SECOND, 7, at + 0.1)
     registers.look(12.0 + register.AFTER_S)
     assert asked == []
     registers.look(12.1 + register.AFTER_S)
@@ -43,7 +64,16 @@ def test_what_systemd_refuses_is_said(capsys: pytest.CaptureFixture[str]) -> Non
 
     say._said[0] = -1.0
     registers = register.Registers(lambda argv: 1)
-    registers.hear(FIRST, 1.0)
-    registers.hear(SECOND, 2.0)
+    registers.hear(FIRST, 7, 1.0)
+    registers.hear(SECOND, 7, 2.0)
     registers.look(100.0)
     assert "systemctl reload --no-block slurmd.service ended with 1" in capsys.readouterr().err
+
+
+def test_a_controller_that_was_started_again_has_another_number(tmp_path: Path) -> None:
+    folder = tmp_path / "slurmctld"
+    assert head.controller(str(folder)) == 0, "none runs"
+    folder.mkdir()
+    first = head.controller(str(folder))
+    (folder / "leads").write_text("lab-head")
+    assert head.controller(str(folder)) == first > 0

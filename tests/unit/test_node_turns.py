@@ -73,7 +73,7 @@ def beat(number: str, *jobs: int, node: str = "n1") -> bytes:
 def test_the_head_tells_each_turn_once_to_who_reads_now(tmp_path: Path) -> None:
     file = tmp_path / "turns"
     head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
-    assert head.take(beat("a.1", 3), 1.0) == {"got": [], "now": 1.0, "leads": True, "others": []}
+    assert head.take(beat("a.1", 3), 1.0) == {"got": [], "now": 1.0, "leads": True, "controller": 0, "others": []}
     code = f"from agent.watch import watch; watch({str(tmp_path / 'f')!r}, 'none', {str(file)!r})"
     with subprocess.Popen([sys.executable, "-c", code], cwd=NODE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

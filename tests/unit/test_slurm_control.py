@@ -273,7 +273,7 @@ async def test_how_a_task_ended_is_not_read_off_another_one() -> None:
     slurm = Scontrol({("scontrol", "--oneliner", "show", "job", "1"): (0, shown, "")})
     assert await control.job_word(slurm, HEAD, 1) == "COMPLETING"
     assert not await control.ends_badly(slurm, HEAD, 1)
-    assert not await control.was_killed(slurm, HEAD, 1)
+    assert not await control.was_killed(slurm, HEAD, 1, 0)
 
 
 async def test_a_team_without_a_qos_is_let_go_and_can_t_be_held_back() -> None:

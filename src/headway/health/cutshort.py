@@ -1,9 +1,11 @@
 """Runs that a restart of the controller has killed in their first seconds: they go back to the queue.
 
 slurmctld writes its state some seconds after it has started a job. Killed before that, it comes back with the job waiting,
-starts it again, and then ends what it does not know on the node: the run of before, and with it the new one, which is
-counted as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`. A job submitted since has no run of before, so
-its end has another cause. A second head that takes over reads the same state."""
+starts it again, and ends what it does not know on the node: the run of before, and with it the new one, which is
+counted as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`. Where both happen within one second, the node takes
+the new run for the one that it was told to end, and does not launch it ("Job credential revoked"): slurmctld counts it as
+failed with exit code 1, and its log says so. A job submitted since has no run of before, so its end has another cause. A second
+head that takes over reads the same state."""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class CutShort:
         else:
             began = await control.controller_started_at(run, head)
         after = [job.id for job in new if job.submit_time < began <= job.end_time <= began + AFTER_S]
-        killed = [job for job in after if await control.was_killed(run, head, job)]
+        killed = [job for job in after if await control.was_killed(run, head, job, began)]
         return [(f"job {job}", await _send_back(run, head, job)) for job in killed]
 
 

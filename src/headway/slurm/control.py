@@ -40,6 +40,9 @@ _NODE_REASON = re.compile(r"\bReason=(.*?)(?: \[[^\]\s]+@[^\]]*\](?: +\w+=.*)?)?
 _JOB_STATE = re.compile(r"\bJobState=(\S+)")
 _TASK = re.compile(r"\d+_\d+")
 _EXIT_CODE = re.compile(r"\bExitCode=(\d+):(\d+)")  # exit code:signal
+_REFUSED = ("1", "0")  # slurmctld's own word for a batch job that its node would not launch
+# Of a task of an array it says JobId=7_3(12), and 12 is the task's own number.
+_UNSTARTED = re.compile(r"non-startable batch JobId=(\d+)(?:_[^\s(:]*)?(?:\((\d+)\))?")
 _BOOT_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\d+)", re.MULTILINE)
 _UNIX_TIMES = ("env", "SLURM_TIME_FORMAT=%s")
 
@@ -233,10 +236,18 @@ async def accounted(connections: Remote, head: Machine, jobs: Iterable[int]) -> 
     return {int(row[0]): row[1].split(" ")[0] for row in rows if len(row) == 2 and row[0].isdigit()}
 
 
-async def was_killed(connections: Remote, head: Machine, job_id: int) -> bool:
-    """Whether a job that failed was ended by signal 9, or its script by a task's."""
-    code = _EXIT_CODE.search(await _shown(connections, head, job_id))
-    return code is not None and code.groups() in {("0", "9"), ("137", "0")}
+async def was_killed(connections: Remote, head: Machine, job_id: int, since: int) -> bool:
+    """Whether a job that failed was ended by signal 9, or its script by a task's, or was never begun: its node refused to
+    launch it, as the log of slurmctld says `since` that unix second."""
+    found = _EXIT_CODE.search(await _shown(connections, head, job_id))
+    code = found.groups() if found else ()
+    return code in {("0", "9"), ("137", "0")} or (code == _REFUSED and await _refused(connections, head, job_id, since))
+
+
+async def _refused(connections: Remote, head: Machine, job_id: int, since: int) -> bool:
+    argv = ["journalctl", "--unit=slurmctld", "--no-pager", "--output=cat", f"--since=@{since}", "--grep=non-startable"]
+    ran = await connections.remote(head, argv, check=False, timeout_s=_TIMEOUT_S)
+    return any(int(one[2] or one[1]) == job_id for one in _UNSTARTED.finditer(ran.stdout))
 
 
 async def failed_on(connections: Remote, head: Machine, node: str) -> dict[int, int]:
