@@ -290,8 +290,9 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
         assert [one.job for one in dear] == [2, 1]
         rest = await store.runs("ledger", span, first="lossy", after=run_place(dear[0], "lossy", None))
         assert rest == dear[1:]
-        times = await store.times("ledger", span)
-        assert times == {"vision": Times(4 * 300, 4 * 30, 4 * 40, 4 * 40)}
+        [cell] = await store.held("ledger", span, timed=True)
+        assert (cell.use.team, cell.times) == ("vision", Times(4 * 300, 4 * 30, 4 * 40, 4 * 40))
+        assert await store.groups_of_runs("ledger") == ["main"]
         await _losses_and_capacity(store, span, marks)
     finally:
         await store.close()

@@ -209,3 +209,16 @@ def test_of_one_job_many_runs_may_be_the_dearest() -> None:
 
     runs = [(Fraction(9), 1), (Fraction(8), 1), (Fraction(3), 2), (Fraction(3), 4), (Fraction(0), 5)]
     assert api_causes._named(runs) == (1, 2, 4)
+
+
+async def test_what_ran_on_nodes_that_cost_nothing_is_training_all_the_same(server: Server, said: Accounting) -> None:
+    """Nodes that the file names no more: no group of theirs has a price, and the report is made of stretches of one price."""
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    said.runs = [run(7, 0, 3600), run(8, 0, 3600, nodes=("gone-1-1",))]
+    at(server, 10 * H)
+    await collect(server.state, cluster)
+    good = await got(await server.client(), "goodput?period=2026-10")
+    [usage] = (await got(await server.client(), "usage?period=2026-10"))["rows"]
+    assert good["total"]["productive_gpu_hours"] == usage["gpu_hours"] == 16.0
+    assert good["total"]["waited_gpu_hours"] == pytest.approx(16 / 60, abs=1e-4)

@@ -18,7 +18,7 @@ from headway.errors import Conflict
 from headway.ledger import goodput
 from headway.ledger.held import held
 from headway.store import Store
-from headway.store.usage import Behind, Only, Order, RunRow, Span, run_place
+from headway.store.usage import Behind, Only, Order, RunRow, Span, Times, run_place
 from tests import builders
 
 LAB = builders.cluster(4)
@@ -155,7 +155,7 @@ async def test_a_run_over_two_groups_waits_once_and_with_all_its_gpus(store: Sto
     for span in (Span(T0, T0 + H, T0 + H), Span(T0, T0 + 50, T0 + H)):  # whole, and cut
         [total] = await store.usage("lab", span, ["team"])
         assert (total.runs, total.waited_s, total.waited_gpu_s) == (1, 20, 16 * 20)
-        assert (await store.times("lab", span))["vision"].waited_gpu_s == 16 * 20
+        assert sum(one.times.waited_gpu_s for one in await store.held("lab", span, timed=True)) == 16 * 20
 
 
 async def test_what_a_run_s_gpus_draw_is_of_the_groups_that_they_are_of(store: Store) -> None:
@@ -289,6 +289,14 @@ async def test_sums_are_those_made_by_hand(
     cells = [one.use for one in await store.held(name, span)]
     assert sum(one.unit_s for one in cells) == held_s
     assert all(0 <= one.lost_unit_s + one.idle_unit_s <= one.unit_s for one in cells)
+    times = Times(held_s, lost_total, idle_total, sum(one.waited_gpu_s for one in found))
+    assert sum((one.times for one in await store.held(name, span, timed=True)), Times()) == times
+    for cut in (start + length // 3, start + length // 2):  # wherever the stretch is cut
+        parts_of = [replace(span, end=T0 + cut), replace(span, start=T0 + cut)]
+        cells_of = [one for part in parts_of for one in await store.held(name, part, timed=True)]
+        assert sum((one.times for one in cells_of), Times()) == times
+        for field in ("unit_s", "lost_unit_s", "idle_unit_s"):
+            assert sum(getattr(one.use, field) for one in cells_of) == sum(getattr(one, field) for one in cells)
 
 
 async def test_a_broken_node_s_jobs_are_found_by_the_node(store: Store) -> None:

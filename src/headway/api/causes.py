@@ -3,13 +3,11 @@ the sums; of single runs only those are read that an incident cut short, that ar
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from headway.api import reckoning
-from headway.api.reckoning import Look, Sums
+from headway.api.reckoning import Look
 from headway.api.state import AppState
 from headway.errors import Refused
 from headway.ledger import goodput as good
@@ -45,11 +43,12 @@ class Took:
 
     lost: list[Cause]
     notebooks: _Tally
-    idle: _Tally  # everything else
+    idlest: list[tuple[Fraction, int]]  # (USD, job) of what idled most beside them
 
-    def causes(self, whole: Parts) -> list[Cause]:
-        """They sum to what chargeback says was lost and held but idle. What was lost on nodes that cost nothing is no cause."""
-        rest = replace(self.idle, gpu_s=whole.idle - self.notebooks.gpu_s)
+    def causes(self, whole: Parts, idle_usd: Fraction) -> list[Cause]:
+        """They sum to what chargeback says was lost and held but idle: everything that idled and was no notebook is what these
+        leave of `whole` and of the dollars. What was lost on nodes that cost nothing is no cause."""
+        rest = _Tally(whole.idle - self.notebooks.gpu_s, idle_usd - self.notebooks.usd, self.idlest)
         idle = [
             self.notebooks.cause("notebook", NOTEBOOKS),
             rest.cause("idle", IDLE),
@@ -57,11 +56,9 @@ class Took:
         return [*self.lost, *idle]
 
 
-async def took(state: AppState, look: Look, sums: Sums) -> Took:
-    """Two long questions at a time."""
-    cut = await reckoning.priced(state, look.place, look.month)
-    lost, (notebooks, idle) = await asyncio.gather(_lost(state, look, cut), _idle(state, look, cut, sums))
-    return Took(lost, notebooks, idle)
+async def took(state: AppState, look: Look, cut: Sequence[Segment]) -> Took:
+    """`cut`: the month by its prices."""
+    return Took(await _lost(state, look, cut), *await _idle(state, look, cut))
 
 
 async def began(state: AppState, name: str) -> int:
@@ -91,7 +88,7 @@ async def behind(state: AppState, name: str, span: Span, only: Only, what: str) 
 # --- lost
 
 
-async def _lost(state: AppState, look: Look, cut: list[Segment]) -> list[Cause]:
+async def _lost(state: AppState, look: Look, cut: Sequence[Segment]) -> list[Cause]:
     store, name = state.store, look.place.name
     tallies: dict[CutShort, _Tally] = {}
     for segment in cut:
@@ -172,23 +169,20 @@ async def _losers(
 # --- idle
 
 
-async def _idle(state: AppState, look: Look, cut: list[Segment], sums: Sums) -> tuple[_Tally, _Tally]:
-    """Notebooks, and in dollars everything else: that is what is left of all that idled."""
+async def _idle(state: AppState, look: Look, cut: Sequence[Segment]) -> tuple[_Tally, list[tuple[Fraction, int]]]:
+    """Notebooks, and the dearest runs of everything else."""
     store, name = state.store, look.place.name
-    books, rest = _Tally(), _Tally()
+    books, idlest = _Tally(), []
     found = await store.notebooks_idle(name, look.span, Only(look.seen))
     books.gpu_s = sum(one.gpu_s for one in found)
     others = {one.run for one in found}
     for segment in cut:
-        for cell in await sums.held(segment):
-            rest.usd += segment.usd_per_second * Fraction(cell.use.idle_unit_s, cell.use.per_node)
         mine = _of(segment, look)
         books.runs += _costs(segment, await store.notebooks_idle(name, *mine) if found else ())
         dearest = await store.idled_most(name, *mine, _DEAREST + len(others))
-        rest.runs += _costs(segment, (piece for piece in dearest if piece.run not in others))
+        idlest += _costs(segment, (piece for piece in dearest if piece.run not in others))
     books.usd = sum((cost for cost, _ in books.runs), Fraction(0))
-    rest.usd -= books.usd
-    return books, rest
+    return books, idlest
 
 
 # --- both

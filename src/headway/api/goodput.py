@@ -10,7 +10,7 @@ from fastapi import APIRouter
 
 from headway.api import reckoning
 from headway.api.access import Anyone, Number, State
-from headway.api.causes import QUEUE, took
+from headway.api.causes import QUEUE, Took, took
 from headway.api.reckoning import Look, Sums, place_of
 from headway.api.saving import Stalls, failure_hours, stalls
 from headway.api.state import AppState
@@ -64,18 +64,20 @@ def _parts_of(run: RunRow, now: int) -> Parts:
 
 async def goodput_of(state: AppState, look: Look) -> GoodputOut:
     place, month = look.place, look.month
-    sums = Sums(state, place, Only(look.seen))
+    sums = Sums(state, place, Only(look.seen), timed=True)
+    cut = await reckoning.priced(state, place, month)
+    every = [*cut, *await reckoning.unpriced(state, place, month)]
 
-    async def times_and_stalls() -> tuple[dict[str, Times], Stalls]:
-        return await state.store.times(place.name, look.span, Only(look.seen)), await stalls(state, look)
+    async def single_runs() -> tuple[Stalls, Took]:
+        return await stalls(state, look), await took(state, look, cut)
 
-    (times, stalled), lost = await asyncio.gather(times_and_stalls(), took(state, look, sums))
+    times, (stalled, lost) = await asyncio.gather(sums.times(every), single_runs())  # two long questions at a time
     by_use = sorted(times.items(), key=lambda one: (-one[1].gpu_s, one[0]))
     parts = {team: _parts(one) for team, one in by_use if one.gpu_s or one.waited_gpu_s}
     whole = Parts(
         *(sum(getattr(one, field) for one in parts.values()) for field in ("productive", "lost", "idle", "waiting"))
     )
-    causes = [*lost.causes(whole), *await _queue(state, look, sums, whole), *stalled.causes]
+    causes = [*lost.causes(whole, await sums.idle_usd(cut)), *await _queue(state, look, sums, whole), *stalled.causes]
     return GoodputOut(
         cluster=place.name,
         period=month.name,

@@ -20,7 +20,7 @@ from headway.ledger.chargeback import Chargeback, Rules
 from headway.ledger.invoice import Invoice, Segment
 from headway.ledger.periods import Period, month, month_of, zone
 from headway.store import ClusterRow, InvoiceRow
-from headway.store.usage import Cell, Only, RunRow, Span
+from headway.store.usage import NONE, Cell, Only, RunRow, Span, Times
 
 ALL = Only()
 
@@ -98,18 +98,36 @@ class Bill:
 
 
 class Sums:
-    """What was held in stretches of one price, asked of the database once for all that a report needs it for."""
+    """What was held in stretches of one price, asked of the database once for all that a report needs it for. `timed`: with the
+    times that goodput is made of."""
 
-    def __init__(self, state: AppState, place: Place, only: Only = ALL) -> None:
-        self._state, self._place, self._only = state, place, only
+    def __init__(self, state: AppState, place: Place, only: Only = ALL, *, timed: bool = False) -> None:
+        self._state, self._place, self._only, self._timed = state, place, only, timed
         self._known: dict[tuple[str, int, int], list[Cell]] = {}
 
     async def held(self, segment: Segment) -> list[Cell]:
         key = (segment.group, segment.start, segment.end)
         if key not in self._known:
-            span, only = Span(segment.start, segment.end, self._place.now), replace(self._only, group=segment.group)
-            self._known[key] = await self._state.store.held(self._place.name, span, only=only)
+            span = Span(segment.start, segment.end, self._place.now)
+            only = replace(self._only, group=segment.group or NONE)
+            self._known[key] = await self._state.store.held(self._place.name, span, only=only, timed=self._timed)
         return self._known[key]
+
+    async def times(self, cut: Sequence[Segment]) -> dict[str, Times]:
+        """By team, over all of these."""
+        found: dict[str, Times] = {}
+        for segment in cut:
+            for cell in await self.held(segment):
+                found[cell.use.team] = found.get(cell.use.team, Times()) + cell.times
+        return found
+
+    async def idle_usd(self, cut: Sequence[Segment]) -> Fraction:
+        """What stood idle in these while it was held."""
+        cost = Fraction(0)
+        for segment in cut:
+            for cell in await self.held(segment):
+                cost += segment.usd_per_second * Fraction(cell.use.idle_unit_s, cell.use.per_node)
+        return cost
 
 
 async def place_of(state: AppState, name: str) -> Place:
@@ -226,6 +244,12 @@ async def _of_period(state: AppState, place: Place, period: Period, sums: Sums) 
 async def priced(state: AppState, place: Place, period: Period) -> list[Segment]:
     """The period cut by the prices of every group that ever had one."""
     return await segments(state, place, period, {row.group for row in await state.store.prices(place.name)})
+
+
+async def unpriced(state: AppState, place: Place, period: Period) -> list[Segment]:
+    """The period, of every group that never had a price and that runs were on all the same."""
+    known = {row.group for row in await state.store.prices(place.name)}
+    return invoice.segments([], {*await state.store.groups_of_runs(place.name)} - known, period)
 
 
 async def segments(state: AppState, place: Place, period: Period, groups: set[str]) -> list[Segment]:

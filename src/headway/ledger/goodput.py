@@ -62,12 +62,17 @@ def lost_s(state: str, start: int, end: int, saved_at: float | None) -> int:
 
 
 def within(start: int, end: int, lost_s: int, idle_s: int, low: int, high: int) -> tuple[int, int, int]:
-    """Seconds of a run that lie from `low` until `high`: all, lost (at its end), idle (of the rest, in proportion)."""
+    """Seconds of a run that lie from `low` until `high`: all, lost (at its end), idle (of the rest, in proportion). Wherever a
+    stretch is cut, each is the sum of its parts."""
     during = max(0, min(end, high) - max(start, low))
     kept = max(start, end - lost_s)
     lost = max(0, min(end, high) - max(kept, low)) if lost_s else 0
     alive = max(1, kept - start)
-    return during, lost, min(idle_s, alive) * (during - lost) // alive
+
+    def idled(until: int) -> int:
+        return min(idle_s, alive) * max(0, min(kept, until) - start) // alive
+
+    return during, lost, idled(max(low, high)) - idled(low)
 
 
 def interval_s(failure_s: float, write_s: float) -> float:

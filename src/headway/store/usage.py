@@ -96,26 +96,36 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """As in Total."""
+    """As in Total: what goodput is made of. The times of two stretches sum to those of both together."""
 
-    gpu_s: int
-    lost_gpu_s: int
-    idle_gpu_s: int
-    waited_gpu_s: int
+    gpu_s: int = 0
+    lost_gpu_s: int = 0
+    idle_gpu_s: int = 0
+    waited_gpu_s: int = 0
+
+    def __add__(self, other: Times) -> Times:
+        return Times(
+            self.gpu_s + other.gpu_s,
+            self.lost_gpu_s + other.lost_gpu_s,
+            self.idle_gpu_s + other.idle_gpu_s,
+            self.waited_gpu_s + other.waited_gpu_s,
+        )
 
 
 _TIMES = [
     list(Total.__dataclass_fields__).index(name) - 1 for name in Times.__dataclass_fields__
 ]  # places among the sums
+_HELD = 3  # sums of a Use
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What runs held of groups: as `Use`, by anything."""
+    """What runs held of groups: as `Use`, by anything. `times`: none of any, unless they were asked for."""
 
     by: tuple[str, ...]
     group: str
     use: Use
+    times: Times = Times()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +198,20 @@ class UsageStore(RunStore):
         totals = [Total(name, *sums) for name, sums in found.items()]
         return sorted(totals, key=lambda one: (-one.gpu_s, -one.cpu_s, one.by))
 
-    async def times(self, cluster: str, span: Span, only: Only = Only()) -> dict[str, Times]:
-        """By team: the four of usage's sums that goodput is made of, which is much quicker than all."""
-        cut, whole_ = ([sums[i] for i in _TIMES] for sums in (self._sums(span), self._whole_sums()))
-        found: dict[str, list[int]] = {}
-        for kind, sums in await self._by_kind(cluster, span, only, cut, whole_):
-            mine = found.setdefault(kind["team"], [0] * len(_TIMES))
-            for i, value in enumerate(sums):
-                mine[i] += value
-        return {team: Times(*sums) for team, sums in found.items()}
-
-    async def held(self, cluster: str, span: Span, by: Sequence[str] = (), only: Only = Only()) -> list[Cell]:
-        """What was held of each group, by team and whatever `by` names besides."""
+    async def held(
+        self, cluster: str, span: Span, by: Sequence[str] = (), only: Only = Only(), *, timed: bool = False
+    ) -> list[Cell]:
+        """What was held of each group, by team and whatever `by` names besides. `timed`: with the times too, of the same reading
+        of the runs."""
         r = t.runs
-        cut, whole = ([func.sum(r.c.units * part) for part in parts] for parts in (self._clipped(span), self._whole()))
+        times = _TIMES if timed else []
+        cut, whole = (
+            [*(func.sum(r.c.units * part) for part in parts), *(sums[i] for i in times)]
+            for parts, sums in (
+                (self._clipped(span), self._sums(span)),
+                (self._whole(), self._whole_sums()),
+            )
+        )
         found: dict[tuple[tuple[str, ...], str, str, int], list[int]] = {}
         for kind, sums in await self._by_kind(cluster, span, only, cut, whole):
             key = (tuple(kind[name] for name in by), kind["group"], kind["team"], kind["per_node"])
@@ -209,8 +219,16 @@ class UsageStore(RunStore):
             for i, value in enumerate(sums):
                 mine[i] += value
         return [
-            Cell(names, group, Use(team, per_node, *sums)) for (names, group, team, per_node), sums in found.items()
+            Cell(names, group, Use(team, per_node, *sums[:_HELD]), Times(*sums[_HELD:]))
+            for (names, group, team, per_node), sums in found.items()
         ]
+
+    async def groups_of_runs(self, cluster: str) -> list[str]:
+        """Those that runs held nodes of; "" of nodes that no file knew."""
+        k = t.run_kinds
+        async with self._read() as db:
+            found = await db.execute(select(k.c.group).distinct().where(k.c.cluster == cluster).order_by(k.c.group))
+            return [str(group) for (group,) in found]
 
     async def _by_kind(
         self,
@@ -225,7 +243,7 @@ class UsageStore(RunStore):
         k, r = t.run_kinds, t.runs
         high, last, count = min(span.end, span.now), min(span.end, span.now + 1), len(KIND)
         early, late = await self._earliest(cluster, span.start), await self._earliest(cluster, high)
-        inside = and_(r.c.start >= span.start, r.c.start < last, r.c.end > span.start, r.c.end <= high)
+        inside = and_(r.c.start >= span.start, r.c.start < last, r.c.end > 0, r.c.end <= high)
         before = and_(r.c.start >= early, r.c.start < span.start, or_(r.c.end > span.start, r.c.end == 0))
         after = and_(r.c.start >= max(span.start, late), r.c.start < last, or_(r.c.end > high, r.c.end == 0))
         found: list[tuple[Mapping[str, Any], list[int]]] = []
@@ -278,14 +296,15 @@ class UsageStore(RunStore):
     # --- pieces of queries
 
     async def _within(self, cluster: str, span: Span, *, looked_up: bool = False) -> ColumnElement[bool]:
-        """The runs that were there at some time of the span. `looked_up`: they are found by other means than by when they began,
-        which SQLite, having no statistics, takes for the better way even to a hundredth of them."""
+        """The runs that were there at some time of the span; one that ended as it began, in that second. `looked_up`: they are
+        found by other means than by when they began, which SQLite, having no statistics, takes for the better way even to a
+        hundredth of them."""
         r = t.runs
         start = r.c.start + 0 if looked_up else r.c.start
         return and_(
             start >= await self._earliest(cluster, span.start),
             start < min(span.end, span.now + 1),
-            or_(r.c.end > span.start, r.c.end == 0),
+            or_(r.c.end > span.start, r.c.start >= span.start, r.c.end == 0),
         )
 
     async def _earliest(self, cluster: str, moment: int) -> int:
@@ -313,17 +332,20 @@ class UsageStore(RunStore):
 
     def _clipped(self, span: Span) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
         """Seconds of a run that lie in the span: all, those that were lost (at its end), and those it idled (of the rest, in
-        proportion). Whole numbers, the last two never more than the first."""
+        proportion). Whole numbers, the last two never more than the first; as `ledger.goodput.within` has them."""
         r = t.runs
         ended = self._end(span)
-        low, high = literal(span.start), literal(min(span.end, span.now))
+        low, high = literal(span.start), literal(max(span.start, min(span.end, span.now)))
         during = self._most(0, self._least(ended, high) - self._most(r.c.start, low))
         kept = self._most(r.c.start, ended - r.c.lost_s)
         lost = self._most(0, self._least(ended, high) - self._most(kept, low))
         lost = case((r.c.lost_s > 0, lost), else_=literal(0))
         alive = self._most(1, kept - r.c.start)
-        part = whole(self._least(r.c.idle_s, alive) * (during - lost), alive)
-        idle = case((r.c.idle_s > 0, part), else_=literal(0))
+        idled = [
+            whole(self._least(r.c.idle_s, alive) * self._most(0, self._least(kept, until) - r.c.start), alive)
+            for until in (high, low)
+        ]
+        idle = case((r.c.idle_s > 0, idled[0] - idled[1]), else_=literal(0))
         return during, lost, idle
 
     def _whole(self) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
