@@ -37,6 +37,8 @@ def serve(ask):
         data = questions.read(asked["size"])
         if len(data) < asked["size"]:
             return
+        answers.write(b"begun\n")  # who ended without this has done nothing, and another may be asked
+        answers.flush()
         code, out, err = served(asked["ask"], data, user, (questions, answers))
         answers.write(json.dumps({"code": code, "out": len(out), "err": len(err)}).encode() + b"\n" + out + err)
         answers.flush()

@@ -111,6 +111,10 @@ class Process:
         assert self.process.stdout is not None
         return await self.process.stdout.read(65536)
 
+    async def ended(self) -> bool:
+        await self.process.wait()
+        return True
+
     async def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)

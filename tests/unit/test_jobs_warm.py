@@ -20,6 +20,7 @@ from headway.jobs.remote import call, command
 from headway.jobs.submit import submit
 from headway.jobs.warm import KEPT_S, MOST_EACH, Warm
 from headway.machines.run import Ran
+from headway.machines.streams import Reader
 from headway.wire.work import SubmitIn
 from tests.builders import Clock
 from tests.unit.head_here import HEAD, PERSON, Machine, head_here
@@ -100,6 +101,29 @@ async def test_a_helper_killed_under_a_submission_is_one_error_and_no_second_job
     os.killpg(head.held[0].pid, signal.SIGKILL)  # what slept
     assert (await submit(warm, HEAD, held(), PERSON)).job_id == 2  # with a new one
     assert len(head.held) == 2
+
+
+async def test_one_that_dies_before_it_has_begun_is_not_noticed(warm: Warm, head: Machine) -> None:
+    await submit(warm, HEAD, held(), PERSON)
+    os.kill(head.held[0].pid, signal.SIGSTOP)  # it lives, as far as anybody knows here
+    sending = asyncio.create_task(submit(warm, HEAD, held(), PERSON))
+    await asyncio.sleep(0)
+    os.kill(head.held[0].pid, signal.SIGKILL)
+    assert (await sending).job_id == 2
+    assert (len(head.lines("submitted")), head.fresh) == (2, 1)
+
+
+@pytest.mark.parametrize("said", [[], [b"begun\n"]])
+async def test_one_whose_connection_breaks_may_have_begun_whatever_it_said(said: list[bytes]) -> None:
+    head = Counting(answer=b"")
+    sending = asyncio.create_task(submit(Warm(head), HEAD, held(), PERSON))
+    while not head.made:
+        await asyncio.sleep(0)
+    for piece in (*said, b""):
+        head.made[0].says.put_nowait(piece)
+    with pytest.raises(Unanswered, match="did not say whether the job is submitted"):
+        await sending
+    assert head.fresh == 0
 
 
 async def test_what_comes_again_with_its_tag_is_submitted_once(warm: Warm, head: Machine) -> None:
@@ -198,7 +222,11 @@ async def test_a_person_s_helper_does_nothing_for_anybody_else(head: Machine) ->
             {"do": "read", "files": [], "reports": []},
         ):
             await process.write(json.dumps({"ask": ask, "size": 0}).encode() + b"\n")
-            assert b'"code": 97' in await process.read()
+            answers = Reader(process.read)
+            assert await answers.line() == b"begun"
+            told = json.loads(await answers.line() or b"")
+            assert (told["code"], told["out"]) == (97, 0)
+            await answers.exactly(told["err"])
     finally:
         await process.close()
 
@@ -243,6 +271,9 @@ class Obedient:
 
     async def read(self) -> bytes:
         return await self.says.get()
+
+    async def ended(self) -> bool:
+        return False  # its connection broke
 
     async def close(self) -> None:
         self.closed = self.over = True

@@ -37,6 +37,8 @@ class Held(Protocol):
 
     async def read(self) -> bytes: ...
 
+    async def ended(self) -> bool: ...
+
     async def close(self) -> None: ...
 
 
@@ -44,6 +46,10 @@ class Holds(Links, Talks, Protocol):
     """The part of Connections that this needs."""
 
     async def hold(self, machine: Machine, argv: Sequence[str]) -> Held: ...
+
+
+class _Unbegun(Unanswered):
+    """The helper had ended before it began with what it was given."""
 
 
 class _Helper:
@@ -63,10 +69,14 @@ class _Helper:
             return False
 
     async def ask(self, question: bytes) -> tuple[int, bytes, bytes]:
-        """(exit code, stdout, stderr). Raises Unanswered when it ended first."""
+        """(exit code, stdout, stderr). Raises Unanswered when it ended first, and _Unbegun where nothing was done."""
         with contextlib.suppress(Unreachable):  # some of it may have arrived: only the answer tells
             await self.held.write(question)
         line = await self._answers.line()
+        if line is None and await self.held.ended():
+            raise _Unbegun("the helper there ended before it had begun")
+        if line == b"begun":
+            line = await self._answers.line()
         if line is None:
             raise Unanswered("the helper there ended before it had answered")
         told = json.loads(line)
@@ -93,15 +103,15 @@ class Warm:
         check: bool = True,
         max_output: int = MAX_OUTPUT,
     ) -> Ran:
-        """As Connections.remote. A submission that a helper had been given is never given to another: Unanswered."""
+        """As Connections.remote. A submission that a helper may have begun with is never given to another: Unanswered."""
         question = input or b""
         ask = _served(argv, question)
         helper = await self._helper(machine, str(ask.get("user", ""))) if ask else None
         if ask is not None and helper is not None:
             try:
                 return await self._asked(helper, machine, argv, question, timeout_s, check)
-            except Unanswered:
-                if ask["do"] != "read":
+            except Unanswered as error:
+                if ask["do"] != "read" and not isinstance(error, _Unbegun):
                     raise
         return await self._links.remote(
             machine, argv, timeout_s=timeout_s, input=input, check=check, max_output=max_output

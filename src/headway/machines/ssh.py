@@ -27,6 +27,7 @@ from headway.machines.run import Ran, ended
 from headway.machines.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
 
 _SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
+_END_S = 5.0  # between the end of what a command writes and the word that it has ended
 _FAN_OUT = 48  # remote commands at once, over all machines of a cluster
 # Bytes of a command. A machine's shell takes no word of 128 KiB, and sshd ends a connection, with all that runs over it, for a
 # packet of 256 KiB: a quote becomes five characters on its way.
@@ -108,6 +109,15 @@ class Held:
             return bytes(await self._process.stdout.read(CHUNK))
         except (asyncssh.Error, OSError):
             return b""
+
+    async def ended(self) -> bool:
+        """Whether the machine says that the command itself has ended; of one whose connection broke, nobody knows.
+
+        To be asked when nothing more will be read: all that the command had written has come by then."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await self._process.wait_closed()
+        return self._process.returncode is not None
 
     async def close(self) -> None:
         """Ends it where it has not ended."""
