@@ -203,7 +203,7 @@ def test_windows_line_ends_are_refused_before_anything_is_sent(lab: Lab, tmp_pat
 def test_a_failed_job_says_why_in_words(lab: Lab) -> None:
     job = json.loads(lab.cli("run", "lab", "--no-files", "-o", "json", "--", "no-such-program").out)["job_id"]
     assert lab.wait_job(job) == "FAILED"
-    assert "was not found" in lab.cli("job", "lab", str(job)).out
+    lab.wait(lambda: "was not found" in lab.cli("job", "lab", str(job)).out, "Headway to have read its end")
     assert "no-such-program: No such file" in lab.cli("logs", "lab", str(job)).out
 
 

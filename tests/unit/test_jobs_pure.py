@@ -71,6 +71,8 @@ def test_refusals_have_the_hint_they_lack(said: str, help_: str) -> None:
         ({"state": "FAILED", "exit_code": 125}, "its container could not be started"),
         ({"state": "FAILED", "exit_code": 139}, "SIGSEGV"),
         ({"state": "FAILED", "exit_code": 3}, "exit code 3"),
+        ({"state": "COMPLETING", "exit_code": 127}, "not found"),
+        ({"state": "COMPLETING"}, ""),
         ({"state": "PENDING", "reason": "DependencyNeverSatisfied"}, "never starts"),
         ({"state": "PENDING", "reason": "Something, new"}, "Something"),
         ({"state": "PENDING", "reason": "None"}, ""),

@@ -135,7 +135,7 @@ def why(job: JobState) -> str:
         return "a node could not be started for it"
     if job.state == "CANCELLED":
         return "was cancelled"
-    if job.state == "FAILED":
+    if job.state in ("FAILED", "COMPLETING"):  # the code is known while its nodes are still cleaned up
         return _failed(job)
     return ""
 
