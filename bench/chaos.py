@@ -59,7 +59,7 @@ def play(run: Run, faults: int, most: int, minutes: float) -> int:
         while run.tend() > 2 or len(run.whole()) < 3 or time.monotonic() < ends:
             time.sleep(1)
     ends = time.monotonic() + PATIENCE_S
-    while run.tend() or run.slurm("squeue", "-h").strip():
+    while run.tend() or run.slurm("squeue", "-h").strip() or not run.written_down():
         if time.monotonic() > ends:
             print("gave up waiting:\n" + run.slurm("squeue"), file=sys.stderr)
             break

@@ -308,6 +308,10 @@ class Run:
             rows.setdefault(f"{name}-{task}", []).append(row)
         return {key: sorted(found, key=lambda row: row.submit) for key, found in rows.items()}
 
+    def written_down(self) -> bool:
+        """Whether accounting has the end of every run: it hears of one some seconds later."""
+        return all(row.end for rows in self.ended().values() for row in rows)
+
     def by_itself(self, last: Row) -> bool:
         """Whether an error of its own ended this run: the job that had the GPU when it was asked, or one that failed on that
         node as the error came."""

@@ -62,7 +62,7 @@ def test_a_full_disk_leaves_nothing_half_made(lab: Lab, tmp_path: Path) -> None:
         assert list(small.iterdir()) == []
     finally:
         subprocess.run(["umount", str(small)], check=True)
-    assert lab.client.cluster("keep").state == "ready"
+    lab.wait(lambda: lab.client.cluster("keep").state == "ready", "the cluster to be ready")
 
 
 def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Path) -> None:
@@ -74,8 +74,11 @@ def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Pat
     held = lab.sbatch("cat", "--hold", wrap="true")
     people = lab.head("id", "ann").out + lab.head("id", "cat").out
     shares = lab.head("sacctmgr", "-nP", "show", "assoc", "format=account,user,share").out
+    records = ("sacct", "-a", "-X", "-n", "-o", "JobID", "-S", "now-1days")
+    told = {str(job) for job in (ended, running, waiting, held)}
+    lab.wait(lambda: told <= set(lab.head(*records).out.split()), "accounting to have heard of the jobs")
     kept = backup(lab, folder)
-    count = len(lab.head("sacct", "-a", "-X", "-n", "-S", "now-1days").out.split("\n"))
+    count = len(lab.head(*records).out.split("\n"))
     lost = lab.sbatch("ben", wrap="true")  # after the backup: nobody can know of it
     lab.podman("rm", "--force", "--time", "0", lab.container("keep-head"))
     disks = list((lab.state / "volumes").glob("*/head"))
@@ -87,7 +90,7 @@ def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Pat
     assert lab.head("id", "ann").out + lab.head("id", "cat").out == people
     assert lab.head("sacctmgr", "-nP", "show", "assoc", "format=account,user,share").out == shares
     assert lab.state_of(ended) == "COMPLETED"
-    assert len(lab.head("sacct", "-a", "-X", "-n", "-S", "now-1days").out.split("\n")) == count
+    assert len(lab.head(*records).out.split("\n")) == count
     assert lab.field(held, "JobState") == "PENDING"
     assert lab.state_of(running) == "RUNNING"
     assert lab.field(running, "Restarts") == "0"  # it ran on while there was no head
@@ -115,7 +118,7 @@ def test_what_is_no_backup_of_this_cluster_touches_nothing(lab: Lab, folder: Pat
     done = lab.cli("restore", "keep", "--from", str(damaged), "--yes", check=False, **PHRASE)
     assert "is damaged" in done.err
     assert pid(lab, "keep-head", "slurmctld") == before
-    assert lab.client.cluster("keep").state == "ready"
+    lab.wait(lambda: lab.client.cluster("keep").state == "ready", "the cluster to be ready")
     listed = lab.cli("backups", "--in", str(folder), "--verify", kept.name, **PHRASE).out
     assert "yes" in listed
     assert lab.cli("backups", "--in", str(folder), "--verify", damaged.name, check=False, **PHRASE).code != 0

@@ -85,7 +85,9 @@ def test_a_power_cut_of_all_machines_costs_a_job_one_restart(lab: Lab) -> None:
     assert "figures are old" in lab.cli("queue").err
     lab.cli("apply", write(lab), "--yes")
     # Its second run is not counted as a restart where the controller's last save, seconds old, had it still waiting.
-    lab.wait(lambda: lab.output("/home/ann/out.txt").count("restart") == 2, "the job to run again")
+    lab.wait(
+        lambda: lab.head("cat", "/home/ann/out.txt", check=False).out.count("restart") == 2, "the job to run again"
+    )
     lab.head("touch", "/home/ann/go", user="ann")
     assert lab.wait_job(job) == "COMPLETED"
     lab.wait(lambda: all_usable(lab), "all nodes to be back in service")
@@ -98,7 +100,8 @@ def test_a_daemon_that_cannot_start_is_named_with_its_last_words(lab: Lab) -> No
     assert failed.code == 1
     assert "bad-1-2" in failed.err
     assert "/usr/sbin/slurmd" in failed.err
-    lab.podman("exec", node, "mv", "/usr/sbin/gone", "/usr/sbin/slurmd")
+    back = "[ -e /usr/sbin/slurmd ] || mv /usr/sbin/gone /usr/sbin/slurmd"
+    lab.podman("exec", node, "sh", "-c", back)
     lab.cli("apply", write(lab), "--yes")
     lab.wait(lambda: all_usable(lab), "the node to be back in service")
 
@@ -131,7 +134,7 @@ def test_a_second_cluster_of_the_same_name_has_a_dark_head_then_a_full_disk_and_
         assert [point for point in mounted() if point.startswith(f"{disk}/")] == []
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
-    assert all_usable(lab)
+    lab.wait(lambda: all_usable(lab), "all nodes to be in service, as they were")
 
 
 def _left(lab: Lab) -> list[str]:

@@ -135,8 +135,8 @@ def test_a_person_who_left_is_locked_out_and_their_history_stays(lab: Lab) -> No
     assert lab.head("runuser", "-u", "leaver", "--", "sbatch", "--wrap=true", check=False).code != 0
     assert (
         str(done)
-        in lab.head("sacct", "-X", "-n", "-u", uid, "-o", "JobID").out
-        + lab.head("sacct", "-X", "-n", "-a", "-o", "JobID").out
+        in lab.head("sacct", "-X", "-n", "-S", "now-1days", "-u", uid, "-o", "JobID").out
+        + lab.head("sacct", "-X", "-n", "-S", "now-1days", "-a", "-o", "JobID").out
     )
     lab.cli("apply", write(lab, users="ann, ben, fresh"), "--yes")
     assert lab.head("id", "-u", "fresh").out.strip() != uid

@@ -63,7 +63,7 @@ def test_a_job_is_submitted_watched_searched_and_cancelled(dashboard: Dashboard)
     page.locator("#ask-cancel").get_by_role("button", name="Cancel").click()
     expect(page.locator("#job-state")).to_have_text("cancelled")
     expect(row).to_have_count(0)  # the queue shows what runs and waits
-    assert dashboard.lab.state_of(job) == "CANCELLED"
+    assert dashboard.lab.wait_job(job) == "CANCELLED"
 
 
 def test_a_node_is_drained_with_a_reason_and_returned(dashboard: Dashboard) -> None:

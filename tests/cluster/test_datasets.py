@@ -51,7 +51,10 @@ def test_a_version_comes_is_read_proved_and_goes_while_jobs_run(lab: Lab, source
     job = lab.submit(READS, user=USER)
     lab.wait(lambda: lab.head("cat", f"/home/{USER}/read", check=False).out, "the job to have read")
     assert lab.output(f"/home/{USER}/read") == "alpha\n"
-    assert "Read-only file system" in lab.output(f"/home/{USER}/refused")
+    refusal = lab.wait(
+        lambda: lab.head("cat", f"/home/{USER}/refused", check=False).out, "the job to have been refused"
+    )
+    assert "Read-only file system" in refusal
     assert lab.cli("dataset", "verify", "words").out.splitlines()[-1] == "words@1 is whole"
     refused = lab.cli("dataset", "remove", "words@1", "--yes", check=False)
     assert refused.code == 6

@@ -50,7 +50,7 @@ def test_a_four_node_torchrun_script_trains_and_its_output_folder_is_made(lab: L
 
 def test_an_array_embeds_every_shard(lab: Lab) -> None:
     job = by_sbatch(lab, "batch_embed.sbatch", "--array=0-7")
-    lab.wait(lambda: not lab.head("squeue", "-h", "-j", str(job), check=False).out.strip(), "the array to end")
+    lab.wait_array(job)
     made = lab.head("bash", "-c", f"ls {HOME}/embeddings", user="admin").out.split()
     assert len(made) == 8, made
 

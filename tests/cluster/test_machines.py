@@ -61,11 +61,11 @@ class Ground:
 
     async def make(self, name: str) -> Machine:
         machine = await self.provider.create(await self.request(name))
-        await self.ssh.wait_ready(machine, timeout_s=60)
+        await self.ssh.wait_ready(machine, timeout_s=240)
         return machine
 
     async def out(self, machine: Machine, *argv: str) -> str:
-        return (await self.ssh.remote(machine, argv, timeout_s=30)).stdout.strip()
+        return (await self.ssh.remote(machine, argv, timeout_s=120)).stdout.strip()
 
     async def remove(self, *, delete_data: bool = True) -> tuple[str, ...]:
         for machine in await self.provider.list(self.cluster.name):
@@ -176,7 +176,7 @@ async def test_only_the_pinned_host_key_is_accepted(ground: Ground) -> None:
     machine = await ground.make("mt-1-1")
     _, other = key_pair()
     with pytest.raises(Unreachable, match="another SSH host key"):
-        await ground.ssh.remote(replace(machine, host_key=other), ["true"], timeout_s=20)
+        await ground.ssh.remote(replace(machine, host_key=other), ["true"], timeout_s=120)
 
 
 async def test_start_of_a_running_machine_and_stop_then_start(ground: Ground) -> None:
@@ -184,7 +184,7 @@ async def test_start_of_a_running_machine_and_stop_then_start(ground: Ground) ->
     await ground.provider.start(machine)
     await ground.provider.stop(machine)
     await ground.provider.start(machine)
-    await ground.ssh.wait_ready(machine, timeout_s=60)
+    await ground.ssh.wait_ready(machine, timeout_s=240)
     assert await ground.out(machine, "echo", "up") == "up"
 
 
@@ -229,7 +229,7 @@ async def test_an_inventory_that_is_too_short_is_a_gap(tmp_path: Path) -> None:
 
 
 def podman(*argv: str) -> str:
-    ran = subprocess.run(["podman", *argv], capture_output=True, text=True, check=True, timeout=60)
+    ran = subprocess.run(["podman", *argv], capture_output=True, text=True, check=True, timeout=300)
     return ran.stdout
 
 
@@ -247,12 +247,12 @@ async def test_machine_boots_whole_and_without_a_failed_unit(local: Ground) -> N
     assert manifest["image"] == "debian13"
     assert f" {manifest['slurm']}." in await local.out(machine, "slurmctld", "-V")
     for unit in ("slurmd", "slurmctld", "slurmdbd", "slurmrestd", "mariadb", "prometheus", "prometheus-alertmanager"):
-        ran = await local.ssh.remote(machine, ["systemctl", "is-enabled", unit], timeout_s=20, check=False)
+        ran = await local.ssh.remote(machine, ["systemctl", "is-enabled", unit], timeout_s=120, check=False)
         assert ran.stdout.strip() == "disabled", unit
     leftovers = "ls /etc/ssh/ssh_host_* /etc/munge/munge.key"
-    assert (await local.ssh.remote(machine, ["sh", "-c", leftovers], timeout_s=20, check=False)).stdout == ""
+    assert (await local.ssh.remote(machine, ["sh", "-c", leftovers], timeout_s=120, check=False)).stdout == ""
     assert (
-        await local.ssh.remote(machine, ["nvidia-smi"], timeout_s=20, check=False)
+        await local.ssh.remote(machine, ["nvidia-smi"], timeout_s=120, check=False)
     ).stdout == "No devices were found\n"
 
 
@@ -263,7 +263,7 @@ async def test_killed_machine_that_is_started_again_is_the_same(local: Ground) -
     (listed,) = await local.provider.list(NAME)
     assert listed.state is MachineState.STOPPED
     await local.provider.start(listed)
-    await local.ssh.wait_ready(machine, timeout_s=60)
+    await local.ssh.wait_ready(machine, timeout_s=240)
     (again,) = await local.provider.list(NAME)
     assert again == replace(listed, state=MachineState.RUNNING)
     assert (await local.out(machine, "cat", "/root/note", "/srv/headway/scratch/note")).split() == ["kept", "shared"]
@@ -275,7 +275,7 @@ async def test_half_made_machine_is_replaced(local: Ground) -> None:
     image = podman("images", "--filter", "label=headway.image=debian13", "--format", "{{.ID}}").split()[0]
     podman("create", "--name", container(local, "mt-1-1"), "--label", "headway=1", image, "true")
     machine = await local.provider.create(request)
-    await local.ssh.wait_ready(machine, timeout_s=60)
+    await local.ssh.wait_ready(machine, timeout_s=240)
 
 
 async def test_watch_tells_of_machines_that_die_start_and_go(local: Ground) -> None:
@@ -323,7 +323,7 @@ async def test_datasets_come_and_go_in_running_machines(local: Ground, tmp_path:
     await local.provider.attach(NAME, [tiny, writable])
     assert await local.provider.attached(NAME) == ("open", "tiny")
     assert await local.out(machine, "cat", f"{there}/tiny/file", f"{there}/open/file") == "tinyopen"
-    refused = await local.ssh.remote(machine, ["touch", f"{there}/tiny/new"], timeout_s=20, check=False)
+    refused = await local.ssh.remote(machine, ["touch", f"{there}/tiny/new"], timeout_s=120, check=False)
     assert "Read-only file system" in refused.stderr
     await local.out(machine, "touch", f"{there}/open/new")
     assert (tmp_path / "open" / "new").exists()

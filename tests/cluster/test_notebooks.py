@@ -49,14 +49,23 @@ class Browser:
             assert stream.readline().startswith(b"HTTP/1.1 101")
             while stream.readline().strip():
                 pass
-            header = {"msg_id": "m", "msg_type": "execute_request", "username": "", "session": "s", "version": "5.3"}
+            number = os.urandom(8).hex()
+            header = {"msg_id": number, "msg_type": "execute_request", "username": "", "session": "s", "version": "5.3"}
             content = {"code": code, "silent": False, "store_history": False, "allow_stdin": False}
             ask = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
             sock.sendall(_frame(json.dumps(ask).encode()))
-            while True:
+            printed = ""
+            while True:  # its output may come in pieces, and another cell's end beside it
                 said = json.loads(_read_frame(stream) or b"{}")
-                if said.get("header", {}).get("msg_type") in ("stream", "error"):
-                    return str(said["content"].get("text") or said["content"])
+                if said.get("parent_header", {}).get("msg_id") != number:
+                    continue
+                kind, content = said["header"]["msg_type"], said["content"]
+                if kind == "stream":
+                    printed += content["text"]
+                elif kind == "error":
+                    return str(content)
+                elif kind == "status" and content["execution_state"] == "idle":
+                    return printed
 
 
 def _frame(data: bytes) -> bytes:

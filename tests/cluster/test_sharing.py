@@ -33,7 +33,8 @@ def test_a_gang_starts_on_all_its_nodes_or_on_none(lab: Lab) -> None:
     gang = lab.sbatch("alice", "-N4", "--gpus-per-node=8", "--output=gang.txt", wrap="srun hostname")
     lab.wait(lambda: lab.field(gang, "Reason") in ("Resources", "Priority"), "the gang to wait for its fourth node")
     assert lab.field(gang, "JobState") == "PENDING"
-    assert set(lab.head("sinfo", "-h", "-p", "train", "-o", "%t").out.split()) >= {"idle"}
+    states = set(lab.head("sinfo", "-h", "-p", "train", "-o", "%t").out.split())
+    assert states & {"idle", "plnd"}, "some are free, though backfill may have planned them for the gang"
     lab.head("touch", "/home/vera/free2", user="vera")
     assert lab.wait_job(gang) == "COMPLETED"
     assert sorted(lab.output("/home/alice/gang.txt").split()) == ["lab-1-1", "lab-1-2", "lab-2-1", "lab-2-2"]

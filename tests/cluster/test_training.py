@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.lab import Lab
 from tests.cluster.trained import EXAMPLES, HOME, log, losses
 
-STEPS = ("--steps", "30", "--log-every", "1", "--checkpoint-every", "5", "--step-seconds", "0.15")
+STEPS = ("--steps", "30", "--log-every", "1", "--checkpoint-every", "5", "--step-seconds", "0.5")
 TWO = ("--nodes=2", "--gpus-per-node=1")
 
 
@@ -32,9 +32,8 @@ def test_killed_at_any_moment_the_loss_curve_goes_on_exactly(lab: Lab) -> None:
     whole, job = start(lab), start(lab)
     reach(lab, job, 8)
     lab.head("scontrol", "requeue", str(job), user="admin")
-    lab.wait(lambda: "restart 1" in log(lab, job), "the job to run again")
+    lab.wait(lambda: "resumed from /scratch/admin/train-ddp" in log(lab, job), "the job to go on", patience_s=240)
     reach(lab, job, 17)
-    assert "resumed from /scratch/admin/train-ddp" in log(lab, job)
     rank = """
         for p in $(pgrep -u admin -f '^[^ ]*python.* train_ddp.py'); do  # of this job: others train here too
             grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ && it=$p
@@ -94,7 +93,7 @@ def test_who_asked_is_warned_saves_and_goes_on_and_who_did_not_is_simply_requeue
 
 
 def test_the_server_knows_step_loss_and_rate_of_a_training_whose_log_says_nothing(lab: Lab) -> None:
-    job = start(lab, "--output=/dev/null", steps=("--steps", "100000", "--log-every", "1"))
+    job = start(lab, "--output=/dev/null", steps=("--steps", "100000", "--log-every", "1", "--step-seconds", "0.2"))
 
     def progress() -> dict[str, float]:
         told = lab.cli("job", "lab", str(job), "-o", "json").json()["progress"]

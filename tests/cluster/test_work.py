@@ -84,7 +84,7 @@ def test_a_job_over_its_memory_is_ended_alone(lab: Lab) -> None:
 
 def test_an_array_runs_every_task(lab: Lab) -> None:
     job = lab.sbatch("sara", "--array=0-9%4", "--output=shard-%a.txt", wrap="echo shard $SLURM_ARRAY_TASK_ID")
-    lab.wait(lambda: not lab.head("squeue", "-h", "-j", str(job), check=False).out.strip(), "the array to end")
+    lab.wait_array(job)
     said = lab.head("bash", "-c", "cat shard-?.txt | sort", user="sara").out
     assert said.split("\n")[:-1] == [f"shard {n}" for n in range(10)]
 

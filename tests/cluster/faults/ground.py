@@ -7,7 +7,7 @@ from typing import Any
 from tests.cluster.lab import Lab
 from tests.cluster.trained import HOME
 
-STEPS = ("--steps", "20", "--log-every", "1", "--checkpoint-every", "4", "--step-seconds", "0.15")
+STEPS = ("--steps", "20", "--log-every", "1", "--checkpoint-every", "4", "--step-seconds", "0.5")
 NODES = tuple(f"flt-1-{n}" for n in range(1, 6))
 
 

@@ -14,6 +14,9 @@ from tests.cluster.faults.ground import NODES, nodes, spec, train
 from tests.cluster.lab import Lab
 from tests.cluster.trained import log, losses
 
+from headway.domain.fault import FaultKind
+from headway.wire.incidents import FaultIn
+
 WRITES = "while true; do echo ${SLURM_RESTART_COUNT:-0} $(date +%s.%N) >> /scratch/admin/$SLURM_JOB_ID; sleep 0.2; done"
 FLAPS = NODES[2]
 
@@ -65,8 +68,8 @@ def test_a_gpu_falls_off_the_bus_under_a_training(lab: Lab, whole: dict[int, set
     children = [lab.sbatch("admin", f"--dependency={kind}:{job}", wrap="true") for kind in ("afterok", "afternotok")]
     lab.wait(lambda: max(losses(log(lab, job)), default=0) >= 8, "step 8", patience_s=240)
     victim = runs_on(lab, job)[-1]
-    lab.cli("fault", "xid", "79", victim, "--gpu", "3")
-    lab.cli("fault", "xid", "45", victim, "--gpu", "3")  # a consequence: the same incident, and no other
+    for code in (79, 45):  # the second is a consequence of the first: the same incident, and no other
+        lab.client.fault("flt", FaultIn(kind=FaultKind.XID, node=victim, code=code, gpu=3))
     found = ended(lab, before + 1)
     assert states(found) == ["seen", "draining", "jobs moved", "repairing", "testing", "returned"]
     assert found["node"] == victim
@@ -77,6 +80,9 @@ def test_a_gpu_falls_off_the_bus_under_a_training(lab: Lab, whole: dict[int, set
     assert losses(log(lab, job)) == whole, "every step of every run has the loss of the undisturbed training"
     assert lab.wait_job(children[0], "COMPLETED") == "COMPLETED"
     lab.wait(lambda: lab.state_of(children[1]) in {"CANCELLED", "PENDING"}, "the other child never to run")
+    lab.wait(
+        lambda: all(one["step_at"] for one in incident(lab, found["number"])["jobs"]), "its first step to be known"
+    )
     (moved,) = incident(lab, found["number"])["jobs"]
     assert moved["job"] == job
     assert moved["requeued_at"] <= moved["running_at"] <= moved["step_at"]

@@ -26,7 +26,7 @@ def test_what_was_accepted_just_before_the_controller_was_killed_runs(lab: Lab) 
     told = {"script": "script of a b: x y\n", "wrap": "wrapped\n", "input": "input of a b: \n", "own": "own.sh: z\n"}
     told |= {"array-0": "element\n", "array-1": "element\n", "last": "last of a b: \n"}
     for name, text in told.items():
-        lab.wait(lambda name=name: lab.head("cat", f"{name}.txt", user="ann", check=False).out, f"{name}.txt")
-        assert lab.output(f"/home/ann/{name}.txt") == text
+        said = lab.wait(lambda name=name: lab.head("cat", f"{name}.txt", user="ann", check=False).out, f"{name}.txt")
+        assert said == text
     ends = "sacct -a -D -X -n -o end -S now-1hours --name script,wrap,input,array,last"
     lab.wait(lambda: "Unknown" not in lab.head("bash", "-c", ends).out, "no run to count as running for ever")
