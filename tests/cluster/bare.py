@@ -24,7 +24,7 @@ PLAIN = "systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,ca-certificates"
 _BOOT_S = 60
 
 
-def run(*argv: str, timeout_s: float = 60, stdin: bytes | None = None, check: bool = True) -> str:
+def run(*argv: str, timeout_s: float = 240, stdin: bytes | None = None, check: bool = True) -> str:
     done = subprocess.run(argv, input=stdin, capture_output=True, timeout=timeout_s, check=False)
     said = (done.stderr + done.stdout).decode(errors="replace")
     assert done.returncode == 0 or not check, f"{shlex.join(argv)} ended with {done.returncode}: {said[-800:]}"

@@ -71,7 +71,7 @@ def serve(address: str, folder: Path) -> Iterator[Registry]:
     salt = "$2b$05$" + secrets.token_hex(11)
     hashed = subprocess.run(
         ["perl", "-e", "chomp(@l = <STDIN>); print crypt($l[0], $l[1])"],
-        input=f"{password}\n{salt}\n", capture_output=True, text=True, check=True, timeout=30,
+        input=f"{password}\n{salt}\n", capture_output=True, text=True, check=True, timeout=240,
     ).stdout  # fmt: skip
     (folder / "htpasswd").write_text(f"{USER}:{hashed}\n")
     (folder / "config.yml").write_text(_CONFIG.format(folder=folder, host=host, secret=secrets.token_hex(8)))
@@ -79,7 +79,7 @@ def serve(address: str, folder: Path) -> Iterator[Registry]:
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
          "-keyout", "key.pem", "-out", "cert.pem", *subject],
-        cwd=folder, check=True, capture_output=True, timeout=60,
+        cwd=folder, check=True, capture_output=True, timeout=240,
     )  # fmt: skip
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(

@@ -77,7 +77,7 @@ def test_a_command_on_the_login_can_be_watched_fed_and_interrupted(lab: Lab) -> 
             told.stdin.flush()
             assert told.stdout.readline() == f"got {word}\n"
         told.stdin.close()
-        assert (told.stderr.read(), told.wait(timeout=60)) == ("last\n", 7)
+        assert (told.stderr.read(), told.wait(timeout=240)) == ("last\n", 7)
     as_typed = ["env", "--default-signal=INT"]  # tests may have been started in the background, where ^C is ignored
     argv = [*as_typed, *argv, "echo $$; sleep 600"]
     with subprocess.Popen(argv, env=lab.env, stdin=PIPE, stdout=PIPE, text=True) as told:
@@ -85,7 +85,7 @@ def test_a_command_on_the_login_can_be_watched_fed_and_interrupted(lab: Lab) -> 
         pid = told.stdout.readline().strip()
         told.send_signal(signal.SIGINT)
         try:
-            assert told.wait(timeout=60) == 130
+            assert told.wait(timeout=240) == 130
         finally:
             told.kill()
     lab.wait(lambda: lab.head("kill", "-0", pid, check=False).code != 0, "the command to end")

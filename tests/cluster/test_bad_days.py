@@ -56,7 +56,7 @@ def made(state: Path) -> Iterator[Lab]:
         yield lab
     finally:
         lab.down()
-        server.wait(timeout=30)
+        server.wait(timeout=240)
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,7 @@ def test_the_example_pipeline_runs(lab: Lab) -> None:
 def test_lineage_says_where_a_job_comes_from_and_repeats_it(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "say.sh").write_text('echo "$GREETING $HF_TOKEN $1"\n')
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
-        subprocess.run(["git", "-C", str(tmp_path), *words], check=True, timeout=30)
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True, timeout=240)
     (tmp_path / "new").touch()
     words = ("--folder", str(tmp_path), "--env", "GREETING=hello", "--env", "HF_TOKEN", "-o", "json")
     job = json.loads(lab.cli("run", "lab", *words, "--", "sh", "say.sh", "you", HF_TOKEN="s3cret").out)["job_id"]

@@ -293,7 +293,7 @@ async def test_watch_tells_of_machines_that_die_start_and_go(local: Ground) -> N
     task = asyncio.create_task(listen())
     try:
         # podman says nothing when it begins to listen: kill and start until it hears.
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while not listening.is_set():
                 await asyncio.to_thread(podman, "kill", container(local, "mt-1-1"))
                 await local.provider.start(machine)

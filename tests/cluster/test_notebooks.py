@@ -21,7 +21,7 @@ class Browser:
     def __init__(self, link: str) -> None:
         self.origin = "{0.scheme}://{0.netloc}".format(urlsplit(link))
         self.host, self.port = urlsplit(link).netloc, urlsplit(link).port
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", headers={"host": self.host}, timeout=60)
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", headers={"host": self.host}, timeout=240)
         self.first = self.open(link)
         self.base = self.first.headers.get("location", "").removesuffix("lab")
         self.cookie = self.first.headers.get("set-cookie", "").partition(";")[0]
@@ -37,7 +37,7 @@ class Browser:
 
     def run(self, kernel: str, code: str) -> str:
         """What a cell prints, by way of the kernel's WebSocket."""
-        with socket.create_connection(("127.0.0.1", int(self.port or 0)), timeout=60) as sock:
+        with socket.create_connection(("127.0.0.1", int(self.port or 0)), timeout=240) as sock:
             key = base64.b64encode(os.urandom(16)).decode()
             lines = [
                 f"GET {self.base}api/kernels/{kernel}/channels HTTP/1.1", f"Host: {self.host}", f"Cookie: {self.cookie}",

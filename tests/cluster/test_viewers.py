@@ -38,7 +38,7 @@ def look(lab: Lab, viewers: int, job: int) -> tuple[int, int]:
     ]  # fmt: skip
 
     def one(number: int) -> None:
-        with ExitStack() as open_, httpx.Client(base_url=client.url, headers=headers, timeout=60) as http:
+        with ExitStack() as open_, httpx.Client(base_url=client.url, headers=headers, timeout=240) as http:
             stream = f"{API_PREFIX}/clusters/lab/events" if number % 2 else "/clusters/lab/queue/live"
             open_.enter_context(http.stream("GET", stream))
             while not stop.wait(0.3):

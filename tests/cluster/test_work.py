@@ -132,9 +132,9 @@ def test_modules_load_on_the_login_and_in_jobs(lab: Lab) -> None:
 
 SINK = textwrap.dedent("""
     import socket, sys
-    server = socket.create_server(("127.0.0.1", 2525)); server.settimeout(100)
+    server = socket.create_server(("127.0.0.1", 2525)); server.settimeout(300)
     print("listening", flush=True)
-    link, _ = server.accept(); link.settimeout(30); file = link.makefile("rw", newline="\\r\\n")
+    link, _ = server.accept(); link.settimeout(120); file = link.makefile("rw", newline="\\r\\n")
     def say(text): file.write(text + "\\n"); file.flush()
     say("220 sink"); mail = open("/tmp/mail.txt", "w"); body = False
     for line in file:
