@@ -60,7 +60,7 @@ class Seen:
     """The machine as it was last read: what checks look at."""
 
     config: Config
-    now: float = 0.0  # monotonic
+    now: float = 0.0  # as watcher.Awake has it, as all times here
     gpus: list[Gpu] = field(default_factory=list)
     gpus_at: float | None = None  # when they answered; None: never yet
     gpu_error: str = ""  # what the driver said instead

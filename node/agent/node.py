@@ -52,7 +52,7 @@ def serve_node(config: Config) -> None:
         except OSError as error:  # MUNGE is away: the next report is a better one
             say(f"not sent: {error}")
             return
-        watcher.sealed_at = time.monotonic()
+        watcher.sealed_at = watcher.awake()
         for out in outs:
             try:
                 out.send(sealed)

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import check_gpu, check_node, machine, metrics  # noqa: F401 (checks register themselves)
@@ -29,15 +29,37 @@ FIRST_S = 12.0  # and what has not answered by then is judged without it: a prol
 PROCESSES_S = 15.0
 DISKS_S = 30.0
 TEXT_S = 5.0
+MOST_S = 3.0  # between two looks: what is over it the agent itself stood still
 _MOST_LINES = 20
+
+
+class Awake:
+    """A monotonic clock that stands still while this agent can't look. Of a machine that stood still, or that is short of
+    everything for minutes, nobody knows whether its driver, MUNGE or a disk would have answered meanwhile."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._looked = clock()
+        self._missed = 0.0
+
+    def __call__(self) -> float:
+        return self._clock() - self._missed
+
+    def look(self) -> float:
+        """Now, at the beginning of a look."""
+        now = self._clock()
+        self._missed += max(0.0, now - self._looked - MOST_S)
+        self._looked = now
+        return now - self._missed
 
 
 class Reader(threading.Thread):
     """The GPUs, in a thread of its own: a driver in trouble may not come back from a question."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(daemon=True)
         self._source = source
+        self._clock = clock
         self.first = threading.Event()  # they have answered, or refused to
         self.gpus: list[Gpu] = []
         self.at: float | None = None
@@ -50,7 +72,7 @@ class Reader(threading.Thread):
 
     def once(self) -> None:
         try:
-            self.gpus, self.at, self.error = self._source.read(), time.monotonic(), ""
+            self.gpus, self.at, self.error = self._source.read(), self._clock(), ""
         except OSError as error:
             self.error = str(error)
         self.first.set()
@@ -81,7 +103,8 @@ class Watcher(threading.Thread):
     ) -> None:
         super().__init__(daemon=True)
         self._source = source
-        self.reader = Reader(source) if source else None
+        self.awake = Awake()
+        self.reader = Reader(source, self.awake) if source else None
         self._disks = Disks()
         self._runner = runner or Runner()
         self._proc = proc
@@ -91,7 +114,7 @@ class Watcher(threading.Thread):
         self._states: dict[int, tuple[str, str, float]] = {}  # process -> (name, state, since)
         self._due = self._text_due = 0.0
         self._whole = False  # whether GPUs were read, and so all is seen
-        self.seen = Seen(config, started=time.monotonic(), proc=proc)
+        self.seen = Seen(config, started=self.awake(), proc=proc)
         self.changed: deque[dict[str, Any]] = deque(maxlen=500)  # results, for the main loop to send
         self.lost: deque[int] = deque()  # jobs without their slurmstepd, for the main loop to tell the head
         self.kernel: deque[str] = deque(maxlen=_MOST_LINES)  # from the main loop, which follows the log
@@ -107,10 +130,10 @@ class Watcher(threading.Thread):
                 thread.start()
         while True:
             try:
-                self.look(time.monotonic())
+                self.look(self.awake.look())
             except Exception as error:  # without this thread nobody looks any more, and nobody is told
                 say(f"the machine can't be looked at: {type(error).__name__}: {error}")
-            hurries = not self._runner.looked and time.monotonic() - self.seen.started < FIRST_S
+            hurries = not self._runner.looked and self.awake() - self.seen.started < FIRST_S
             time.sleep(FIRST_LOOK_S if hurries else LOOK_S)
 
     def look(self, now: float) -> None:

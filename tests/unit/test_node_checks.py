@@ -77,6 +77,27 @@ def test_a_driver_that_hangs_is_bad_though_nothing_new_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("looks", "state"),
+    [
+        ([*range(1, 60)], "bad"),  # the agent looks each second, and the driver says nothing
+        ([1, 152], None),  # the machine stood still: neither could do anything
+        ([*range(1, 120, 12)], None),  # it is short of everything: the agent comes round each 12 s
+        ([1, 152, *range(153, 202)], "bad"),  # it goes on, and the driver does not
+    ],
+)
+def test_a_driver_is_not_blamed_for_the_time_in_which_the_agent_could_not_look(
+    looks: list[int], state: str | None
+) -> None:
+    now = [0.0]
+    awake = watcher.Awake(lambda: now[0])
+    said = None
+    for at in looks:
+        now[0] = float(at)
+        said = check_gpu.gpu_answers(seen(now=awake.look(), started=0.0, gpus_at=0.0))
+    assert (said.state if said else None) == state
+
+
+@pytest.mark.parametrize(
     ("text", "action"),
     [
         ("BUG: unable to handle page fault for address: ffff", "reboot"),
