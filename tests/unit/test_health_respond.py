@@ -274,6 +274,17 @@ async def test_a_job_is_followed_until_it_runs_and_steps_again(lab: Ward) -> Non
     assert (found.detect_s, found.requeue_s, found.running_s, found.step_s) == (10.0, 10.0, 22.0, 30.5)
 
 
+async def test_a_job_that_ended_between_two_looks_is_asked_for_its_steps_all_the_same(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING"}
+    await lab.responder.take(signal(), [])
+    tools, over = lab.responder.tools, job(7, "COMPLETED", start_time=1012, end_time=1014)
+    later = replace(tools, clock=lambda: 1014 + 121.0)
+    assert await follow(tools, [over], {}), "its last words are read yet"
+    assert not await follow(later, [over], {}), "it said nothing"
+    assert not await follow(tools, [over], {7: 1013.5})
+    assert times(await lab.newest()).step_s == 23.5
+
+
 async def test_what_an_agent_says_beside_the_kernel_s_log(lab: Ward) -> None:
     one = Signal("x", 990.0, NODE, 0, None, "2 of 4 links are down", kind="ib", action=XidClass.REBOOT)
     await lab.responder.take(one, [])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.domain.live import JobState
 from headway.health.tools import Tools
+from headway.jobs.progress import LAST_S
 
 FOLLOW_S = 6 * 3600.0  # one that has not run again by then is followed no longer
 
@@ -28,6 +29,6 @@ async def follow(tools: Tools, jobs: Iterable[JobState], reported: Mapping[int, 
         at = reported.get(moved.job, 0.0)
         if at > began:
             await store.note_recovered(moved, step_at=at)
-        elif job.state == "RUNNING":
+        elif job.state == "RUNNING" or now - job.end_time <= LAST_S:
             waits = True
     return waits

@@ -100,11 +100,11 @@ class Acting(Holding):
         tools = self._responder(cluster, held).tools
         if not await follow(tools, held.jobs, {}):
             return
-        running = tuple(job for job in held.jobs if job.state == "RUNNING")
+        some = speaking(held.jobs, time.time())
         with contextlib.suppress(HeadwayError):
             progress = (await self._slurm(cluster)).progress
-            await progress.look(speaking(held.jobs, time.time()))
-            known = {job.id: progress.known(job.id) for job in running}
+            await progress.look(some)
+            known = {job.id: progress.known(job.id) for job in some}
             await follow(tools, held.jobs, {number: one.at for number, one in known.items() if one is not None})
 
     async def hear(
