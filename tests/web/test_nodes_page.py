@@ -8,7 +8,7 @@ from typing import Any
 import page_demo
 import pytest
 from conftest import Site
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from headway.errors import Conflict, Unreachable
 
@@ -53,6 +53,20 @@ def test_utilisation_without_prometheus_says_so(demo: Site, page: Page) -> None:
     expect(page.locator(".fabric__trouble")).to_have_text("Prometheus on demo-head does not answer")
     demo.goto(page, "/clusters/demo/nodes/demo-1-1")
     expect(page.locator(".charts .trouble")).to_contain_text("Prometheus on demo-head does not answer")
+
+
+def test_an_answer_that_comes_late_doesn_t_undo_a_later_one(demo: Site, page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/fabric", lambda route: held.append(route))
+    demo.goto(page, "/clusters/demo/nodes")
+    demo.work.answers["metrics"] = Unreachable("Prometheus on demo-head does not answer", hint="systemctl status")
+    page.get_by_role("button", name="Utilisation").click()
+    trouble = page.locator(".fabric__trouble")
+    expect(trouble).to_have_text("Prometheus on demo-head does not answer")
+    with page.expect_event("requestfinished", lambda request: request.url.endswith("/fabric")):
+        held[0].continue_()
+    page.evaluate("() => new Promise((drawn) => setTimeout(() => requestAnimationFrame(drawn)))")
+    expect(trouble).to_have_text("Prometheus on demo-head does not answer")
 
 
 def test_charts_are_drawn_and_read_by_keyboard(demo: Site, page: Page) -> None:

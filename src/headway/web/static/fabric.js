@@ -199,20 +199,29 @@
     load();
   });
 
+  let asked = 0;
+  let shown = 0; // the question whose answer is drawn
   async function load() {
+    const mine = ++asked;
+    const seen = view;
+    const late = () => mine < shown || seen !== view; // overtaken by a later question's answer, or for another view
     const trouble = box.querySelector(".fabric__trouble");
     try {
-      const answer = await fetch(`${box.dataset.fabric}${view === "use" ? "?use=1" : ""}`);
+      const answer = await fetch(`${box.dataset.fabric}${seen === "use" ? "?use=1" : ""}`);
       if (!answer.ok) throw new Error();
-      data = await answer.json();
+      const told = await answer.json();
+      if (late()) return;
+      shown = mine;
+      data = told;
       box.querySelector(".loading")?.remove();
       trouble.hidden = !data.trouble;
       trouble.textContent = data.trouble;
-      const shown = tiles[at]?.node[0];
+      const under = tiles[at]?.node[0];
       layout();
-      at = shown ? tiles.findIndex((tile) => tile.node[0] === shown) : -1;
+      at = under ? tiles.findIndex((tile) => tile.node[0] === under) : -1;
       draw();
     } catch {
+      if (late()) return;
       trouble.hidden = false;
       trouble.textContent = "The server does not answer; this goes on by itself once it does.";
     }
