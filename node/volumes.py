@@ -85,8 +85,11 @@ def main() -> None:
         os.close(lock)  # the child has it, for as long as it lives
         asked[answer] = (child, path)
     end = time.monotonic() + ANSWER_S
-    while asked and (left := end - time.monotonic()) > 0:
-        for answer in select.select(list(asked), [], [], left)[0]:
+    while asked:
+        ready = select.select(list(asked), [], [], max(0.0, end - time.monotonic()))[0]
+        if not ready:  # and one last look was taken after the time was over: this process may have stood still, too
+            break
+        for answer in ready:
             child, path = asked.pop(answer)
             told = os.read(answer, 1 << 16)
             print(told.decode() if told else json.dumps({"path": path, "error": "can't be looked at"}), flush=True)

@@ -34,10 +34,10 @@ mount --bind "$work/hosts" /etc/hosts
 harmless='High latency|state file|Trying backup|accounting information|No association for|clustername|last_part_update|mpi/pmix'
 if [ -e "$work/gres.conf" ]; then
     node=$(names "$work/gres.conf" | sed -n 1p)
-    timeout 10 slurmd -f "$work/slurm.conf" -N "$node" -G >"$work/gres.log" 2>&1 || { cat "$work/gres.log" >&2; exit 1; }
+    timeout 25 slurmd -f "$work/slurm.conf" -N "$node" -G >"$work/gres.log" 2>&1 || { cat "$work/gres.log" >&2; exit 1; }
     grep -E 'error:|fatal:' "$work/gres.log" >&2 && exit 1
 fi
-timeout 15 setpriv --reuid slurm --regid slurm --clear-groups slurmctld -D -c -f "$work/slurm.conf" >"$work/log" 2>&1 &
+timeout 30 setpriv --reuid slurm --regid slurm --clear-groups slurmctld -D -c -f "$work/slurm.conf" >"$work/log" 2>&1 &
 pid=$!
 while kill -0 "$pid" 2>/dev/null && ! grep -q 'Running as primary' "$work/log"; do sleep 0.02; done
 # What it says once it is being stopped (that its helper process is gone, for one) is no word about the files.

@@ -15,7 +15,7 @@ from headway import paths
 from headway.errors import Refused, Unreachable
 from headway.sdk.liveness import alive
 
-START_S = 20.0
+START_S = 60.0
 STOP_S = 15.0
 FULL_MIB = 16  # less than the server needs to start
 _LOOK_S = 0.02

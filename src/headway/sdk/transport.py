@@ -172,6 +172,7 @@ class Http:
                 base_url=self.url,
                 headers={"authorization": f"Bearer {self._token}"},
                 timeout=self._timeout_s,
+                limits=_limits(),
                 transport=self._transport,
                 verify=_trusted(self.url),
                 trust_env=False,
@@ -213,6 +214,13 @@ class Http:
         if isinstance(error, httpx.TimeoutException):
             return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")
         return Unreachable(f"the connection to {self.url} broke: {error}", hint="headway server status")
+
+
+def _limits() -> httpx.Limits:
+    """The server closes a connection that was idle for 5 s; a request must not cross that on its way."""
+    import httpx
+
+    return httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=3.0)
 
 
 def _trusted(url: str) -> ssl.SSLContext | bool:
