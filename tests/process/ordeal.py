@@ -174,7 +174,7 @@ class Ordeal:
             server = self.servers[turn % 2].at
             assert server is not None
             try:
-                answer = httpx.post(server.url + path, json=body, headers=headers, timeout=30, trust_env=False)
+                answer = httpx.post(server.url + path, json=body, headers=headers, timeout=60, trust_env=False)
             except httpx.HTTPError as error:
                 said = repr(error)
             else:
@@ -194,7 +194,7 @@ class Ordeal:
         server = next(one.at for one in self.servers if one.process is not None and one.process.poll() is None)
         assert server is not None
         headers = {"authorization": f"Bearer {self._token}"}
-        answer = httpx.get(server.url + path, headers=headers, timeout=30, trust_env=False)
+        answer = httpx.get(server.url + path, headers=headers, timeout=60, trust_env=False)
         assert answer.status_code == 200, answer.text
         return answer.text
 

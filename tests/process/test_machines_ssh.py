@@ -97,7 +97,7 @@ async def serving(port: int = 0, host_key: Any = None, client: Any = None) -> As
         for command in made.commands:
             command.cancel()
         if made.commands:
-            await asyncio.wait(made.commands, timeout=5)  # the one who hears of a child's end may be gone by now
+            await asyncio.wait(made.commands, timeout=60)  # the one who hears of a child's end may be gone by now
         gc.collect()  # so that it is here that the marks above pass over what was torn down
 
 

@@ -106,7 +106,7 @@ async def test_no_connection_stays_open_where_nobody_becomes_root(ops: Path) -> 
         for _ in range(3):
             with pytest.raises(Unreachable):
                 await ssh.remote(machine, ["true"], timeout_s=20)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while any(not one.is_closed() for one in server.connections):
                 await asyncio.sleep(0.01)
 
@@ -123,7 +123,7 @@ async def test_waiting_for_a_machine_ends_at_once_when_sudo_refuses(ops: Path) -
     ops.write_text("wrong\n")
     async with serving() as server, Connections(server.key) as ssh:
         machine = replace(server.machine, user="ops", password_path=str(ops))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             with pytest.raises(Unreachable, match="is wrong"):
                 await ssh.wait_ready(machine, timeout_s=600)
 

@@ -67,7 +67,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         def go(**env: str) -> Running:
             argv = [sys.executable, "-m", "tests.process.server_process"]
             process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, env={**os.environ, **env})
-            ends.callback(lambda: (process.send_signal(signal.SIGTERM), process.wait(20), process.stderr.close()))  # type: ignore[union-attr]
+            ends.callback(lambda: (process.send_signal(signal.SIGTERM), process.wait(60), process.stderr.close()))  # type: ignore[union-attr]
             deadline = time.monotonic() + 60
             while (found := running()) is None:
                 if process.poll() is not None or time.monotonic() > deadline:
@@ -98,13 +98,13 @@ def trail(state_dir: Path) -> list[str]:
 def test_behind_a_trusted_proxy_people_have_their_own_addresses(start: Start, tmp_path: Path) -> None:
     server = start(HEADWAY_TRUSTED_PROXIES="127.0.0.1", HEADWAY_PUBLIC_URL="https://headway.example.org")
     said = {"authorization": "Bearer hw_guess", "x-forwarded-for": "198.51.100.7, 203.0.113.9"}
-    assert httpx.get(f"{server.url}/api/v1/me", headers=said).status_code == 401
+    assert httpx.get(f"{server.url}/api/v1/me", headers=said, timeout=60).status_code == 401
     assert trail(tmp_path / "state") == ["203.0.113.9"]  # what the proxy saw, not what the client told the proxy
     with discover() as client:  # of this machine: not by way of the proxy
         link = client.sign_in_link().url
     assert link.startswith("https://headway.example.org/signin?code=")
     seen = {"host": "headway.example.org", "x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}
-    answer = httpx.get(f"{server.url}/signin?{link.partition('?')[2]}", headers=seen)
+    answer = httpx.get(f"{server.url}/signin?{link.partition('?')[2]}", headers=seen, timeout=60)
     cookie = answer.headers["set-cookie"]
     assert answer.status_code == 303
     assert cookie.startswith("__Host-headway_")
@@ -115,8 +115,10 @@ def test_behind_a_trusted_proxy_people_have_their_own_addresses(start: Start, tm
     for origin, status in (
         ("https://headway.example.org", 201), ("http://headway.example.org", 403), ("https://evil.example", 403),
     ):  # fmt: skip
-        assert httpx.post(ask, headers={**session, "origin": origin}).status_code == status, origin
-    assert httpx.get(f"{server.url}/api/v1/me", headers={**session, "host": "evil.example"}).status_code == 400
+        assert httpx.post(ask, headers={**session, "origin": origin}, timeout=60).status_code == status, origin
+    assert (
+        httpx.get(f"{server.url}/api/v1/me", headers={**session, "host": "evil.example"}, timeout=60).status_code == 400
+    )
 
 
 def test_the_server_speaks_tls_itself(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +129,7 @@ def test_the_server_speaks_tls_itself(start: Start, tmp_path: Path, monkeypatch:
         assert client.me().role == "admin"
     # It was told of no proxy: nobody says where they come from.
     said = {"authorization": "Bearer hw_guess", "x-forwarded-for": "203.0.113.9"}
-    assert httpx.get(f"{server.url}/api/v1/me", headers=said, verify=trusting(cert)).status_code == 401
+    assert httpx.get(f"{server.url}/api/v1/me", headers=said, verify=trusting(cert), timeout=60).status_code == 401
     assert trail(tmp_path / "state") == ["127.0.0.1"]
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "elsewhere"))
     with Client(server.url, "hw_x") as client, pytest.raises(Unreachable, match="can't show who it is") as caught:

@@ -47,7 +47,7 @@ def start(state_dir: Path) -> Iterator[Start]:
 
     def go() -> Running:  # what `start_server` does, but for another program
         for killed in processes:
-            killed.wait(timeout=20)
+            killed.wait(timeout=60)
         argv = [sys.executable, "-m", "tests.process.server_process"]
         process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE)
         processes.append(process)
@@ -112,7 +112,7 @@ def test_sigterm_gives_the_work_to_the_next_server(start: Start, state_dir: Path
 def test_one_server_per_folder_and_private_files(start: Start, state_dir: Path) -> None:
     server = start()
     argv = [sys.executable, "-m", "headway.server"]
-    other = subprocess.run(argv, capture_output=True, text=True, timeout=30, cwd=ROOT)
+    other = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert other.returncode == 1
     assert f"process {server.pid}" in other.stderr
     assert "Traceback" not in other.stderr
@@ -138,7 +138,7 @@ def test_page_signs_in_by_link(start: Start, state_dir: Path) -> None:
     start()
     with discover(state_dir) as client:
         link = client.sign_in_link().url
-        with httpx.Client(follow_redirects=True, trust_env=False) as browser:
+        with httpx.Client(follow_redirects=True, trust_env=False, timeout=60) as browser:
             assert browser.get(client.url).status_code == 401
             page = browser.get(link)
             assert page.status_code == 200

@@ -87,7 +87,7 @@ __main__.main()
 
     async def until(self, name: str) -> None:
         """Until the stand-in for sbatch has written the file."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not self.lines(name):
                 await asyncio.sleep(0.01)
 

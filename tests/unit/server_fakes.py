@@ -310,7 +310,7 @@ class Server:
         task = asyncio.create_task(Reconciler(self.state, "test:1").run())
         self.state.wake.set()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while True:
                     number = self.state.live.hub.number(OPERATIONS)
                     if not [o async for o in self._unfinished()]:

@@ -82,7 +82,7 @@ async def streamed(
         content += message.get("body", b"")
         begun.set()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await server.app(scope_of(method, path, token, body), receive, send)
     return status, content
 

@@ -71,7 +71,7 @@ def provider() -> Iterator[Provider]:
     thread.start()
     yield made[0]
     server.shutdown()
-    thread.join(5)
+    thread.join(60)
 
 
 @pytest.fixture(autouse=True)

@@ -196,7 +196,7 @@ async def ask(server: Server, method: str, path: str, token: str, body: Any = No
 
     task = asyncio.ensure_future(server.app(scope_of(method, path, token, content), receive, send))
     waiting = asyncio.ensure_future(answered.wait())
-    await asyncio.wait({task, waiting}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({task, waiting}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
     for one in (task, waiting):
         one.cancel()
     await asyncio.gather(task, waiting, return_exceptions=True)

@@ -54,7 +54,7 @@ async def answered(server: Server, path: str, secret: str, until: asyncio.Event)
         await asyncio.Event().wait()
         return {}
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await server.app(scope_of("GET", path, secret, b""), receive, send)
     return content, whole
 
@@ -108,7 +108,7 @@ async def test_a_log_that_ended_is_whole(server: Server, monkeypatch: pytest.Mon
 async def test_a_log_that_is_open_holds_a_place_until_its_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(b"one\n")
     following = asyncio.create_task(asked(server, monkeypatch, stream))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not server.state.followed:
             await asyncio.sleep(0)
         assert server.state.followed == {"eve": 1}

@@ -101,19 +101,21 @@ async def test_the_page_says_the_same(server: Server) -> None:
     assert "storage bench" not in page, "a viewer may not"
 
 
-def volumes(tmp_path: Path, ask: dict[str, Any], *, hangs: float = 0.0) -> dict[str, dict[str, Any]]:
+def volumes(
+    tmp_path: Path, ask: dict[str, Any], *, hangs: float = 0.0, answer_s: float = 20.0
+) -> dict[str, dict[str, Any]]:
     """What the program says of each place; /hangs lasts for `hangs` seconds, whatever is done to who looks at it."""
     looks = "time.sleep(HANGS if path == '/hangs' else 0); told = os.statvfs('/' if path == '/hangs' else path)"
     code = (
         program("volumes")
         .replace('LOOKS = "/run/headway/looks"', f"LOOKS = {str(tmp_path / 'looks')!r}")
-        .replace("ANSWER_S = 5.0", "ANSWER_S = 0.2")
+        .replace("ANSWER_S = 5.0", f"ANSWER_S = {answer_s}")
         .replace("told = os.statvfs(path)", looks.replace("HANGS", str(hangs)))
         .replace("os.kill(child, signal.SIGKILL)", "pass")  # as in a file system that does not let go of it
     )
     assert str(tmp_path) in code
     argv = [sys.executable, "-I", "-S", "-c", code, json.dumps(ask)]
-    ran = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
     return {row["path"]: row for row in map(json.loads, ran.stdout.splitlines())}
 
 
@@ -131,15 +133,15 @@ def test_a_place_that_should_be_mounted_is_not_looked_at_before(tmp_path: Path) 
 
 
 def test_a_place_that_hangs_keeps_nobody_waiting_and_is_asked_once(tmp_path: Path) -> None:
-    rows = volumes(tmp_path, {"paths": ["/hangs", "/"]}, hangs=20)
-    assert rows["/hangs"]["error"] == "no answer for 0.2 s"
+    rows = volumes(tmp_path, {"paths": ["/hangs", "/"]}, hangs=600, answer_s=1.0)
+    assert rows["/hangs"]["error"] == "no answer for 1 s"
     assert rows["/"]["size"] > 0
     began = time.monotonic()
     for _ in range(3):
-        rows = volumes(tmp_path, {"paths": ["/hangs", "/"]}, hangs=0)
+        rows = volumes(tmp_path, {"paths": ["/hangs", "/"]}, hangs=0, answer_s=1.0)
         assert rows["/hangs"]["error"].startswith("no answer for "), "who looks first still does: no other has begun"
         assert rows["/"]["size"] > 0
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 300
     lock = next(path for path in (tmp_path / "looks").iterdir() if "hangs" in path.name)
     holders = [link for link in Path("/proc").glob("[0-9]*/fd/*") if points_to(link, lock)]
     assert len(holders) == 1

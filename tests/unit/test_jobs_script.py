@@ -143,7 +143,7 @@ def test_the_script_is_good_bash_and_runs_no_word_of_the_user_s(launcher: Any, c
     script = make("$(touch x)", "; id", launcher=launcher, container=container)
     assert "$(touch" not in script.text()
     assert "; id" not in script.text()
-    done = subprocess.run(["bash", "-n"], input=script.text(), text=True, capture_output=True, check=False, timeout=10)
+    done = subprocess.run(["bash", "-n"], input=script.text(), text=True, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -246,7 +246,7 @@ async def test_a_command_that_writes_more_than_an_answer_holds_is_told_so() -> N
 
 def program(ask: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *command(ask)[1:]], capture_output=True, text=True, timeout=20, check=False, input=""
+        [sys.executable, *command(ask)[1:]], capture_output=True, text=True, timeout=60, check=False, input=""
     )
 
 
@@ -283,7 +283,7 @@ def test_the_program_imports_only_what_starts_fast() -> None:
         f"print([m for m in {slow!r} if m in sys.modules])"
     )
     argv = [sys.executable, "-I", "-S", "-c", code]
-    ran = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True)
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "[]"
 
 
@@ -301,7 +301,7 @@ entry = pwd.struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", 
 print(login.ask_login(entry)["SITE"])
 """
     ran = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert ran.stdout.strip() == "ours", ran.stderr
 

@@ -82,12 +82,12 @@ def tail(head: Head, now: Job, **options: Any) -> AsyncIterator[bytes]:
 
 
 async def take(chunks: AsyncIterator[bytes]) -> bytes:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await anext(chunks)
 
 
 async def rest(chunks: AsyncIterator[bytes]) -> bytes:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return b"".join([chunk async for chunk in chunks])
 
 

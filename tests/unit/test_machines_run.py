@@ -34,11 +34,11 @@ async def test_run_past_its_time_ends_all_it_started(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     began = time.monotonic()
     with pytest.raises(CommandFailed) as caught:
-        await run(["sh", "-c", f"sleep 300 & echo $! > {pid_file}; wait"], timeout_s=0.5)
+        await run(["sh", "-c", f"sleep 300 & echo $! > {pid_file}; wait"], timeout_s=2.0)
     assert caught.value.code is None
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 120
     child = int(pid_file.read_text())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while _running(child) and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
     assert not _running(child)

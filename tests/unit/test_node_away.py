@@ -151,5 +151,5 @@ def test_who_answers_who_refuses_and_who_only_takes_the_connection(monkeypatch: 
         speaker = threading.Thread(target=speak, daemon=True)
         speaker.start()
         assert away.answers("127.0.0.1", port)
-        speaker.join(10)
+        speaker.join(60)
     assert away.answers("127.0.0.1", port), "refused: the machine is there, its agent is about to be"

@@ -340,7 +340,7 @@ def _until_closed(giver: metrics.Giver, ears: socket.socket) -> None:
 
 
 def asked(address: Any, request: bytes) -> bytes:
-    with socket.create_connection(address, timeout=20) as link:
+    with socket.create_connection(address, timeout=60) as link:
         link.sendall(request)
         pieces = []
         while piece := link.recv(4096):
@@ -356,7 +356,7 @@ def test_only_metrics_are_given_out_and_nonsense_hurts_nobody(giver: Any) -> Non
         b"POST /metrics HTTP/1.1\r\n\r\n",
     ):
         assert asked(giver, request).startswith(b"HTTP/1.1 404"), request
-    with socket.create_connection(giver, timeout=20):  # says nothing and goes
+    with socket.create_connection(giver, timeout=60):  # says nothing and goes
         pass
     answer = asked(giver, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200")

@@ -173,7 +173,7 @@ def test_the_job_s_lines_can_be_read_by_a_shell(tmp_path: Path) -> None:
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = run("job", cwd=folder, PATH=path, SLURM_JOB_NODELIST="lab-1-[1-2]", SLURM_JOB_ID="7", SLURM_GPUS_ON_NODE="8")
     script = done.stdout + 'printf "%s\\n" "$MASTER_ADDR" "$HEADWAY_HOSTFILE"'
-    told = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=10).stdout
+    told = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
     assert told.splitlines() == ["lab-1-1", str(folder / "hostfile.7")]
     assert (folder / "hostfile.7").read_text() == "lab-1-1 slots=8\nlab-1-2 slots=8\n"
 

@@ -141,7 +141,7 @@ class World:
             writer.write(http.send(h11.Data(data=body)) or b"")
         writer.write(http.send(h11.EndOfMessage()) or b"")
         head, content = None, b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 event = http.next_event()
                 if event is h11.NEED_DATA:
@@ -391,7 +391,7 @@ async def test_a_websocket_goes_both_ways_until_its_person_is_signed_out(
     }  # fmt: skip
     lines = [f"GET /n/{ID}/api/kernels/k/channels HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
     writer.write("\r\n".join([*lines, "", ""]).encode())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer = await reader.readuntil(b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 101")
         assert b"set-cookie" not in answer.lower()
@@ -426,7 +426,7 @@ async def test_a_far_side_that_sends_more_than_it_may_is_cut_off() -> None:
 
     made = Tunnel(Flood(), "node")
     await made.connect()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.wait([made._reader])
     assert len(Flood.pieces) > 40, "it went on reading"
     assert not made.alive

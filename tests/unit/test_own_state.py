@@ -38,7 +38,7 @@ class World:
         words = [word.replace(self.state, str(self.places[machine.name])) for word in argv]
         if self.squashed:
             words = ["sh", "-c", "echo 'chown: Operation not permitted' >&2; exit 1"] if argv[0] == "sh" else words
-        done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         return Ran(tuple(argv), done.returncode, done.stdout, done.stderr, 0.0)
 
     async def check(self) -> None:

@@ -210,7 +210,7 @@ def test_a_look_by_sudo_knows_from_where_it_came(above: str) -> None:
     tail = script.read_text().partition("part from\n")[2].partition("part time")[0]
     ran = subprocess.run(
         ["sh", "-c", f"{above} sh -c 'env -u SSH_CONNECTION sh -s; true'"],
-        input=tail, capture_output=True, text=True, check=True, timeout=20,
+        input=tail, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert ran.stdout == "198.51.100.7\n"
 
@@ -219,7 +219,7 @@ def state_part(folder: Path) -> str:
     script = (Path(__file__).parents[2] / "node" / "survey.sh").read_text()
     part = script.partition("part state\n")[2].partition("part users")[0]
     argv = ["sh", "-c", f"part() {{ :; }}\n{part}", "sh", "", "", str(folder)]
-    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20).stdout
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def test_what_a_folder_that_is_not_there_yet_would_lie_on(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_whose_homes_and_uids_there_are(tmp_path: Path) -> None:
         "",
         "0 4294967000",
     ]
-    text = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20).stdout
+    text = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stdout
     homes, _, owners = text.partition("### owners\n")
     told = read("lab-head", "10.9.0.10", parts(homes=homes, owners=owners), NOW, NOW)
     assert told.homes == {f"{tmp_path}/ann": (tmp_path / "ann").stat().st_uid}

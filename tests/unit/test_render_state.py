@@ -40,7 +40,7 @@ class Place:
         for name in ("stat", "sleep"):
             (bin_ / name).chmod(0o755)
         env = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}"}
-        return subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True, timeout=20, check=False)
+        return subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True, timeout=60, check=False)
 
     def save(self, where: Path, queue: str, at: float) -> None:
         where.mkdir(parents=True, exist_ok=True)

@@ -96,7 +96,7 @@ def test_who_begins_to_lead_says_in_which_folder(tmp_path: Path) -> None:
     text = takeback.files(replace(builders.cluster(), controllers=2), first=False)[slurm_conf.LEADS].text
     ours = tmp_path / "ours"
     text = text.replace(STATE, str(tmp_path)).replace("/run/slurmctld/leads", str(ours))
-    subprocess.run(["sh", "-c", text], check=True, timeout=20)
+    subprocess.run(["sh", "-c", text], check=True, timeout=60)
     assert ours.read_text() == (tmp_path / "leads").read_text()
     assert ours.read_text().split()[0] == os.uname().nodename
     assert ours.read_text().split()[2:] == [str(tmp_path)]

@@ -189,7 +189,7 @@ def test_checkpoints_go_along_with_reports(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(progress, "LEAST_S", 0.0)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
         agent.bind(str(tmp_path / "socket"))
-        agent.settimeout(10)
+        agent.settimeout(60)
         progress.report(step=1, loss=2.0)
         first = json.loads(agent.recv(4096))
         began = first.pop("run_began")

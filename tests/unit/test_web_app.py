@@ -206,7 +206,7 @@ async def test_a_pulse_comes_without_news_and_a_closed_stream_unsubscribes(monke
 
     ticks = stream.ticks(silent())
     for _ in range(3):
-        await asyncio.wait_for(anext(ticks), 5)
+        await asyncio.wait_for(anext(ticks), 60)
     await ticks.aclose()  # type: ignore[attr-defined]
     assert closed.is_set()
 
@@ -226,5 +226,5 @@ async def test_a_change_between_subscribing_and_reading_is_not_missed(monkeypatc
     await anext(ticks)
     assert listening, "the first reading happened before anybody listened"
     news.set()
-    await asyncio.wait_for(anext(ticks), 5)
+    await asyncio.wait_for(anext(ticks), 60)
     await ticks.aclose()  # type: ignore[attr-defined]

@@ -62,7 +62,7 @@ async def _tell(server: Server, operation: str, step: str, text: str, **more: An
 
 
 async def _next(stream: Any) -> tuple[str, str]:
-    event = await asyncio.wait_for(anext(stream), 10)
+    event = await asyncio.wait_for(anext(stream), 60)
     return event.event, event.data
 
 
@@ -143,7 +143,7 @@ async def test_lines_close_together_go_out_as_one_and_the_clock_alone_sends_noth
     server.state.clock.now += 60  # type: ignore[attr-defined]
     for _ in range(3):
         read.clear()
-        await asyncio.wait_for(read.wait(), 10)
+        await asyncio.wait_for(read.wait(), 60)
     assert not following.done()
     monkeypatch.setattr(operations, "GATHER_S", 0.5)
     for node in range(40):

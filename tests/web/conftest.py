@@ -25,7 +25,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 from page_demo import Snapshot
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 from tests.unit.server_fakes import FakeWork, shared_app
 
 from headway.api.live import Live
@@ -51,7 +51,7 @@ class Site:
 
     def run(self, what: Coroutine[Any, Any, Any]) -> Any:
         """Carries it out on the server's loop and waits for its answer: `site.run(site.state.store.people())`."""
-        return asyncio.run_coroutine_threadsafe(what, self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(what, self.loop).result(60)
 
     def put(self, snapshot: Snapshot | None, name: str = "demo") -> None:
         """Shows a cluster as it is now; None takes it away."""
@@ -59,8 +59,9 @@ class Site:
 
     def goto(self, page: Page, path: str = "/", *, role: str = "admin") -> None:
         """Opens a page, signed in as the person of PEOPLE with this role; "" = as nobody."""
-        page.context.clear_cookies(name=self.state.settings.cookie)
-        if role:
+        if not role:
+            page.context.clear_cookies(name=self.state.settings.cookie)
+        else:
             if role not in self.sessions:
                 self.sessions[role] = self.run(self._sign_in(PEOPLE[role], role))
             cookie = {"name": self.state.settings.cookie, "value": self.sessions[role], "url": self.url}
@@ -100,6 +101,14 @@ class _Server(uvicorn.Server):
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browser tests run last: Playwright keeps an event loop running in this thread, in which no async test can run."""
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+@pytest.fixture(autouse=True)
+def _patience() -> Iterator[None]:
+    """Tests assert order and outcome; Playwright's own five seconds are short on a busy machine."""
+    expect.set_options(timeout=60_000)
+    yield
+    expect.set_options(timeout=5_000)
 
 
 @pytest.fixture(scope="session")
@@ -144,7 +153,7 @@ def serve(folder: Path) -> Iterator[Site]:
 
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
-    assert server.ready.wait(30), "uvicorn did not start"
+    assert server.ready.wait(60), "uvicorn did not start"
     assert server.loop is not None
     port = server.servers[0].sockets[0].getsockname()[1]
 
@@ -152,7 +161,7 @@ def serve(folder: Path) -> Iterator[Site]:
         server.loop.call_soon_threadsafe(made[0].live.stopping.set)
         server.loop.call_soon_threadsafe(made[0].live.hub.close)
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive(), "an open stream kept the server from stopping"
 
     site = Site(f"http://127.0.0.1:{port}", made[0], work, config.app, server.loop, stop=stop)

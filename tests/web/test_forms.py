@@ -82,7 +82,7 @@ def test_two_clicks_send_one(demo: Site, page: Page, slow: Slow, path: str) -> N
     box = button.bounding_box() or {}
     for _ in range(2):
         page.mouse.click(box["x"] + 10, box["y"] + 10)
-        assert slow.begun.wait(20)  # browsers drop a click that comes before they have sent anything
+        assert slow.begun.wait(60)  # browsers drop a click that comes before they have sent anything
     slow.answers()
     if path.endswith("submit"):
         page.wait_for_url("**/jobs/105")
@@ -161,8 +161,8 @@ def test_what_was_typed_stays_when_the_session_ends(slow: Slow, page: Page, path
     slow.demo.sign_out()
     text.press("End")
     text.press_sequentially("8")
-    expect(page.locator(".toast.is-bad")).to_contain_text("your session has ended", timeout=15_000)
+    expect(page.locator(".toast.is-bad")).to_contain_text("your session has ended")
     expect(text).to_have_value("78")
     slow.demo.goto(page, "/clusters/demo/incidents")
     slow.demo.sign_out()
-    expect(page.locator("h1")).to_have_text("Sign in", timeout=10_000)
+    expect(page.locator("h1")).to_have_text("Sign in")

@@ -37,7 +37,7 @@ class Streams:
         page.on("requestfailed", lambda one: self.open.discard(one))
 
     def are(self, number: int, page: Page) -> None:
-        for _ in range(100):
+        for _ in range(1200):
             if len(self.open) == number:
                 return
             page.wait_for_timeout(50)

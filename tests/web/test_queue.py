@@ -118,7 +118,7 @@ def _queued(demo: Site, tasks: tuple[JobState, ...]) -> None:
 
 def _get(demo: Site, path: str) -> httpx.Response:
     cookie = demo.run(demo._sign_in(PEOPLE["viewer"], "viewer"))
-    return httpx.get(f"{demo.url}{path}", cookies={demo.state.settings.cookie: cookie}, timeout=30)
+    return httpx.get(f"{demo.url}{path}", cookies={demo.state.settings.cookie: cookie}, timeout=60)
 
 
 def test_a_log_of_a_hundred_thousand_lines(
@@ -131,7 +131,7 @@ def test_a_log_of_a_hundred_thousand_lines(
     began = time.monotonic()
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     text = page.locator("#log-text")
-    expect(text).to_contain_text("live 99999", timeout=30_000)
+    expect(text).to_contain_text("live 99999")
     assert time.monotonic() - began < 20
     assert int(text.get_attribute("data-lines") or 0) <= 5000
     expect(page.locator("#log-state")).to_have_text("complete")

@@ -23,7 +23,10 @@ FOCUS = (
 def later(page: Page, path: str) -> None:
     """Lets time pass until the part has come anew."""
     page.evaluate("document.activeElement.dataset.old = 'yes'")
-    with page.expect_response(lambda one: one.request.headers.get("hx-request") == "true" and path in one.url):
+    with (
+        page.expect_response(lambda one: one.request.headers.get("hx-request") == "true" and path in one.url),
+        page.expect_request(lambda one: one.headers.get("hx-request") == "true" and path in one.url),
+    ):
         page.clock.run_for(11_000)
     page.wait_for_function("() => !document.querySelector('.htmx-request, .htmx-swapping, .htmx-settling')")
 
