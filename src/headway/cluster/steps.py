@@ -93,9 +93,11 @@ def by_stage(
         stages[stage] += _unit_steps(rows, stage, fresh, switched, wanted, secrets)
     if detached:  # once the agent knows: it would take the node out for a volume that is not there
         last = stages["controller" if any(unit.stage == "controller" for unit in wanted.units) else "node"]
-        last += [{"op": "unmount", "unit": path.rpartition("/")[2]} for path in detached]
+        unmounts: list[Step] = [{"op": "unmount", "unit": path.rpartition("/")[2]} for path in detached]
+        last += unmounts  # while its file is there, so that an apply that is killed here begins with it again
         last += [{"op": "remove", "path": path} for path in detached]
-        last += [*managed, {"op": "daemon_reload"}]
+        # A repair of the node may have mounted it once more meanwhile; what systemd doesn't know nobody can mount.
+        last += [*managed, {"op": "daemon_reload"}, *unmounts]
     base += dirs.values()
     base += [
         {"op": "home", "path": c.what, "user": c.data["user"], "uid": c.data["uid"]}
