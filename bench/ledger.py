@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from headway.api import costs, goodput, reckoning, reports, usage
+from headway.api.days import sum_days
 from headway.api.reckoning import Look, Place
 from headway.domain.cluster import Cluster
 from headway.domain.incident import XidClass
@@ -33,7 +34,8 @@ from headway.ledger.periods import month, zone
 from headway.spec.catalogue import load_catalogue
 from headway.spec.load import resolve
 from headway.store import PriceRow, Store, open_store
-from headway.store.usage import Only
+from headway.store.days import DAY_S
+from headway.store.sums import Only
 
 MONTH = month("2026-10", zone("UTC"))
 NODES = 512  # 1,000,000 runs hold four fifths of their GPUs
@@ -90,6 +92,15 @@ async def fill(folder: Path, count: int) -> float:
     return time.monotonic() - began
 
 
+async def summed(folder: Path) -> float:
+    """Seconds of a month's days, which a server sums while it runs: a few each minute, and those again whose runs changed."""
+    store, began = await open_store(folder), time.monotonic()
+    while await sum_days(store, "lab", MONTH.end + DAY_S):
+        pass
+    await store.close()
+    return time.monotonic() - began
+
+
 async def others(store: Store, count: int, names: tuple[str, ...]) -> None:
     """Machines, prices, drains, incidents, checkpoints."""
     half = (MONTH.start + MONTH.end) // 2
@@ -113,7 +124,7 @@ async def report(store: Store) -> dict[str, float]:
     live = SimpleNamespace(snapshot=lambda _: SimpleNamespace(nodes=()))
     state: Any = SimpleNamespace(store=store, live=live, clock=lambda: float(MONTH.end + 1))
     look = Look(Place("lab", lab, MONTH.end + 1), MONTH, None)
-    place, took = look.place, {}
+    place, took = look.place, dict[str, float]()
 
     async def chargeback() -> Any:
         return costs.chargeback_out(look, await reckoning.bill(state, place, MONTH))
@@ -157,13 +168,14 @@ def main() -> int:
     asked = parser.parse_args()
     out: dict[str, Any] = {"runs": asked.runs}
     fresh = multiprocessing.get_context("spawn")
-    memory, took = [], {}
+    memory, took = [], dict[str, float]()
     for count in (max(1, asked.runs // 100), asked.runs):
         with tempfile.TemporaryDirectory() as passing:
             folder = asked.keep / str(count) if asked.keep else Path(passing)
             if not (folder / "headway.db").exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 out["filled_s"] = round(asyncio.run(fill(folder, count)), 1)
+                out["summed_s"] = round(asyncio.run(summed(folder)), 1)
             out["database_mib"] = round((folder / "headway.db").stat().st_size / 2**20)
             with fresh.Pool(1) as pool:
                 took, mib = pool.apply(in_a_process, (folder,))

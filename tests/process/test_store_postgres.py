@@ -21,7 +21,8 @@ from headway.store import engine as opening
 from headway.store.engine import open_engine
 from headway.store.keeping import Row
 from headway.store.losses import Amount, CutShort, Piece
-from headway.store.usage import Behind, Only, Span, Times, run_place
+from headway.store.sums import Only, Span
+from headway.store.usage import Behind, Times, run_place
 from tests import builders
 from tests.postgres import BIN, postgres
 

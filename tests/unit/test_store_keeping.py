@@ -17,7 +17,7 @@ from headway.ledger.held import held
 from headway.store import schema as t
 from headway.store.keeping import Row, tables
 from headway.store.store import Store
-from headway.store.usage import Span
+from headway.store.sums import Span
 from tests import builders
 
 

@@ -18,7 +18,8 @@ from headway.errors import Conflict
 from headway.ledger import goodput
 from headway.ledger.held import held
 from headway.store import Store
-from headway.store.usage import Behind, Only, Order, RunRow, Span, Times, run_place
+from headway.store.sums import Only, Span
+from headway.store.usage import Behind, Order, RunRow, Times, run_place
 from tests import builders
 
 LAB = builders.cluster(4)

@@ -14,7 +14,8 @@ from headway.ledger import goodput as good
 from headway.ledger.goodput import Cause, Parts
 from headway.ledger.invoice import Segment
 from headway.store.losses import Blamed, CutShort, Piece
-from headway.store.usage import Behind, Only, Span
+from headway.store.sums import Only, Span
+from headway.store.usage import Behind
 
 BLAME_S = 120.0  # between a run's end and the incident that ended it
 IDLE = "GPUs held that do nothing"

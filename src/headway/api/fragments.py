@@ -11,35 +11,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from headway.api.days import touched_between_marks
 from headway.api.reckoning import Place
 from headway.api.state import AppState
 from headway.domain.cluster import Plan
 from headway.domain.ledger import Life
 from headway.ledger import spans
-from headway.ledger.capacity import Fragments, Stretches, fragments
+from headway.ledger.capacity import Cover, Fragments, Stretches, fragments
 from headway.ledger.spans import Span as Stretch
-from headway.store.usage import Span
+from headway.store.sums import Span
 
 
 async def fragments_of(
-    state: AppState, place: Place, lives: Iterable[Life], span: Span, marks: range
+    state: AppState, place: Place, lives: Iterable[Life], span: Span, whole: Cover
 ) -> dict[str, Callable[[Sequence[float]], Fragments]]:
     """By GPU type, of each stretch between two marks: what is made of the GPU-seconds that runs held in them."""
-    store, until = state.store, min(span.end, span.now)
+    store, until, marks = state.store, min(span.end, span.now), whole.marks
     by_group = plans_of(place)
     plans = {life.machine: by_group[life.group] for life in lives if life.group in by_group}
     there = gpus_there(state, place)
     has = {node: there.get(node, plan.gpus) for node, plan in plans.items()}
     worked = await _worked(state, place, [life for life in lives if life.machine in plans], span)
-    works, away_held, touched = ({plan.gpu_type: Stretches(marks) for plan in plans.values()} for _ in range(3))
+    works, away_held, too_much = ({plan.gpu_type: Stretches(marks) for plan in plans.values()} for _ in range(3))
     for node, stretches in worked.items():
         for stretch in stretches:
             works[plans[node].gpu_type].add(*stretch, has[node])
-    for kind, gpus in {(plan.gpu_type, has[node]) for node, plan in plans.items()}:
-        nodes = [node for node, plan in plans.items() if (plan.gpu_type, has[node]) == (kind, gpus)]
-        for one in await store.touched(place.name, nodes, span, marks):
-            touched[kind].add_ends(one.began_in, gpus * one.count, gpus * one.began, ends=False)
-            touched[kind].add_ends(one.ended_in, gpus * one.count, gpus * one.ended, ends=True)
+    sets: dict[tuple[str, int], list[str]] = {}
+    for node, plan in plans.items():
+        sets.setdefault((plan.gpu_type, has[node]), []).append(node)
+    touched = {kind: [0.0] * (len(marks) - 1) for kind in works}
+    for (kind, gpus), seconds in (await touched_between_marks(store, place.name, span, whole, sets)).items():
+        touched[kind] = [one + gpus * other for one, other in zip(touched[kind], seconds, strict=True)]
     away = [
         (node, *stretch)
         for node, stretches in worked.items()
@@ -53,11 +55,10 @@ async def fragments_of(
             then.setdefault(run.node, []).append((run.start, run.end))
     for node, stretches in then.items():
         for stretch in spans.union(stretches):
-            touched[plans[node].gpu_type].add(*stretch, -has[node])
-    return {
-        kind: partial(fragments, works[kind].seconds(), touched[kind].seconds(), away_held[kind].seconds())
-        for kind in works
-    }
+            too_much[plans[node].gpu_type].add(*stretch, has[node])
+    for kind, mine in too_much.items():
+        touched[kind] = [one - other for one, other in zip(touched[kind], mine.seconds(), strict=True)]
+    return {kind: partial(fragments, works[kind].seconds(), touched[kind], away_held[kind].seconds()) for kind in works}
 
 
 def gpus_there(state: AppState, place: Place) -> dict[str, int]:

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 
 from headway.api import reckoning
 from headway.api.access import Anyone, Number, State
-from headway.api.causes import QUEUE, Took, took
+from headway.api.causes import QUEUE, took
 from headway.api.reckoning import Look, Sums, place_of
 from headway.api.saving import Stalls, failure_hours, stalls
 from headway.api.state import AppState
@@ -19,7 +19,8 @@ from headway.errors import NotFound
 from headway.ledger import goodput as good
 from headway.ledger.goodput import Cause, Parts
 from headway.ledger.money import cents, usd
-from headway.store.usage import Only, RunRow, Times
+from headway.store.sums import Only
+from headway.store.usage import RunRow, Times
 from headway.wire.ledger import CauseOut, GoodputOut, JobGoodputOut, PartsOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
@@ -68,10 +69,10 @@ async def goodput_of(state: AppState, look: Look) -> GoodputOut:
     cut = await reckoning.priced(state, place, month)
     every = [*cut, *await reckoning.unpriced(state, place, month)]
 
-    async def single_runs() -> tuple[Stalls, Took]:
-        return await stalls(state, look), await took(state, look, cut)
+    async def all_runs() -> tuple[dict[str, Times], Stalls]:
+        return await sums.times(every), await stalls(state, look)
 
-    times, (stalled, lost) = await asyncio.gather(sums.times(every), single_runs())  # two long questions at a time
+    (times, stalled), lost = await asyncio.gather(all_runs(), took(state, look, cut))  # two long questions at a time
     by_use = sorted(times.items(), key=lambda one: (-one[1].gpu_s, one[0]))
     parts = {team: _parts(one) for team, one in by_use if one.gpu_s or one.waited_gpu_s}
     whole = Parts(

@@ -20,7 +20,8 @@ from headway.ledger.chargeback import Chargeback, Rules
 from headway.ledger.invoice import Invoice, Segment
 from headway.ledger.periods import Period, month, month_of, zone
 from headway.store import ClusterRow, InvoiceRow
-from headway.store.usage import NONE, Cell, Only, RunRow, Span, Times
+from headway.store.sums import NONE, Only, Span
+from headway.store.usage import Cell, RunRow, Times
 
 ALL = Only()
 

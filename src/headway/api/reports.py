@@ -11,16 +11,18 @@ from fractions import Fraction
 from fastapi import APIRouter
 
 from headway.api.access import Anyone, State
+from headway.api.days import covered, held_between_marks
 from headway.api.fragments import fragments_of, gpus_there, plans_of
 from headway.api.reckoning import Look, Place
 from headway.api.state import AppState
 from headway.api.usage import HOUR_S, MonthText, energy_sum, hours_of, looked
 from headway.domain.ledger import Life
 from headway.ledger import capacity as rules
-from headway.ledger.capacity import Ends, Fragments, Stretches
+from headway.ledger.capacity import Cover, Fragments, Stretches
 from headway.ledger.energy import Energy
 from headway.ledger.money import cents, usd
-from headway.store.usage import Only, Span, Total
+from headway.store.sums import Only, Span
+from headway.store.usage import Total
 from headway.wire.ledger import CapacityOut, EnergyOut, EnergyRow, HourOut, TypeOut, WaitOut
 
 _HOUR = ("held", "there", "free", "fragmented")
@@ -106,10 +108,11 @@ async def _types(state: AppState, place: Place, span: Span, marks: range) -> tup
     """What hours were, and how long runs waited: two long questions at a time."""
 
     async def held_and_waits() -> tuple[dict[str, list[float]], Waits]:
-        return await _held(state, place, span, marks), await state.store.waits(place.name, span)
+        return await _held(state, place, span, whole), await state.store.waits(place.name, span)
 
     lives = await state.store.lives(place.name, span.start, span.end)
-    (held, waits), unused = await asyncio.gather(held_and_waits(), fragments_of(state, place, lives, span, marks))
+    whole = await covered(state.store, place.name, span, marks)
+    (held, waits), unused = await asyncio.gather(held_and_waits(), fragments_of(state, place, lives, span, whole))
     there, nothing = _there(place, gpus_there(state, place), lives, span, marks), [0.0] * (len(marks) - 1)
     found = []
     for kind in sorted(held.keys() | there.keys()):
@@ -130,19 +133,16 @@ async def _types(state: AppState, place: Place, span: Span, marks: range) -> tup
     return found, waits
 
 
-async def _held(state: AppState, place: Place, span: Span, marks: range) -> dict[str, list[float]]:
+async def _held(state: AppState, place: Place, span: Span, whole: Cover) -> dict[str, list[float]]:
     """GPU-seconds that runs held in each hour, by GPU type, of the groups that the file still names: of others nobody knows any
     more what their machines had."""
-    begun = await state.store.moments(place.name, span, marks, False)
-    ended = await state.store.moments(place.name, span, marks, True)
+    every = await held_between_marks(state.store, place.name, span, whole)
     plans = plans_of(place)
     found: dict[str, list[float]] = {}
-    for kind, group in begun:
-        if group not in plans:
-            continue
-        ends = [{at: Ends(*sums) for at, sums in one.get((kind, group), {}).items()} for one in (begun, ended)]
-        sums, key = rules.held_between(marks, *ends), plans[group].gpu_type
-        found[key] = [one + other for one, other in zip(found.get(key, [0.0] * len(sums)), sums, strict=True)]
+    for (_, group), sums in every.items():
+        if group in plans:
+            key = plans[group].gpu_type
+            found[key] = [one + other for one, other in zip(found.get(key, [0.0] * len(sums)), sums, strict=True)]
     return found
 
 

@@ -24,7 +24,8 @@ from headway.ledger.invoice import Segment
 from headway.ledger.money import cents, usd
 from headway.ledger.periods import Period
 from headway.store.losses import Saved
-from headway.store.usage import Only, RunRow
+from headway.store.sums import Only
+from headway.store.usage import RunRow
 from headway.wire.ledger import AdviceOut
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])

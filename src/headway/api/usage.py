@@ -23,7 +23,8 @@ from headway.ledger.energy import Energy, estimate_j
 from headway.ledger.goodput import within
 from headway.ledger.money import apportion, cents, usd
 from headway.ledger.periods import Period, moment, zone
-from headway.store.usage import BY, NONE, Only, Order, RunRow, Span, Total, run_place
+from headway.store.sums import NONE, Only, Span
+from headway.store.usage import BY, Order, RunRow, Total, run_place
 from headway.wire import sheets
 from headway.wire.base import Wire
 from headway.wire.ledger import RunLine, RunsOut, UsageOut, UsageRow

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 # Jobs by size: (GPUs from, words).
 SIZES = ((0, "no GPU"), (1, "1 GPU"), (2, "2 to 8"), (9, "9 to 64"), (65, "more than 64"))
@@ -65,6 +66,52 @@ class Stretches:
     def seconds(self) -> list[float]:
         began, ended = ({at: Ends(*sums) for at, sums in one.items()} for one in (self._began, self._ended))
         return held_between(self._marks, began, ended)
+
+
+HALF_S = 1800  # what is kept of days: hours of every zone but a few begin with one
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Of the stretches between marks, by number: those that lie wholly in days of which each half hour is known, and the marks
+    of the others, as far as they follow each other, by the number of their first."""
+
+    marks: range
+    known: tuple[int, ...]
+    rest: tuple[tuple[int, range], ...]
+
+    def seconds(self, kept: Mapping[int, float], parts: Iterable[Sequence[float]]) -> list[float]:
+        """Of each stretch: `kept` of half hours by their beginnings, `parts` of each of `rest`."""
+        found: list[float] = [0] * (len(self.marks) - 1)
+        for i in self.known:
+            found[i] = sum(kept.get(at, 0) for at in range(self.marks[i], self.marks[i + 1], HALF_S))
+        for (first, _), part in zip(self.rest, parts, strict=True):
+            found[first : first + len(part)] = part
+        return found
+
+
+def cover(marks: range, until: int, days: Collection[int]) -> Cover:
+    """`days`: beginnings of those that are known. A stretch that goes on after `until` is not."""
+    whole = marks[0] % HALF_S == 0 and marks.step % HALF_S == 0
+
+    def is_known(i: int) -> bool:
+        halves = range(marks[i], marks[i + 1], HALF_S)
+        return whole and marks[i + 1] <= until and all(at // _DAY_S * _DAY_S in days for at in halves)
+
+    known = [is_known(i) for i in range(len(marks) - 1)]
+    rest, at = [], 0
+    for there, some in groupby(known):
+        count = len(list(some))
+        if not there:
+            rest.append((at, marks[at : at + count + 1]))
+        at += count
+    return Cover(marks, tuple(i for i, there in enumerate(known) if there), tuple(rest))
+
+
+def halves(day: int, seconds: Sequence[float]) -> Iterator[tuple[int, float]]:
+    """(beginning, seconds) of each half hour of a day."""
+    return zip(range(day, day + _DAY_S, HALF_S), seconds, strict=True)
 
 
 def percentile(counts: Iterable[tuple[int, int]], which: int) -> int | None:

@@ -7,6 +7,7 @@ import asyncio
 import structlog
 
 from headway.api.collect import EVERY_S
+from headway.api.days import sum_days
 from headway.api.state import AppState
 from headway.errors import HeadwayError
 
@@ -37,6 +38,7 @@ class Collector:
                 continue
             try:
                 await self._state.collected(await self._state.resolved(row))
+                await sum_days(self._state.store, row.name, int(self._state.clock()))
             except (HeadwayError, TimeoutError, OSError) as error:
                 if row.name not in self._silent:
                     log.warning("accounting is not read", cluster=row.name, error=str(error) or type(error).__name__)

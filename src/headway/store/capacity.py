@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,21 +15,27 @@ from sqlalchemy import (
     case,
     cast,
     column,
+    delete,
     func,
+    insert,
     literal,
     or_,
     select,
+    true,
     values,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.store import ledger_schema as t
+from headway.store.days import HOURS
 from headway.store.runs import OPEN
-from headway.store.usage import Span, UsageStore, whole
+from headway.store.sums import Span, whole
+from headway.store.usage import UsageStore
 
 _LONGEST_WAIT_S = 3600 * 24 * 365  # longer ones are told as so long
 _PLACES = 10_000  # hours of a month and more
 _PARTS = 1000  # stretches of nodes that one question names
+Seconds = Sequence[int]  # of each half hour of a day
 Moments = dict[tuple[str, str], dict[int, tuple[int, int]]]
 NodePart = tuple[str, int, int]  # a node from one moment until another
 
@@ -82,16 +88,31 @@ class CapacityStore(UsageStore):
     async def touched(self, cluster: str, nodes: Sequence[str], span: Span, marks: range) -> list[Touched]:
         """When nodes were not wholly free: of a node no two of the stretches overlap. Each is what a run adds to those that began
         before it. One pass, in the order of nodes and time."""
+        both, _, query = await self._stretches(cluster, span, marks, nodes)
+        async with self._read() as db:
+            return [_touched_of(*row) for row in await db.execute(query.group_by(both))]
+
+    async def touched_by_node(self, cluster: str, span: Span, marks: range) -> list[tuple[str, Touched]]:
+        """The same of each node, of a stretch that is short."""
+        both, node, query = await self._stretches(cluster, span, marks)
+        async with self._read() as db:
+            rows = await db.execute(query.add_columns(node).group_by(both, node))
+            return [(name, _touched_of(*sums)) for *sums, name in rows]
+
+    async def _stretches(
+        self, cluster: str, span: Span, marks: range, nodes: Sequence[str] | None = None
+    ) -> tuple[ColumnElement[int], ColumnElement[str], Any]:
         n = t.run_nodes
         low, first, last = await self._earliest(cluster, span.start), marks[0], marks[-1]
         until = min(span.end, span.now)
         ended = case((n.c.end == 0, literal(until)), else_=self._least(n.c.end, until))
         before = func.max(ended).over(partition_by=n.c.node, order_by=(n.c.start, n.c.job), rows=(None, -1))
         runs = (
-            select(n.c.start, ended.label("ended"), before.label("before"))
-            .where(n.c.cluster == cluster, n.c.node.in_(nodes), n.c.units > 0)
+            select(n.c.node, n.c.start, ended.label("ended"), before.label("before"))
+            .where(n.c.cluster == cluster, n.c.units > 0)
+            .where(n.c.node.in_(nodes) if nodes is not None else true())
             .where(n.c.start >= low, n.c.start < until, or_(n.c.end > first, n.c.end == 0))
-            .subquery()
+            .subquery("runs")
         )
         began = case((runs.c.before > runs.c.start, runs.c.before), else_=runs.c.start)
 
@@ -100,18 +121,61 @@ class CapacityStore(UsageStore):
             return case((moment < first, literal(-1)), (moment >= last, literal(len(marks) - 1)), else_=inside)
 
         both = (place(began) + 1) * _PLACES + place(runs.c.ended) + 1  # gathered by one number
-        query = (
-            select(both, func.count(), func.sum(began - first), func.sum(runs.c.ended - first))
-            .where(or_(runs.c.before.is_(None), runs.c.ended > runs.c.before))
-            .group_by(both)
+        query = select(both, func.count(), func.sum(began - first), func.sum(runs.c.ended - first)).where(
+            or_(runs.c.before.is_(None), runs.c.ended > runs.c.before)
         )
-        async with self._read() as db:
-            rows: Any = await db.execute(query)
-            # PostgreSQL's sums of numbers are decimals.
-            return [
-                Touched(number // _PLACES - 1, number % _PLACES - 1, *(int(each) for each in sums))
-                for number, *sums in rows
+        return both, runs.c.node, query
+
+    # --- hours of days that are over
+
+    async def begin_hours(self, cluster: str, day: int) -> None:
+        """From now on what changes the day's hours is noticed by `keep_hours`."""
+        async with self._write() as db:
+            await self._note_summed(db, cluster, HOURS, day, -1)
+
+    async def keep_hours(
+        self, cluster: str, day: int, held: Mapping[tuple[str, str], Seconds], touched: Mapping[str, Seconds]
+    ) -> bool:
+        """Keeps what was reckoned of a day's half hours: GPU-seconds held by GPU type and group, seconds of nodes that were not
+        wholly free. False, and nothing is kept, where runs have changed meanwhile."""
+        h, n = t.held_days, t.touched_days
+        async with self._write() as db:
+            if not await self._finish(db, cluster, HOURS, day):
+                return False
+            for table in (h, n):
+                await db.execute(delete(table).where(table.c.cluster == cluster, table.c.day == day))
+            of_day = {"cluster": cluster, "day": day}
+            rows = [
+                {**of_day, "gpu_type": kind, "group": group, "seconds": list(seconds)}
+                for (kind, group), seconds in held.items()
             ]
+            nodes = [{**of_day, "node": node, "seconds": list(seconds)} for node, seconds in touched.items()]
+            for table, found in ((h, rows), (n, nodes)):
+                if found:
+                    await db.execute(insert(table), found)
+        return True
+
+    async def kept_days(self, cluster: str, start: int, end: int) -> list[int]:
+        """Days from `start` to `end` whose hours are kept."""
+        async with self._read() as db:
+            return await self._summed(db, cluster, HOURS, start, end)
+
+    async def kept_held(self, cluster: str, days: Sequence[int]) -> list[tuple[str, str, int, Seconds]]:
+        """(GPU type, group, day, GPU-seconds of its half hours)"""
+        h = t.held_days
+        query = select(h.c.gpu_type, h.c.group, h.c.day, h.c.seconds).where(h.c.cluster == cluster, h.c.day.in_(days))
+        async with self._read() as db:
+            return [(kind, group, day, seconds) for kind, group, day, seconds in await db.execute(query)]
+
+    async def kept_touched(self, cluster: str, days: Sequence[int]) -> AsyncIterator[tuple[str, int, Seconds]]:
+        """(node, day, seconds of its half hours)"""
+        n = t.touched_days
+        query = select(n.c.node, n.c.day, n.c.seconds).where(n.c.cluster == cluster, n.c.day.in_(days))
+        async with self._read() as db:
+            async for node, day, seconds in await db.stream(query):
+                yield node, day, seconds
+
+    # --- GPUs held, and waits
 
     async def moments(self, cluster: str, span: Span, marks: range, ends: bool) -> Moments:
         """GPU type and group -> the number of the stretch between two marks (-1: before the first) -> (GPUs, GPUs times moment)
@@ -192,3 +256,8 @@ class CapacityStore(UsageStore):
                 found[int(number)] -= 1
                 found[int(number) + int(gpus) * (_LONGEST_WAIT_S + 1)] += 1
         return [(*divmod(number, _LONGEST_WAIT_S + 1), count) for number, count in found.items() if count]
+
+
+def _touched_of(number: int, *sums: Any) -> Touched:
+    """PostgreSQL's sums of numbers are decimals."""
+    return Touched(number // _PLACES - 1, number % _PLACES - 1, *(int(each) for each in sums))

@@ -17,11 +17,13 @@ from headway.domain.incident import NUMBERS_BEFORE
 from headway.store import ledger_schema as ledger
 from headway.store import schema as t
 from headway.store.base import Base
+from headway.store.days import SUMS, forget_sums
 from headway.store.runs import insert_into
 
 # The cluster's own row and its secrets are kept apart; operations and notebooks are of a moment; tokens and node images are the
-# server's. Of datasets the files are in no backup, and may be there still: their numbers are not to be given twice.
-_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "node_images"}
+# server's; sums of days are made of what is kept. Of datasets the files are in no backup, and may be there still: their numbers
+# are not to be given twice.
+_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "node_images"} | {one.name for one in SUMS}
 
 Row = tuple[str, dict[str, Any]]  # (table, its values)
 AT_ONCE = 5000  # rows, a fraction of a second
@@ -72,6 +74,7 @@ class KeepStore(Base):
         try:
             async for piece in _pieces(rows):
                 async with self._write() as db:
+                    await forget_sums(db, cluster)
                     for name, some in groupby(piece, key=lambda row: row[0]):
                         count += await _bring(db, name, [values for _, values in some], empty, numbers)
             await self._end_what_ran(cluster, empty)
@@ -106,6 +109,8 @@ class KeepStore(Base):
         brought = (await self._bringing(cluster)).split()
         if not brought:
             return
+        async with self._write() as db:
+            await forget_sums(db, cluster)
         for table in reversed(tables()):
             if table.name in brought:
                 async with self._write() as db:

@@ -6,6 +6,13 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, ForeignKey, Ind
 
 from headway.store.schema import metadata
 
+# Sums over runs: those of a usage report, in its order, and seconds of units (held, lost, idle), by which costs are shared.
+USED = (
+    "runs", "gpu_s", "cpu_s", "lost_gpu_s", "idle_gpu_s", "waited_s", "waited_gpu_s", "energy_j", "unmeasured_gpu_s",
+    "unmeasured_cpu_s",
+)  # fmt: skip
+UNITS = ("unit_s", "lost_unit_s", "idle_unit_s")
+
 # Prices of a node in each group, over time: a row when one changes.
 prices = Table(
     "prices",
@@ -76,7 +83,7 @@ runs = Table(
     Index("ix_runs_started", "cluster", "start"),
     Index("ix_runs_open", "cluster", "start", sqlite_where=text('"end" = 0'), postgresql_where=text('"end" = 0')),
     Index(
-        "ix_runs_lost", "kind", "start", "end", "state", "lost_s", "units", "gpus", "job",
+        "ix_runs_lost", "kind", "start", "end", "state", "lost_s", "units", "gpus", "job", "nodes",
         sqlite_where=text("lost_s > 0"), postgresql_where=text("lost_s > 0"),
     ),
 )  # fmt: skip
@@ -93,6 +100,47 @@ run_nodes = Table(
     Column("units", Integer, nullable=False),
     Column("per_node", Integer, nullable=False),
     sqlite_with_rowid=False,
+)
+
+# Days of UTC whose sums (`what` of them: see store.days) are kept in the three tables below, and still hold: what a report reads
+# of a million runs. A write that changes what they are made of takes the row away.
+summed_days = Table(
+    "summed_days",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("what", String(8), primary_key=True),
+    Column("day", BigInteger, primary_key=True, autoincrement=False),
+    Column("last_end", BigInteger, nullable=False),  # of the runs in it (0: no matter); -1 while they are summed
+)
+
+# The runs of a kind that began in a day and have ended: the same sums as reports make of single runs (store.sums).
+run_days = Table(
+    "run_days",
+    metadata,
+    Column("kind", Integer, ForeignKey("run_kinds.id"), primary_key=True, autoincrement=False),
+    Column("day", BigInteger, primary_key=True, autoincrement=False),
+    *(Column(name, BigInteger, nullable=False) for name in (*USED, *UNITS, "last_end")),
+)
+
+# GPU-seconds that runs held in each half hour of a day, by the type and group of the GPUs.
+held_days = Table(
+    "held_days",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("day", BigInteger, primary_key=True, autoincrement=False),
+    Column("gpu_type", String(64), primary_key=True),
+    Column("group", String(64), primary_key=True),
+    Column("seconds", JSON, nullable=False),
+)
+
+# Seconds of each half hour of a day in which a node was not wholly free.
+touched_days = Table(
+    "touched_days",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("day", BigInteger, primary_key=True, autoincrement=False),
+    Column("node", String(64), primary_key=True),
+    Column("seconds", JSON, nullable=False),
 )
 
 # From when to when a machine was there (end 0: it is), and when it was last seen.

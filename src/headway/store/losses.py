@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, func, lit
 from headway.store import ledger_schema as t
 from headway.store import schema as others
 from headway.store.capacity import CapacityStore
-from headway.store.usage import Only, Span, fits
+from headway.store.sums import Only, Span, fits
 
 LOST = t.runs.c.lost_s > literal_column("0")  # in words that the index of lost runs has, too
 NOTEBOOK = others.jobs.c.kind == literal_column("'notebook'")  # the same
@@ -100,7 +100,7 @@ class LossStore(CapacityStore):
         _, lost, _ = self._clipped(span)
         state, _ = _how()
         within = await self._within(cluster, span)
-        # The index of lost runs has no names of nodes: only runs that need theirs are looked up in the table itself.
+        # Names of nodes are only asked of those that are told by them: the others are gathered quicker without.
         ways = (((state,), r.c.state != NODE_FAIL), ((r.c.state, r.c.nodes), r.c.state == NODE_FAIL))
         found = []
         async with self._read() as db:

@@ -28,11 +28,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from headway.domain.hostlist import compress, expand
 from headway.domain.ledger import Held, Hold, Run
 from headway.store import ledger_schema as t
-from headway.store.base import Base
+from headway.store.days import DayStore, Part
 
 Kind = tuple[str, str, str, str, str, int]  # the values of KIND
 Sample = tuple[int, int, int, int, int | None]  # job, at, seconds, idle seconds, joules (None: power was not said)
-Part = tuple[int, int, str]  # job, start, group: a row of runs
 KIND = ("team", "user", "partition", "gpu_type", "group", "per_node")
 OPEN = t.runs.c.end == literal_column("0")  # in words that the index of open runs has, too
 _MEASURED = frozenset(
@@ -53,7 +52,7 @@ class Mark:
     error: str = ""
 
 
-class RunStore(Base):
+class RunStore(DayStore):
     async def mark(self, cluster: str) -> Mark:
         m = t.ledger_marks
         async with self._read() as db:
@@ -90,12 +89,18 @@ class RunStore(Base):
                 (run, start, set[str]())
                 for run, start in await self._moved(db, cluster, [run for run, _, _ in told], were)
             ]
-            drawn = [(run, await self._take_out(db, cluster, run.job, start, groups)) for run, start, groups in others]
-            for table, found, key in ((t.runs, rows, _KEY), (t.run_nodes, nodes, ("cluster", "node", "start", "job"))):
-                for at in range(0, len(found), _BATCH):
-                    await db.execute(upsert(db, table, key), found[at : at + _BATCH])
-            for run, measured in drawn:
-                await self._put_in(db, cluster, run, measured)
+            async with self._changing(db, cluster, {run.job for run, _, _ in told}):
+                drawn = [
+                    (run, await self._take_out(db, cluster, run.job, start, groups)) for run, start, groups in others
+                ]
+                for table, found, key in (
+                    (t.runs, rows, _KEY),
+                    (t.run_nodes, nodes, ("cluster", "node", "start", "job")),
+                ):
+                    for at in range(0, len(found), _BATCH):
+                        await db.execute(upsert(db, table, key), found[at : at + _BATCH])
+                for run, measured in drawn:
+                    await self._put_in(db, cluster, run, measured)
             await self._mark(db, cluster, {**mark, "longest_s": await self._longest(db, cluster, longest)})
 
     async def _longest(self, db: AsyncConnection, cluster: str, seconds: int) -> int:
@@ -220,8 +225,9 @@ class RunStore(Base):
         ]
         async with self._write() as db:
             sums = await self._of_runs(db, cluster, by_job)
-            await in_batches(db, update(r).where(*of_part).values(**gpus), sums)
-            await in_batches(db, update(r).where(*of_part).values(**nodes), parts)
+            async with self._changing(db, cluster, [*by_job, *(job for job, _, _ in hosts)], ended=True):
+                await in_batches(db, update(r).where(*of_part).values(**gpus), sums)
+                await in_batches(db, update(r).where(*of_part).values(**nodes), parts)
             await self._mark(db, cluster, {"measured_to": measured_to})
 
     async def _of_runs(
@@ -256,7 +262,7 @@ class RunStore(Base):
     async def lose(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
         r = t.runs
         values: dict[str, Any] = {"lost_s": lost_s} | ({} if saved_at is None else {"saved_at": saved_at})
-        async with self._write() as db:
+        async with self._write() as db, self._changing(db, cluster, [job], ended=True):
             await db.execute(
                 update(r).where(r.c.cluster == cluster, r.c.job == job, r.c.start == start).values(**values)
             )
@@ -284,7 +290,8 @@ class RunStore(Base):
                     for part in parts.get((one["its_job"], one["its_start"]), ())
                     for node in part.nodes
                 ]
-                await in_batches(db, update(r).where(*of_run).values(end=_added("its_end"), state="UNKNOWN"), ends)
+                async with self._changing(db, cluster, [job for job, _ in some]):
+                    await in_batches(db, update(r).where(*of_run).values(end=_added("its_end"), state="UNKNOWN"), ends)
                 there = (*of_node, n.c.node == bindparam("its_node"))
                 await in_batches(db, update(n).where(*there).values(end=_added("its_end")), on)
                 longest = max(one["its_end"] - one["its_start"] for one in ends)

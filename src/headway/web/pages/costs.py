@@ -19,7 +19,8 @@ from headway.api.state import AppState
 from headway.api.usage import Which
 from headway.ledger import capacity
 from headway.ledger.periods import Period, before, days, month_of, zone
-from headway.store.usage import BY, NONE, listed
+from headway.store.sums import NONE
+from headway.store.usage import BY, listed
 from headway.web.heat import heat
 from headway.web.html import HEADERS, render, templates
 from headway.web.route import page_router
