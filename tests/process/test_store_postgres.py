@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from headway.api import days
 from headway.domain.incident import XidClass
 from headway.domain.ledger import MOST_TOLD, Run, Saves
 from headway.errors import Unanswered
@@ -296,6 +297,7 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
         assert (cell.use.team, cell.times) == ("vision", Times(4 * 300, 4 * 30, 4 * 40, 4 * 40))
         assert await store.groups_of_runs("ledger") == ["main"]
         await _losses_and_capacity(store, span, marks)
+        await _days(store, t0)
     finally:
         await store.close()
 
@@ -425,3 +427,31 @@ async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
         (-1, 0, 1, -50, 100), (1, 2, 1, 200, 300),
     ]  # fmt: skip
     assert {type(one.began) for one in touched} == {int}, "reports count on with floats, which decimals don't go with"
+
+
+async def _days(store: Store, t0: int) -> None:
+    """Sums of days tell what single runs do, until one of those changes."""
+    day = t0 // days.DAY_S * days.DAY_S
+    span, marks = Span(day, day + days.DAY_S, t0 + 2 * days.DAY_S), range(day, day + days.DAY_S + 1, 3600)
+
+    async def told() -> tuple[object, ...]:
+        whole = await days.covered(store, "ledger", span, marks)
+        touched = await days.touched_between_marks(store, "ledger", span, whole, {("h100", 8): ["lab-1-1"]})
+        cells = await store.held("ledger", span, timed=True)
+        return (
+            await store.usage("ledger", span, ["team"]),
+            cells,
+            await days.held_between_marks(store, "ledger", span, whole),
+            touched,
+        )
+
+    before = await told()
+    assert await days.sum_days(store, "ledger", span.now, most=99) > 0
+    assert await store.kept_days("ledger", day, span.end) == [day]
+    assert await told() == before
+    await store.lose("ledger", 1, t0 - 50, 60)
+    [total] = await store.usage("ledger", span, ["team"])
+    assert total.lost_gpu_s == 4 * 60
+    await store.begin_hours("ledger", day)
+    await store.end_runs("ledger", [(1, t0 + 200)], t0 + 300)
+    assert not await store.keep_hours("ledger", day, {}, {})
