@@ -443,6 +443,22 @@ async def test_the_server_s_loop_goes_on_past_a_cluster_that_does_not_answer(ser
     assert len(await server.store.runs_of("lab", 1)) == 1
 
 
+async def test_the_server_s_loop_sums_days_that_are_over(server: Server, said: Accounting) -> None:
+    await machines(server, 2, ended=100 * H)
+    said.runs = [run(1, 2 * H, 30 * H), run(2, H, 3 * H)]
+    at(server, 99 * H)
+    ann = await server.client()
+    pages = ("usage?start=2026-10", "chargeback?period=2026-10", "goodput?period=2026-10", "capacity?period=2026-10")
+    before = [await got(ann, page) for page in pages]
+    assert await server.store.kept_days("lab", OCTOBER.start, OCTOBER.end) == []
+    await Collector(server.state).step()
+    day = 24 * H
+    assert [
+        (one - OCTOBER.start) // day for one in await server.store.kept_days("lab", OCTOBER.start, OCTOBER.end)
+    ] == [0, 1, 2, 3]
+    assert [await got(ann, page) for page in pages] == before
+
+
 async def test_the_page_shows_the_same_figures_and_leads_to_the_runs(server: Server, said: Accounting) -> None:
     await machines(server, 2, ended=100 * H)
     said.runs = [run(1, 0, 10 * H), run(2, 0, 5 * H, team="speech", user="sam", nodes=("lab-1-2",), state="NODE_FAIL")]
