@@ -28,13 +28,12 @@ from headway.api.days import sum_days
 from headway.api.reckoning import Look, Place
 from headway.domain.cluster import Cluster
 from headway.domain.incident import XidClass
-from headway.domain.ledger import Held, NodeSpan, Run, Saves, SpanKind
+from headway.domain.ledger import DAY_S, Held, NodeSpan, Run, Saves, SpanKind
 from headway.ledger.goodput import lost_s
 from headway.ledger.periods import month, zone
 from headway.spec.catalogue import load_catalogue
 from headway.spec.load import resolve
 from headway.store import PriceRow, Store, open_store
-from headway.store.days import DAY_S
 from headway.store.sums import Only
 
 MONTH = month("2026-10", zone("UTC"))

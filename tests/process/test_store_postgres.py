@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.api import days
 from headway.domain.incident import XidClass
-from headway.domain.ledger import MOST_TOLD, Run, Saves
+from headway.domain.ledger import DAY_S, MOST_TOLD, Run, Saves
 from headway.errors import Unanswered
 from headway.ledger.held import held
 from headway.store import Store, StoreAway, open_store
@@ -431,8 +431,8 @@ async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
 
 async def _days(store: Store, t0: int) -> None:
     """Sums of days tell what single runs do, until one of those changes."""
-    day = t0 // days.DAY_S * days.DAY_S
-    span, marks = Span(day, day + days.DAY_S, t0 + 2 * days.DAY_S), range(day, day + days.DAY_S + 1, 3600)
+    day = t0 // DAY_S * DAY_S
+    span, marks = Span(day, day + DAY_S, t0 + 2 * DAY_S), range(day, day + DAY_S + 1, 3600)
 
     async def told() -> tuple[object, ...]:
         whole = await days.covered(store, "ledger", span, marks)

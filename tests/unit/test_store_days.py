@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import delete
 
 from headway.api import days
-from headway.domain.ledger import Held, Run
+from headway.domain.ledger import DAY_S, Held, Run
 from headway.ledger.capacity import cover
 from headway.ledger.held import held
 from headway.ledger.periods import month, zone
 from headway.store import Store
-from headway.store.days import DAY_S, HOURS, RUNS, SUMS
+from headway.store.days import HOURS, RUNS, SUMS
 from headway.store.sums import Only, Span
 from tests import builders
 

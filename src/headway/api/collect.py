@@ -16,7 +16,7 @@ from headway.api import telling
 from headway.api.reckoning import budget_standings
 from headway.api.state import AppState
 from headway.domain.cluster import Cluster
-from headway.domain.ledger import Held, Life, Run, SpanKind
+from headway.domain.ledger import DAY_S, Held, Life, Run, SpanKind
 from headway.domain.live import SPARES
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError
@@ -26,7 +26,6 @@ from headway.render.series import Query, Row
 from headway.store.runs import Sample
 
 OVERLAP_S = 3600  # records come late by minutes, and by as long as accounting was away
-DAY_S = 86_400
 SWEEP_S = 31 * DAY_S
 FEW = 2000  # runs of one question: the next may ask for more time at once
 EVERY_S = 60

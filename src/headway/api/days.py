@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from headway.domain.ledger import DAY_S
 from headway.ledger.capacity import HALF_S, Cover, Ends, Stretches, cover, halves, held_between
 from headway.store import Store
-from headway.store.days import DAY_S, HOURS, RUNS
+from headway.store.capacity import Touched
+from headway.store.days import HOURS, RUNS
 from headway.store.sums import Span
 
 LATE_S = 3600  # after its end a day is summed: until then records of it may come
@@ -31,13 +33,11 @@ async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
     await store.begin_hours(name, day)
     span, marks = Span(day, day + DAY_S, now), range(day, day + DAY_S + 1, HALF_S)
     held = await held_of(store, name, span, marks)
-    touched: dict[str, Stretches] = {}
+    touched: dict[str, list[Touched]] = {}
     for node, one in await store.touched_by_node(name, span, marks):
-        mine = touched.setdefault(node, Stretches(marks))
-        mine.add_ends(one.began_in, one.count, one.began, ends=False)
-        mine.add_ends(one.ended_in, one.count, one.ended, ends=True)
+        touched.setdefault(node, []).append(one)
     whole = {key: [int(one) for one in seconds] for key, seconds in held.items()}
-    nodes = {node: [int(one) for one in mine.seconds()] for node, mine in touched.items()}
+    nodes = {node: [int(one) for one in _seconds(marks, mine)] for node, mine in touched.items()}
     await store.keep_hours(name, day, whole, nodes)  # where runs changed meanwhile the next round has it
 
 
@@ -83,15 +83,19 @@ async def touched_between_marks(
             )
     found = {}
     for key, nodes in sets.items():
-        parts = []
-        for _, marks in whole.rest:
-            there = Stretches(marks)
-            for one in await store.touched(name, nodes, _within(span, marks), marks):
-                there.add_ends(one.began_in, one.count, one.began, ends=False)
-                there.add_ends(one.ended_in, one.count, one.ended, ends=True)
-            parts.append(there.seconds())
+        parts = [
+            _seconds(marks, await store.touched(name, nodes, _within(span, marks), marks)) for _, marks in whole.rest
+        ]
         found[key] = whole.seconds({at: s for day, mine in kept[key].items() for at, s in halves(day, mine)}, parts)
     return found
+
+
+def _seconds(marks: range, found: Iterable[Touched]) -> list[float]:
+    there = Stretches(marks)
+    for one in found:
+        there.add_ends(one.began_in, one.count, one.began, ends=False)
+        there.add_ends(one.ended_in, one.count, one.ended, ends=True)
+    return there.seconds()
 
 
 def _of(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
+DAY_S = 86_400  # days that are summed are those of UTC
 MOST_TOLD = 2**31 - 1  # checkpoints, and seconds of them, of one training: what a column of whole numbers holds
 
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from headway.domain.ledger import DAY_S
+
 # Jobs by size: (GPUs from, words).
 SIZES = ((0, "no GPU"), (1, "1 GPU"), (2, "2 to 8"), (9, "9 to 64"), (65, "more than 64"))
 PERCENTILES = (50, 90, 99)
@@ -69,7 +71,6 @@ class Stretches:
 
 
 HALF_S = 1800  # what is kept of days: hours of every zone but a few begin with one
-_DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def cover(marks: range, until: int, days: Collection[int]) -> Cover:
 
     def is_known(i: int) -> bool:
         halves = range(marks[i], marks[i + 1], HALF_S)
-        return whole and marks[i + 1] <= until and all(at // _DAY_S * _DAY_S in days for at in halves)
+        return whole and marks[i + 1] <= until and all(at // DAY_S * DAY_S in days for at in halves)
 
     known = [is_known(i) for i in range(len(marks) - 1)]
     rest, at = [], 0
@@ -111,7 +112,7 @@ def cover(marks: range, until: int, days: Collection[int]) -> Cover:
 
 def halves(day: int, seconds: Sequence[float]) -> Iterator[tuple[int, float]]:
     """(beginning, seconds) of each half hour of a day."""
-    return zip(range(day, day + _DAY_S, HALF_S), seconds, strict=True)
+    return zip(range(day, day + DAY_S, HALF_S), seconds, strict=True)
 
 
 def percentile(counts: Iterable[tuple[int, int]], which: int) -> int | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Table, text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -87,3 +89,8 @@ def said_where_away() -> Iterator[None]:
 def _away(error: DBAPIError, told: str) -> bool:
     state = str(getattr(error.orig, "sqlstate", None) or "")
     return error.connection_invalidated or state.startswith(_STATES) or told.startswith(_DISK)
+
+
+def insert_into(db: AsyncConnection, table: Table) -> Any:
+    """An INSERT that may say what happens where the row is there already."""
+    return (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)

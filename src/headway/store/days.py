@@ -9,13 +9,12 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 
 from sqlalchemy import and_, delete, func, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.domain.ledger import DAY_S
 from headway.store import ledger_schema as t
-from headway.store.base import Base
+from headway.store.base import Base, insert_into
 
-DAY_S = 86_400
 RUNS = "runs"  # sums of the runs that began in the day and have ended
 HOURS = "hours"  # what was held in each half hour of the day
 _EVER = 2**40  # later than any moment
@@ -63,9 +62,8 @@ class DayStore(Base):
 
     async def _note_summed(self, db: AsyncConnection, cluster: str, what: str, day: int, last_end: int) -> None:
         """`last_end`: -1 while the sums are being made."""
-        dialect = postgresql if db.dialect.name == "postgresql" else sqlite
         values = {"cluster": cluster, "what": what, "day": day, "last_end": last_end}
-        made = dialect.insert(t.summed_days).values(**values)
+        made = insert_into(db, t.summed_days).values(**values)
         await db.execute(
             made.on_conflict_do_update(index_elements=["cluster", "what", "day"], set_={"last_end": last_end})
         )

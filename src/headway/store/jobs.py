@@ -14,10 +14,9 @@ from headway.errors import NotFound
 from headway.store import schema as t
 from headway.store.answers import KEPT_S
 from headway.store.audit import audit_line
-from headway.store.base import Base
+from headway.store.base import Base, insert_into
 from headway.store.datasets import job_lines
 from headway.store.records import JobRecord, PipelineRow
-from headway.store.runs import insert_into
 
 
 class JobStore(Base):

@@ -16,9 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from headway.domain.incident import NUMBERS_BEFORE
 from headway.store import ledger_schema as ledger
 from headway.store import schema as t
-from headway.store.base import Base
+from headway.store.base import Base, insert_into
 from headway.store.days import SUMS, forget_sums
-from headway.store.runs import insert_into
 
 # The cluster's own row and its secrets are kept apart; operations and notebooks are of a moment; tokens and node images are the
 # server's; sums of days are made of what is kept. Of datasets the files are in no backup, and may be there still: their numbers

@@ -11,9 +11,10 @@ from sqlalchemy.exc import IntegrityError
 from headway.domain.ledger import Life, News, NodeSpan, Saves, SpanKind
 from headway.errors import Conflict
 from headway.store import ledger_schema as t
+from headway.store.base import insert_into
 from headway.store.losses import LossStore
 from headway.store.records import InvoiceRow
-from headway.store.runs import insert_into, upsert
+from headway.store.runs import upsert
 
 _MANY = 500  # values that one question names
 

@@ -22,12 +22,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.hostlist import compress, expand
 from headway.domain.ledger import Held, Hold, Run
 from headway.store import ledger_schema as t
+from headway.store.base import insert_into
 from headway.store.days import DayStore, Part
 
 Kind = tuple[str, str, str, str, str, int]  # the values of KIND
@@ -394,10 +394,6 @@ def _node(cluster: str, run: Run, part: Held, node: str) -> dict[str, Any]:
         "units": part.units,
         "per_node": part.per_node * len(part.nodes),
     }
-
-
-def insert_into(db: AsyncConnection, table: Table) -> Any:
-    return (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)
 
 
 def upsert(db: AsyncConnection, table: Table, key: Sequence[str]) -> Insert:

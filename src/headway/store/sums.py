@@ -8,8 +8,9 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, and_, case, delete, func, insert, literal, or_, select
 
+from headway.domain.ledger import DAY_S
 from headway.store import ledger_schema as t
-from headway.store.days import DAY_S, RUNS, between
+from headway.store.days import RUNS, between
 from headway.store.runs import KIND, OPEN, RunStore
 
 NONE = "-"  # of a name: what has none, such as runs without GPUs
