@@ -46,13 +46,16 @@ mkdir -p "$root/etc/headway/boot" "$root/srv/headway" "$root/srv/headway-state" 
 in_root useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin slurmrestd
 
 # Slurm counts far more CPUs here than there are. MPI's processes ask for the next message without pause, and the daemons
-# they wait for would hardly run: they let others run in between.
+# they wait for would hardly run: they let others run in between. Not by sched_yield, of which they make 50,000 a second: on
+# Linux 6.18 a few of them kept everything else on the host from running for minutes ("workqueue lockup" in its log).
 # And they speak through UCX: with the other layer (ob1) a rank that Slurm's PMIx has freed early from the barrier at the end of
 # MPI_Init kills those that still wait in it with its first message (open-mpi/ompi issue 12495; one run in 40 when cores are busy).
 # (Debian's file has no end of its last line, and rules UCX out for windows too: they go the way of the messages.)
 cat >>"$root/etc/openmpi/openmpi-mca-params.conf" <<'END'
 
 mpi_yield_when_idle = 1
+threads_pthreads_yield_strategy = nanosleep
+threads_pthreads_nanosleep_time = 100000
 pml = ucx
 osc = ucx,sm
 opal_common_ucx_tls = any

@@ -133,6 +133,41 @@ def test_mpi_programs_by_srun_and_by_mpirun(lab: Lab, allreduce: str) -> None:
     assert sorted(put.split()) == ["got0", "got1", "got2", "got3"]
 
 
+# What a rank that waits for a message of another uses of a core, in hundredths.
+WAITS = """
+#include <mpi.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int rank, it = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1) {
+        sleep(5);
+        MPI_Send(&it, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    } else {
+        double begun = MPI_Wtime();
+        clock_t used = clock();
+        MPI_Recv(&it, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        printf("used %.0f\\n", 100.0 * (clock() - used) / CLOCKS_PER_SEC / (MPI_Wtime() - begun));
+    }
+    return MPI_Finalize();
+}
+"""
+
+
+def test_an_mpi_rank_that_waits_leaves_its_core_to_others(lab: Lab) -> None:
+    waits = "/scratch/admin/waits"
+    lab.head("tee", f"{waits}.c", user="admin", stdin=WAITS)
+    lab.head("mpicc", "-o", waits, f"{waits}.c", user="admin")
+    by_srun = lab.head("srun", "-N2", "--ntasks-per-node=1", waits, user="admin").out
+    by_mpirun = lab.head("salloc", "-N2", "--ntasks-per-node=1", "mpirun", waits, user="admin").out
+    for said in (by_srun, by_mpirun):
+        assert int(said.removeprefix("used ")) < 60, said
+
+
 def test_later_edits_do_not_change_a_queued_job(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "say.sh").write_text("#!/bin/sh\necho first\n")
     job = run(lab, tmp_path, "--sbatch", "--hold", "--", "sh", "say.sh")
